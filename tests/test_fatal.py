@@ -77,8 +77,8 @@ def test_an_evaluation_counts_them_and_a_report_shows_it(tmp_path: Path) -> None
         ("rejected", None),
         ("crashed", "killed"),
     ]
-    cells = render(make_benchmark_table([run / "evals" / "after.json"])).splitlines()[4].split("│")
-    assert [cell.strip() for cell in cells[3:6]] == ["160", "40", "40"]
+    cells = render(make_benchmark_table([run / "evals" / "after.json"])).splitlines()[2].split()
+    assert cells[2:5] == ["160", "40", "40"]
     # The evaluation before is of an earlier version, which rejected none for that.
     notes = [line.strip() for line in render(headline_table([run])).splitlines()]
     assert "Before: 3 of 192 attempts unjudged" in notes
@@ -124,11 +124,11 @@ def test_a_steps_metrics_and_rows_have_them() -> None:
     ]
     # What watch makes of it: nothing is counted twice.
     assert describe_verdicts(metrics) == "5 rejected (3 fatal), 1 crashed"
-    assert "  unjudged 1  fatal 3" in describe_step(1, 9, metrics, "")
+    assert "  unjudged 1  fatal 3" in describe_step({"step": 1, **metrics}, None, "")
     display = LiveDisplay(io.StringIO(), lambda: 0.0)
-    display.show_step("", {"step": 1, "total_steps": 9, **metrics})
+    display.show_step("", {"step": 1, **metrics})
     assert "unjudged  1, 3 fatal " in render(display._render())
-    display.show_step("", {"step": 1, "total_steps": 9, **metrics, "fatal": 0})
+    display.show_step("", {"step": 1, **metrics, "fatal": 0})
     assert "unjudged  1 " in render(display._render())
     display.close()
 

@@ -6,6 +6,7 @@ Every check is a function of a folder, so that a planted violation shows that it
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -462,3 +463,13 @@ def test_importing_the_cli_does_not_import_torch() -> None:
     )
     assert done.stderr == ""
     assert done.stdout == "[]\n"
+
+
+def test_one_console_is_opened_in_one_place() -> None:
+    """Two that draw on one screen draw over each other; ``open_console`` chooses."""
+    found = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"(?<!class )\b(Panel)?Console\(", path.read_text("utf-8"))
+    ]
+    assert found == ["monitor/console.py"]

@@ -18,7 +18,14 @@ from rich.console import ConsoleRenderable
 
 from proverrl.errors import RunError
 from proverrl.monitor import Monitor, can_draw_live, read_metrics
-from proverrl.monitor.display import LiveDisplay, format_seconds, sparkline
+from proverrl.monitor.display import (
+    LiveDisplay,
+    describe_place,
+    format_seconds,
+    render_steps,
+    sparkline,
+)
+from proverrl.monitor.metrics import RunLimits
 
 
 class Clock:
@@ -239,7 +246,7 @@ def test_the_live_panel_shows_the_figures(tmp_path: Path, monkeypatch: pytest.Mo
         monitor.display(verifier_queue=12)
     text = stream.getvalue()
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text[text.rindex("ProverRL") :])
-    for part in ("2/4", "0.312", "▃█", "12.3", "1,840", "0.0213", "2m00s", "5/8"):
+    for part in ("2/4", "0.312", "▁▃", "12.3", "1,840", "0.0213", "2m00s", "5/8"):
         assert part in last
     assert " 12 " in last
 
@@ -280,10 +287,12 @@ def test_what_is_said_while_a_panel_grows_leaves_one_panel(monkeypatch: pytest.M
     assert lines.count("╭─ ProverRL") == 1
 
 
-def test_sparkline_scales_to_its_largest_value() -> None:
-    assert sparkline([0.0, 0.05, 0.1, 0.2]) == "▁▃▅█"
-    assert sparkline([0.0, 0.0]) == "▁▁"
-    assert sparkline([0.1, 0.2, 0.4], width=2) == "▅█"
+def test_a_sparkline_shows_shares_of_its_top() -> None:
+    # Eighths: 0.002 is in the first of eight, whatever else is shown.
+    assert sparkline([0.002]) == "▁"
+    assert sparkline([0.0, 0.124, 0.125, 0.5, 0.874, 0.875, 1.0]) == "▁▁▂▅▇██"
+    assert sparkline([0.1, 0.2, 0.4], width=2) == "▂▄"
+    assert sparkline([1.0, 3.0, 8.0], top=8) == "▂▄█"
     assert sparkline([]) == ""
 
 
@@ -292,6 +301,53 @@ def test_sparkline_scales_to_its_largest_value() -> None:
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def row(step: int, seconds: float, calls: int, left: float | None = None) -> dict[str, Any]:
+    used = {"verifier_calls_total": calls} | ({} if left is None else {"seconds_left": left})
+    return {"kind": "step", "step": step, "seconds": seconds, **used}
+
+
+@pytest.mark.parametrize(
+    ("limits", "left", "place", "seconds"),
+    [
+        # Two steps take 20 s; 37 are left.
+        (RunLimits(40), None, ["step 3/40"], 370.0),
+        # They take 100 of the calls; 350 are left: 70 s.
+        (RunLimits(40, 500), None, ["step 3", "150 of 500 verifier calls"], 70.0),
+        # A clock needs no pace.
+        (RunLimits(40, 500, 1.5), 45.0, ["step 3", "0.8 of 1.5 minutes"], 45.0),
+        (RunLimits(4, 500, 1.5), 45.0, ["step 3/4"], 10.0),
+        (RunLimits(0, 150), None, ["step 3", "150 of 150 verifier calls"], 0.0),
+        (RunLimits(), None, ["step 3"], None),
+    ],
+)
+def test_the_limit_that_ends_the_run_is_named_and_counted(
+    limits: RunLimits, left: float | None, place: list[str], seconds: float | None
+) -> None:
+    first, last = row(1, 10.0, 50, left and left + 20.0), row(3, 30.0, 150, left)
+    assert describe_place(last, limits.find_nearest(last)) == place
+    assert limits.seconds_left(first, last) == seconds
+    assert limits.seconds_left(last, last) == left
+
+
+def test_a_bar_is_filled_by_the_limit_that_ends_the_run(tmp_path: Path) -> None:
+    monitor, stream, clock = open_monitor(tmp_path, total_steps=2000, max_minutes=7.0)
+    monitor.log("step", 1, {"seconds_left": 400.0})
+    clock.now += 60.0
+    # 2 of 2000 steps at a minute each would be 33 hours.
+    monitor.log("step", 2, {"seconds_left": 315.0})
+    monitor.close()
+    assert stream.getvalue().splitlines() == [
+        "step 1  0.3 of 7 minutes  left 6m40s",
+        "step 2  1.8 of 7 minutes  left 5m15s",
+    ]
+    (bar,) = [
+        item
+        for table in render_steps(monitor._state).renderables[:1]  # type: ignore[attr-defined]
+        for item in table.columns[1]._cells
+    ]
+    assert bar.completed / bar.total == pytest.approx(105 / 420)
 
 
 def test_time_left_is_bounded_by_the_budget(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
 from proverrl.report.page import open_template
 from proverrl.report.run import load_runs
+from proverrl.report.sections import describe_state
 from tests import report_runs as made
 from tests.report_page import Page, unpack_json
 
@@ -111,7 +112,7 @@ def test_the_setup_is_told(tmp_path: Path) -> None:
         "Device cpu",
         "Engine transformers",
         "Seed 7",
-        f"Budget 40,000 verifier calls, {calls:,} used",
+        f"{calls:,} of 40,000 verifier calls",
         "5 of 5 steps in",
     ):
         assert part in page.text
@@ -212,12 +213,39 @@ def test_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
     made.write_json(run / "resolved.json", made.make_resolved("grpo", 300))
     page = Page(build_page([run]))
     assert "No step taken yet." in page.text
-    assert "No evaluation has finished yet." in page.text
-    assert "Nothing has been sent to the verifier yet." in page.text
+    # Its sections are those that hold something.
+    assert re.findall(r'<section id="(\w+)"', build_page([run])) == ["setup"]
+    assert re.findall(r'href="#(\w+)"', build_page([run])) == ["setup"]
     assert page.data["charts"] == []
     assert page.data["rollouts"]["steps"] == []
     assert page.data["problems"] == []
     assert page.pieces == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "row", "said"),
+    [
+        ({"grpo": {"steps": 40}}, {}, "14 of 40 steps in 1m40s, 900 verifier calls."),
+        (
+            {"grpo": {"steps": 2000}, "max_minutes": 1.5},
+            {"seconds_left": 0.0},
+            "14 steps in 1m40s, 900 verifier calls; its limit of 1.5 minutes ended the loop.",
+        ),
+        (
+            {"grpo": {"steps": 2000}, "max_minutes": 2.0, "max_verifier_calls": 1200},
+            {"seconds_left": 60.0},
+            "14 steps in 1m40s, 900 verifier calls; the loop has used 900 of 1,200 verifier calls.",
+        ),
+    ],
+)
+def test_the_limit_that_ends_a_run_is_named(
+    tmp_path: Path, config: dict[str, Any], row: dict[str, Any], said: str
+) -> None:
+    made.write_json(tmp_path / "resolved.json", {"config": {"loop": "grpo", **config}})
+    step = {"kind": "step", "step": 14, "seconds": 100.0, "verifier_calls_total": 900, **row}
+    made.write_lines(tmp_path / "metrics.jsonl", [step])
+    (run,) = load_runs([tmp_path])
+    assert describe_state(run) == f"{said} Not evaluated since."
 
 
 def test_a_run_still_going_on_shows_what_there_is(tmp_path: Path) -> None:
@@ -409,7 +437,7 @@ def test_the_terminal_table_holds_figures_and_cost(tmp_path: Path) -> None:
     assert "31.2 (25.0–37.0)" in text
     assert "46.5 (40.3–52.3) +15.3" in text
     assert (
-        "GRPO: 3/3 steps, 1,234 verifier calls in the loop, 2,800 in evaluations, 245 s (4m05s)"
+        "GRPO: 3 of 3 steps, 1,234 verifier calls in the loop, 2,800 in evaluations, 245 s (4m05s)"
         in text
     )
     assert "After: 5 of 192 attempts unjudged" in text

@@ -95,6 +95,35 @@ def test_a_phone_shows_the_page_without_sideways_scrolling(report: Path) -> None
         assert browser.console() == []
 
 
+def test_on_a_phone_charts_stay_in_their_cards_and_shares_are_in_percent(report: Path) -> None:
+    with Browser(width=390, height=844) as browser:
+        browser.open(report)
+        for holder in ("charts", "calibration-charts"):
+            scroll_to(browser, holder)
+            wait_for(browser, f"document.querySelector('#{holder} .plot .xtick')")
+        over = (
+            "return [...document.querySelectorAll('.plot .main-svg')].filter(plot => "
+            "plot.getBoundingClientRect().right > plot.closest('.chart')"
+            ".getBoundingClientRect().right).length"
+        )
+        assert browser.run(over) == 0
+        ticks = browser.run(
+            "return [...document.querySelectorAll('#calibration-charts .plot')[0]"
+            ".querySelectorAll('.xtick text, .ytick text')].map(tick => tick.textContent)"
+        )
+        assert {"0%", "50%", "100%"} <= set(ticks)
+        assert all(tick.endswith("%") for tick in ticks)
+
+
+def test_a_run_that_has_only_begun_opens_on_a_phone(tmp_path: Path) -> None:
+    made.write_json(tmp_path / "resolved.json", made.make_resolved("grpo", 300))
+    with Browser(width=390, height=844) as browser:
+        browser.open(write_report([tmp_path]))
+        assert browser.run("return document.querySelectorAll('section').length") == 1
+        assert browser.run("return document.documentElement.scrollWidth") == 390
+        assert browser.console() == []
+
+
 def test_the_page_works_and_loads_nothing(report: Path) -> None:
     with Browser() as browser:
         browser.open(report)

@@ -1,10 +1,12 @@
 """``proverrl verify`` over a stream: order, bounded memory, going on with a half-written file."""
 
 import asyncio
+import contextlib
 import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from proverrl.verifier.base import DEFAULT_LANE, Lane
 from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
+from tests.terminal import ROOT
 
 PATIENCE_SECONDS = 60.0
 
@@ -531,3 +534,41 @@ def test_an_interrupt_leaves_a_file_to_go_on_with(tmp_path: Path, fake_router: l
     assert verify(lines, out, resume=True) == 0
     assert read_ids(out) == [f"n{n}" for n in range(20_000)]
     assert len(fake_router) == 20_000 - len(ids)
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+@pytest.mark.parametrize("seen", ["stderr", "both", "neither"])
+def test_rows_are_whole_and_where_they_belong_beside_a_bar(tmp_path: Path, seen: str) -> None:
+    """A row is longer than a terminal is wide; a bar is drawn on the same screen."""
+    master, terminal = os.openpty()
+    rows, complaints = (tmp_path / name for name in ("rows.jsonl", "complaints.txt"))
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    with rows.open("wb") as out, complaints.open("wb") as err:
+        command = [sys.executable, "-m", "proverrl", "verify", "examples/copy.dfy", "--json"]
+        running = subprocess.Popen(
+            [*command, "--no-cache"],
+            cwd=ROOT,
+            env=environment,
+            stdout=terminal if seen == "both" else out,
+            stderr=err if seen == "neither" else terminal,
+        )
+    os.close(terminal)
+    drawn = b""
+    # Reading fails once nobody can write any more.
+    with contextlib.suppress(OSError):
+        while True:
+            drawn += os.read(master, 65536)
+    os.close(master)
+    assert running.wait(PATIENCE_SECONDS) == 0
+    assert (b"verifying" in drawn) == (seen != "neither")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
+    lines = text.replace("\r", "\n") if seen == "both" else rows.read_text("utf-8")
+    found = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    assert [(row["id"], row["status"]) for row in found] == [("examples/copy.dfy", "proved")]
+    if seen != "both":
+        assert rows.read_text("utf-8").count("\n") == 1
+    if seen == "neither":
+        assert b"\x1b" not in rows.read_bytes() + complaints.read_bytes()
+        assert b"verifying" not in complaints.read_bytes()

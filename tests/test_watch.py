@@ -115,8 +115,8 @@ def test_a_run_is_followed_from_before_its_beginning_to_its_end(tmp_path: Path) 
         f"{run}: not begun yet",
         f"{run}: begun",
         f"{run}: warm start 10/20, loss 1.5000",
-        "step 1/40  solved 0.250",
-        "step 2/40  solved 0.250  left 3m00s  1 proved, 3 rejected",
+        "step 1  50 of 1,000 verifier calls  solved 0.250",
+        "step 2  100 of 1,000 verifier calls  solved 0.250  left 3m00s  1 proved, 3 rejected",
         "evaluated: after",
         f"{run}: finished",
     ]
@@ -159,7 +159,7 @@ def test_the_guard_speaks_through_checkpoints_and_its_folder(tmp_path: Path) -> 
     console.print(render_view(view))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "ratio 3x, stopped: entropy" in text
-    assert "step 5/5" in text  # no configuration says how many there will be
+    assert "step 5 " in text  # no configuration says how many there will be
 
 
 def test_verdicts_and_flow_are_told_as_far_as_they_are_there() -> None:
@@ -206,7 +206,7 @@ def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:
     append(run / "metrics.jsonl", json.dumps(step(1)) + "\n")
     end = [lambda: made.write_json(run / "policy" / "config.json", {})]
     text = follow(run, end, live=True)
-    assert "step 1/40" in text
+    assert "50 of 1,000 verifier calls" in text
     assert "finished" in text
 
 
@@ -217,7 +217,7 @@ def test_once_prints_and_stops(tmp_path: Path, begun: bool) -> None:
         append(run / "metrics.jsonl", json.dumps(step(7)) + "\n")
     done = CliRunner().invoke(cli, ["watch", str(run), "--once"])
     assert done.exit_code == 0, done.output
-    expected = "step 7/7  solved 0.250" if begun else f"{run}: not begun yet"
+    expected = "step 7  solved 0.250" if begun else f"{run}: not begun yet"
     assert done.output.strip() == expected
     assert not (run / "report.html").exists()
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from proverrl.evaluation.compare import GroupComparison, Grouping
     from proverrl.evaluation.tally import StoredEvaluation
 
+WIDE = 110
+"""Columns that a comparison takes with every row on one line."""
+
 
 @click.command()
 @click.argument("evaluations", nargs=-1, required=True, type=GivenPath())
@@ -108,19 +111,29 @@ def _compare_pairs(
 def _print_pair(
     first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison], by: str
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from proverrl.monitor.console import open_console, open_table
 
-    table = Table(title=f"first: {first.path}\nsecond: {second.path}", title_justify="left")
+    title = f"first: {first.path}\nsecond: {second.path}"
+    console = open_console()
+    # At 80 columns an interval stands below its figure.
+    form = "{} ({})" if console.width >= WIDE else "{}\n{}"
+
+    def describe(figures: Any) -> str:
+        low, high = (_percent(figures[name]) for name in ("low", "high"))
+        return form.format(_percent(figures["value"]), f"{low}-{high}")
+
+    table = open_table()
+    table.padding = (0, 1, 0, 0)
     table.add_column(by)
-    heads = ("pass@", "problems", "first", "second", "second minus first", "p", "only 1st, 2nd")
-    for head in (*heads, "p (McNemar)", "unjudged"):
+    heads = ("k", "problems", "first", "second", "second minus first", "p", "only\n1st, 2nd")
+    for head in (*heads, "McNemar p"):
         table.add_column(head, justify="right")
     for row in rows:
         gap, solved = row.difference, row.solved
         gap_cell = "-"
         if gap is not None:
-            gap_cell = f"{100 * gap.value:+.1f} ({100 * gap.low:+.1f}, {100 * gap.high:+.1f})"
+            interval = f"{100 * gap.low:+.1f},{100 * gap.high:+.1f}"
+            gap_cell = form.format(f"{100 * gap.value:+.1f}", interval)
         paired = f"{row.num_paired}"
         if row.num_paired < row.num_problems:
             paired += f" of {row.num_problems}"
@@ -128,23 +141,21 @@ def _print_pair(
             row.group,
             str(row.k),
             paired,
-            *(_describe(side) if row.num_paired else "-" for side in (row.first, row.second)),
+            *(describe(side) if row.num_paired else "-" for side in (row.first, row.second)),
             gap_cell,
             f"{gap.p:.2g}" if gap is not None else "-",
             f"{solved.only_first}, {solved.only_second}",
             f"{solved.p:.2g}" if gap is not None else "-",
-            f"{row.unjudged[0]}, {row.unjudged[1]}",
         )
-    # As wide as it needs to be where nobody watches: a file wraps nothing.
-    Console(width=None if Console().is_terminal else 160).print(table)
-    click.echo(
+    notes = [
         "% with 95 % intervals over problems; differences are paired by problem, and their p is "
         "that of a permutation test. McNemar: problems solved within the first k judged attempts."
-    )
-
-
-def _describe(figures: Any) -> str:
-    return f"{_percent(figures['value'])} ({_percent(figures['low'])}-{_percent(figures['high'])})"
+    ]
+    if any(rows[0].unjudged):
+        notes.append(
+            "Unjudged attempts: {} of the first, {} of the second.".format(*rows[0].unjudged)
+        )
+    console.print(title, table, *notes, sep="\n")
 
 
 def _compare_budgets(
@@ -155,6 +166,7 @@ def _compare_budgets(
     quiet: bool,
 ) -> dict[str, Any]:
     from proverrl.evaluation.budgets import choose_budgets, measure_spending, solve_curve
+    from proverrl.monitor.console import open_console, open_table
 
     spendings = []
     for side in sides:
@@ -167,22 +179,34 @@ def _compare_budgets(
     chosen = budgets or choose_budgets(spendings)
     entries = []
     for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
-        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} per problem"]
+        title = f"{side.path}: {len(spending)} problems, budget in {unit} per problem"
+        table = open_table()
+        for head in (
+            "budget",
+            "solved, %",
+            "spent",
+            "against the first",
+            "p",
+            "out of attempts, %",
+        ):
+            table.add_column(head, justify="right")
         points = []
         for point in solve_curve(spending, chosen, spendings[0] if number else None):
-            line = (
-                f"  {point.budget:>6}  solved {_percent(point.solved)} "
-                f"[{_percent(point.low)}, {_percent(point.high)}]  spent {point.spent:.1f}"
-            )
+            against, p = "", ""
             if gap := point.against_first:
                 value, low, high = (100 * figure for figure in (gap.value, gap.low, gap.high))
-                line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}] p {gap.p:.2g}"
-            if point.ran_out:
-                line += f"  out of attempts {_percent(point.ran_out)}"
-            lines.append(line)
+                against, p = f"{value:+.1f} ({low:+.1f},{high:+.1f})", f"{gap.p:.2g}"
+            table.add_row(
+                str(point.budget),
+                f"{_percent(point.solved)} ({_percent(point.low)}-{_percent(point.high)})",
+                f"{point.spent:.1f}",
+                against,
+                p,
+                _percent(point.ran_out),
+            )
             points.append(asdict(point))
         if not quiet:
-            click.echo("\n".join(lines))
+            open_console().print(title, table, sep="\n")
         entries.append({"evaluation": str(side.path), "points": points})
     return {"unit": unit, "curves": entries}
 

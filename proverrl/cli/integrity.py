@@ -187,10 +187,8 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
     """
     import asyncio
 
-    from rich.console import Console
-    from rich.progress import Progress
-
     from proverrl.lang.open import open_verifier
+    from proverrl.monitor.console import open_console, open_progress
     from proverrl.problems.check import check_file, prove_references
 
     found = check_file(file)
@@ -199,7 +197,7 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
     async def prove_all() -> None:
         needed = sorted({problem.language for problem in known})
         verifier = open_verifier(workers=workers, needed=needed)
-        with Progress(console=Console(stderr=True), transient=True) as progress:
+        with open_progress(open_console(stderr=True), "proving") as progress:
             bar = progress.add_task("proving", total=len(known))
             try:
                 await prove_references(

@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -145,9 +145,10 @@ problems.add_command(check_problems)
 def doctor() -> None:
     """List the back ends, versions and devices found, and how to install the missing ones."""
     from proverrl.cli.doctor import diagnose, is_healthy, render
+    from proverrl.monitor.console import open_console
 
     findings = diagnose()
-    _console().print(render(findings))
+    open_console().print(render(findings))
     if not is_healthy(findings):
         sys.exit(EXIT_NOT_PROVED)
 
@@ -231,6 +232,7 @@ def evaluate_command(
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
     from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
@@ -245,7 +247,7 @@ def evaluate_command(
     if len(results) > 1:
         from proverrl.report import write_report
 
-        _console().print(make_benchmark_table(results), make_completion_table(results))
+        open_console().print(make_benchmark_table(results), make_completion_table(results))
         for result in results:
             if line := describe_decisions(result.stem, read_summary(result)):
                 click.echo(line)
@@ -321,13 +323,8 @@ def _read_config(
 
 
 def _print_results(run: Path) -> None:
+    from proverrl.monitor.console import open_console
     from proverrl.report import headline_table, write_report
 
-    _console().print(headline_table([run]))
+    open_console().print(headline_table([run]))
     click.echo(f"report: {write_report([run])}")
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console()

@@ -234,10 +234,10 @@ def list_problems(
 
     FILE is whatever `eval --benchmark` takes. Without it, the benchmarks that have a name here.
     """
-    from rich.console import Console
+    from proverrl.monitor.console import open_console
 
     if file is None:
-        _print_known(Console())
+        _print_known(open_console())
         return
     benchmark = _select(_open(file, format_name, answers), levels, families)
     chosen = benchmark.problems
@@ -245,7 +245,7 @@ def list_problems(
         for problem in chosen:
             click.echo(problem.id)
         return
-    Console().print(_count_table(f"{file}: {len(chosen)} problems", chosen))
+    open_console().print(f"{file}: {len(chosen)} problems", _count_table(chosen), sep="\n")
     if benchmark.refused:
         click.echo(f"refused: {len(benchmark.refused)}; problems convert lists them with reasons")
 
@@ -313,30 +313,30 @@ def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) ->
 
 
 def _print_known(console: Any) -> None:
-    from rich.table import Table
-
     from proverrl.benchmarks.known import KNOWN
     from proverrl.benchmarks.open import DATA_VARIABLE, find_known, list_data_folders
+    from proverrl.monitor.console import open_table
 
-    table = Table()
-    for column in ("benchmark", "format", "language", "problems", "licence", "found"):
-        table.add_column(column, overflow="fold")
+    table = open_table()
+    for column in ("benchmark", "language", "problems", "licence"):
+        table.add_column(column, no_wrap=column == "benchmark")
+    notes = []
     for name, known in KNOWN.items():
-        place = find_known(known)
-        found = str(place) if place else "no"
-        table.add_row(name, known.format, known.language, known.size, known.licence, found)
-    console.print(table)
+        table.add_row(name, known.language, known.size, known.licence)
+        if place := find_known(known):
+            notes.append(f"found: {name} in {place}")
     folders = ", ".join(map(str, list_data_folders()))
-    click.echo(
+    notes.append(
         f"looked for in {folders}; ${DATA_VARIABLE} names another folder. "
         "Ask for one that is not found to see where to get it"
     )
+    console.print(table, *notes, sep="\n")
 
 
-def _count_table(title: str, chosen: list[Problem]) -> Any:
-    from rich.table import Table
+def _count_table(chosen: list[Problem]) -> Any:
+    from proverrl.monitor.console import open_table
 
-    table = Table(title=title)
+    table = open_table()
     table.add_column("level", justify="right")
     table.add_column("family")
     table.add_column("kind")

@@ -73,8 +73,7 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
 
     Without --rollout the step's rollouts are listed, and the first that was learned from is shown.
     """
-    from rich.console import Console
-
+    from proverrl.monitor.console import open_console
     from proverrl.report.transcript import (
         choose_rollout,
         open_decoder,
@@ -84,7 +83,7 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
     )
 
     rows = read_step(run, step)
-    console = Console()
+    console = open_console()
     if rollout_id is None:
         console.print(render_list(rows, step))
     if only_list:

@@ -72,9 +72,8 @@ def search(
     ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
     found = find_problems(problems, benchmark, config)
-    from rich.console import Console
-
     from proverrl.loops.search_run import SearchOptions, search_problems
+    from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary
 
     place = out or Path("searches") / config.search.name
@@ -83,7 +82,7 @@ def search(
     searching = search_problems(config, found, from_run=weights, options=options, stream=sys.stdout)
     how = f"{place} is saved, the same command with --resume continues"
     results = run_until_interrupted(searching, how)
-    Console().print(make_summary(config.search.name, results))
+    open_console().print(make_summary(config.search.name, results))
     for warning in list_warnings(results):
         click.echo(f"warning: {warning}")
     click.echo(f"written: {place}")

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.padding import Padding
+from rich.text import Text
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
+from proverrl.monitor.console import PanelConsole, open_console, open_progress
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
@@ -103,12 +103,14 @@ async def print_verdicts(
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
             entries = run.mark_missing(read(read_inputs(paths, stdin)))
-            show: Show = _print_for_people if sys.stdout.isatty() and not as_json else _print_row
+            for_people = sys.stdout.isatty() and not as_json
+            screen = run.screen if sys.stderr.isatty() else open_console()
+            show: Show = partial(_print_for_people if for_people else _print_row, screen)
             if out is not None:
                 file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
                 show = file.write
-            progress = stack.enter_context(_make_progress(run.screen))
+            progress = stack.enter_context(open_progress(run.screen, "verifying"))
             bar = progress.add_task("verifying", total=count_inputs(paths))
             run.count = partial(progress.advance, bar)
             stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)
@@ -129,8 +131,7 @@ class _Judging:
     def __init__(
         self, router: RoutedVerifier, backend: str, *, strict: bool, github: bool, keep: bool
     ) -> None:
-        # Emoji off: "a.jsonl:100:" would be one.
-        self.screen = Console(stderr=True, emoji=False)
+        self.screen = open_console(stderr=True)
         self.count: Callable[[], None] = lambda: None
         self._router = router
         self._backend = backend
@@ -195,10 +196,11 @@ class _Judging:
             self._num_passed += 1
         elif self._github:
             for line in annotate(row):
-                self.screen.print(line, markup=False, highlight=False, soft_wrap=True)
+                self.screen.print(line, soft_wrap=True)
         self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
         if is_error:
-            self.screen.print(f"[red]error:[/] {escape(row['message'])}{remark}", soft_wrap=True)
+            complaint = Text.assemble(("error:", "red"), f" {row['message']}{remark}")
+            self.screen.print(complaint, soft_wrap=True)
 
     def summarise(self) -> None:
         """One line on stderr: back ends, and how many of each status; rejections that are fatal
@@ -230,36 +232,29 @@ class _Judging:
         return ""
 
 
-def _make_progress(screen: Console) -> Progress:
-    return Progress(
-        TextColumn("verifying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=screen,
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
+def _print_row(screen: PanelConsole, row: Row) -> None:
+    line = json.dumps(row)
+    if sys.stdout.isatty():
+        # Whole, above the bar.
+        screen.print(line, soft_wrap=True)
+    else:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
-def _print_row(row: Row) -> None:
-    sys.stdout.write(json.dumps(row) + "\n")
-    sys.stdout.flush()
-
-
-def _print_for_people(row: Row) -> None:
+def _print_for_people(screen: PanelConsole, row: Row) -> None:
     if row["status"] == "error":
         # The complaint on stderr says it all.
         return
-    console = Console(emoji=False)
     if row.get("nothing_to_prove"):
-        console.print(f"[dim]nothing to prove[/] {escape(row['id'])}")
+        screen.print(Text.assemble(("nothing to prove ", "dim"), row["id"]), soft_wrap=True)
         return
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
-    console.print(
-        f"[{style}]{status.value:10}[/] {escape(row['id'])}  [dim]{row['seconds']:.2f} s[/]"
-    )
+    took = (f"  {row['seconds']:.2f} s", "dim")
+    line = Text.assemble((f"{status.value:10}", style), " ", row["id"], took)
+    screen.print(line, soft_wrap=True)
     shown = [d for d in row["diagnostics"] if d["severity"] == "error"][:MAX_MESSAGES]
     for found in shown:
-        console.print(f"           {found['line']}:{found['column']} {escape(found['message'])}")
+        message = f"{found['line']}:{found['column']} {found['message']}"
+        screen.print(Padding(Text(message), (0, 0, 0, 11)))

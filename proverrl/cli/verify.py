@@ -290,9 +290,9 @@ def _say(text: str) -> None:
 
 
 def _finish(table: Any, results: dict[str, Any], out: Path | None) -> None:
-    from rich.console import Console
+    from proverrl.monitor.console import open_console
 
-    Console().print(table)
+    open_console().print(table)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(results, indent=2) + "\n", "utf-8")

@@ -29,7 +29,8 @@ from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.loops.session import load_weights, open_writer
-from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
+from proverrl.monitor.console import can_draw_live
+from proverrl.monitor.display import LiveDisplay, PlainDisplay
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler

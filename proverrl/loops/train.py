@@ -223,19 +223,19 @@ async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    rounds = config.loop in ROUND_LOOPS
-    total = config.expert_iteration.rounds if rounds else config.grpo.steps
+    total = config.expert_iteration.rounds if config.loop in ROUND_LOOPS else config.grpo.steps
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():
         warm = (folder / "warm_start" / "weights.pt").exists()
         resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
-    trackers = open_trackers(config, folder)
     return Monitor(
         folder,
         live=live,
         total_steps=total,
+        max_verifier_calls=config.max_verifier_calls,
+        max_minutes=config.max_minutes,
         resume_step=resume_step,
-        trackers=trackers,
+        trackers=open_trackers(config, folder),
         callbacks=[plugins.bind("callback", name, {}) for name in config.logging.callbacks],
     )
 

@@ -7,36 +7,23 @@ a process that is killed.
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TextIO
+from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.monitor.console import LivePanel, choose_width, open_console
+from proverrl.monitor.metrics import LimitUse
 from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
-_DRAWING_SECONDS = 5.0
-_KEY_COLUMNS = 4
-_SHOW_CURSOR = b"\x1b[?25h\n"
 _BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-def can_draw_live(stream: TextIO | None = None) -> bool:
-    """True when ``stream`` (stdout by default) is a terminal that takes control codes."""
-    stream = sys.stdout if stream is None else stream
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", ""):
-        return False
-    return stream.isatty()
 
 
 def format_seconds(seconds: float) -> str:
@@ -63,19 +50,26 @@ def format_share(value: Any) -> str:
     return f"{100 * value:.0f}%" if isinstance(value, int | float) else "-"
 
 
-def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
-    """The last ``width`` values as blocks, from 0 (lowest block) to the largest shown."""
+def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH, *, top: float = 1.0) -> str:
+    """The last ``width`` values as blocks, from 0 (lowest block) to ``top`` and above."""
     shown = [max(0.0, value) for value in values[-width:]]
-    top = max(shown, default=0.0)
-    if top == 0.0:
-        return _BLOCKS[0] * len(shown)
     return "".join(_BLOCKS[min(7, int(8 * value / top))] for value in shown)
 
 
-def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: str) -> str:
+def describe_place(row: Mapping[str, Any], limit: LimitUse | None) -> list[str]:
+    """Which step or round it is, and how much is used of the limit that will end the run."""
+    kind = row.get("kind", "step")
+    if limit is None:
+        return [f"{kind} {row['step']}"]
+    if limit.unit == f"{kind}s":
+        return [f"{kind} {row['step']}/{limit.most:.0f}"]
+    return [f"{kind} {row['step']}", limit.describe()]
+
+
+def describe_step(values: Mapping[str, Any], limit: LimitUse | None, left: str) -> str:
     """The plain line of one step or round, ASCII only; figures that are missing are left out."""
     unjudged = sum((values.get("unjudged") or {}).values())
-    parts = [f"step {step}/{total_steps}"]
+    parts = describe_place(values, limit)
     for key, label, digits in (
         ("solve_rate", "solved", 3),
         ("loss", "loss", 4),
@@ -172,58 +166,6 @@ class PlainDisplay:
         print(line, file=self._stream, flush=True)
 
 
-class PanelConsole(Console):
-    """rich's ``Console``. What it is told between two drawings of a panel is written before the
-    next: rich takes note of a panel's height before it writes it, and a panel that another thread
-    drew in between would stay on the screen."""
-
-    def __enter__(self) -> Self:
-        LivePanel.drawing.acquire()
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            super().__exit__(*error)
-        finally:
-            LivePanel.drawing.release()
-
-
-class LivePanel(Live):
-    """rich's ``Live`` on a ``PanelConsole``; ``abandon_all`` is for a process that ends at once."""
-
-    drawing: ClassVar[Any] = threading.RLock()
-    _abandoned: ClassVar[bool] = False
-
-    def __init__(self, console: PanelConsole, **how: Any) -> None:
-        super().__init__(console=console, **how)
-        # One lock for all: with two of them two threads could wait for each other.
-        self._lock = LivePanel.drawing
-
-    def refresh(self) -> None:
-        """Draw it anew, from whatever thread."""
-        with LivePanel.drawing:
-            if not LivePanel._abandoned:
-                super().refresh()
-
-    @staticmethod
-    def abandon_all() -> None:
-        """Leave what is drawn as it is, with a visible cursor below it; nothing is drawn
-        afterwards. What another thread is drawing is waited for, unless it takes too long: a signal
-        handler may call it."""
-        LivePanel.drawing.acquire(timeout=_DRAWING_SECONDS)
-        LivePanel._abandoned = True
-        if sys.__stdout__ is not None and sys.__stdout__.isatty():
-            os.write(sys.__stdout__.fileno(), _SHOW_CURSOR)
-
-
-def choose_width(console: Console) -> int:
-    """Columns for a panel: room is left for two ``^C``, which the terminal prints behind the last
-    line. In a panel as wide as the screen they would begin a new line, below which the panel would
-    be drawn a second time."""
-    return max(20, console.width - _KEY_COLUMNS)
-
-
 class TimedPanel(ABC):
     """A panel with the seconds since it was opened, redrawn in place until it is closed. What is
     drawn is set before ``__init__``: another thread draws."""
@@ -231,7 +173,7 @@ class TimedPanel(ABC):
     def __init__(
         self, stream: TextIO, clock: Callable[[], float], title: str, *, transient: bool
     ) -> None:
-        self._console = PanelConsole(file=stream)
+        self._console = open_console(stream)
         self._clock = clock
         self._title = title
         self._started = clock()
@@ -305,7 +247,6 @@ class LiveDisplay(TimedPanel):
 
 def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> RenderableType:
     """The panel's body: progress, solve rate with its trend, rates, loss and time left."""
-    step, total = int(state["step"]), max(1, int(state["total_steps"]))
     grid = Table.grid(padding=(0, 2))
     for _ in range(2):
         grid.add_column(style="dim", justify="right", no_wrap=True)
@@ -341,7 +282,10 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     bar = Table.grid(padding=(0, 2), expand=True)
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)
-    bar.add_row(f"step {step}/{total}", ProgressBar(total=total, completed=step))
+    limit: LimitUse | None = state.get("limit")
+    place, *used = describe_place(state, limit)
+    # Where nothing says when the run ends there is no bar to fill.
+    bar.add_row(place, ProgressBar(total=limit.most, completed=limit.used) if limit else "", *used)
     if composed := describe_composed(state):
         line = Table.grid(padding=(0, 2))
         line.add_column(style="dim", no_wrap=True)

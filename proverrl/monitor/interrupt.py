@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from proverrl.errors import StoppedError
-from proverrl.monitor.display import LivePanel
+from proverrl.monitor.console import LivePanel
 
 T = TypeVar("T")
 

@@ -168,6 +168,77 @@ def count_steps_wanted(config: Mapping[str, Any]) -> int:
     return wanted if isinstance(wanted, int) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """How much of a limit is used. ``unit`` is plural: steps, rounds, verifier calls, minutes."""
+
+    unit: str
+    used: float
+    most: float
+
+    @property
+    def share(self) -> float:
+        return self.used / self.most
+
+    def describe(self) -> str:
+        """``3 of 40 steps``, ``1.5 of 7 minutes``."""
+        used = f"{self.used:.1f}" if self.unit == "minutes" else f"{self.used:,.0f}"
+        return f"{used} of {self.describe_most()}"
+
+    def describe_most(self) -> str:
+        """``40 steps``, ``7 minutes``."""
+        return f"{self.most:,.10g} {self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What ends a run, whichever comes first; 0 is no limit."""
+
+    steps: int = 0
+    verifier_calls: int = 0
+    minutes: float = 0.0
+
+    def list_uses(self, row: Mapping[str, Any]) -> list[LimitUse]:
+        """Those that are set, as far as ``row``, the line of a step or round, says what is used."""
+        left = row.get("seconds_left")
+        found: list[tuple[str, float | None, float]] = [
+            (f"{row.get('kind', 'step')}s", row.get("step"), self.steps),
+            ("verifier calls", row.get("verifier_calls_total"), self.verifier_calls),
+            ("minutes", None if left is None else self.minutes - left / 60, self.minutes),
+        ]
+        return [
+            LimitUse(unit, used, most) for unit, used, most in found if most and used is not None
+        ]
+
+    def find_nearest(self, row: Mapping[str, Any]) -> LimitUse | None:
+        """The one that the largest share is used of: at an even pace it ends the run."""
+        return max(self.list_uses(row), key=lambda use: use.share, default=None)
+
+    def seconds_left(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> float | None:
+        """Until a limit is reached, at the pace from one row to another; None when neither pace nor
+        a limit on time is known."""
+        left = last.get("seconds_left")
+        known = [] if left is None else [float(left)]
+        seconds = (last.get("seconds") or 0.0) - (first.get("seconds") or 0.0)
+        before = {use.unit: use.used for use in self.list_uses(first)}
+        for use in self.list_uses(last):
+            gained = use.used - before.get(use.unit, use.used)
+            if use.unit != "minutes" and gained > 0 and seconds > 0:
+                known.append(seconds / gained * max(0.0, use.most - use.used))
+        return min(known, default=None)
+
+
+def read_limits(config: Mapping[str, Any]) -> RunLimits:
+    """Those that a configuration names."""
+
+    def read(name: str) -> Any:
+        value = config.get(name)
+        return value if isinstance(value, int | float) else 0
+
+    steps, calls = count_steps_wanted(config), int(read("max_verifier_calls"))
+    return RunLimits(steps, calls, float(read("max_minutes")))
+
+
 def count_unfinished(run: Path) -> dict[str, int]:
     """The evaluations that have attempts and no result yet, and how many attempts there are."""
     files = sorted((run / EVALS_FOLDER).glob("*.jsonl"))

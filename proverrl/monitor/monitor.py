@@ -24,15 +24,15 @@ from proverrl.files.lines import (
     keep_lines,
     write_lines_atomically,
 )
+from proverrl.monitor.console import can_draw_live
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     LiveDisplay,
     PlainDisplay,
-    can_draw_live,
     describe_step,
     format_seconds,
 )
-from proverrl.monitor.metrics import read_metrics
+from proverrl.monitor.metrics import RunLimits, read_metrics
 from proverrl.monitor.trackers import TrackerSet
 from proverrl.rollout.completion_counts import warn_of_lost
 
@@ -49,7 +49,8 @@ class Monitor:
 
     ``resume_step`` is the step of the checkpoint that the run continues from: all that was
     written after it is dropped and the clock continues where it stood. Without it the folder
-    must hold no metrics yet. ``live`` forces the panel (True) or plain lines (False); None
+    must hold no metrics yet. ``total_steps`` and the two limits
+    say when the run will end. ``live`` forces the panel (True) or plain lines (False); None
     asks the terminal. ``trackers`` are those of ``open_trackers``. Raises RunError when the folder
     cannot be written.
     """
@@ -60,6 +61,8 @@ class Monitor:
         *,
         live: bool | None = None,
         total_steps: int,
+        max_verifier_calls: int = 0,
+        max_minutes: float = 0.0,
         resume_step: int | None = None,
         trackers: Mapping[str, Any] | None = None,
         callbacks: Sequence[Callable[[str, Row], object]] = (),
@@ -68,12 +71,12 @@ class Monitor:
     ) -> None:
         self.run_dir = Path(run_dir)
         self._path = self.run_dir / METRICS_FILE
-        self._total_steps = total_steps
+        self._limits = RunLimits(total_steps, max_verifier_calls, max_minutes)
         self._clock = clock
-        self._state: dict[str, Any] = {"total_steps": total_steps}
+        self._state: dict[str, Any] = {}
         self._resumed = max(0, resume_step or 0)
         self._history: deque[float | None] = deque(maxlen=SPARKLINE_WIDTH)
-        self._step_times: deque[tuple[int, float]] = deque(maxlen=STEPS_FOR_TIME_LEFT + 1)
+        self._recent: deque[Row] = deque(maxlen=STEPS_FOR_TIME_LEFT + 1)
         self._file: TextIO | None = None
         self._seconds_before = 0.0
         self._started = clock()
@@ -111,7 +114,7 @@ class Monitor:
         self._trackers.log(row)
         self.tell(_EVENTS.get(kind, kind), row)
         if kind in _STEP_KINDS:
-            self._show_step(step, values)
+            self._show_step(row)
 
     def tell(self, event: str, row: Row) -> None:
         """Tell the callbacks; what they raise ends the run."""
@@ -145,7 +148,7 @@ class Monitor:
         self._history.extend(
             row.get("solve_rate") for row in rows if row.get("kind") in _STEP_KINDS
         )
-        self._step_times.clear()
+        self._recent.clear()
         self._open()
 
     def phase(self, name: str, detail: str = "") -> None:
@@ -176,26 +179,16 @@ class Monitor:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _show_step(self, step: int, values: Mapping[str, Any]) -> None:
-        self._history.append(values.get("solve_rate"))
-        self._step_times.append((step, self._clock()))
-        left = self._time_left(values.get("seconds_left"))
-        self._state.update(values)
-        self._state.update(step=step, left=left, history=tuple(self._history))
-        for name, text in warn_of_lost(values).items():
+    def _show_step(self, row: Row) -> None:
+        self._history.append(row.get("solve_rate"))
+        self._recent.append(row)
+        seconds = self._limits.seconds_left(self._recent[0], row)
+        left = "" if seconds is None else format_seconds(seconds)
+        limit = self._limits.find_nearest(row)
+        self._state |= {**row, "limit": limit, "left": left, "history": tuple(self._history)}
+        for name, text in warn_of_lost(row).items():
             self.warn(name, text)
-        self._display.show_step(describe_step(step, self._total_steps, values, left), self._state)
-
-    def _time_left(self, budget_seconds: float | None) -> str:
-        """From the pace of the last steps, but no more than what is left of the loop's budget;
-        empty until two steps or a budget are known."""
-        first_step, first = self._step_times[0]
-        last_step, last = self._step_times[-1]
-        known = [] if budget_seconds is None else [budget_seconds]
-        if last_step > first_step:
-            pace = (last - first) / (last_step - first_step)
-            known.append(pace * max(0, self._total_steps - last_step))
-        return format_seconds(min(known)) if known else ""
+        self._display.show_step(describe_step(row, limit, left), self._state)
 
     def _open(self) -> None:
         try:

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as ShownTree
 
-from proverrl.monitor.display import TimedPanel, can_draw_live, format_share, sparkline
+from proverrl.monitor.console import can_draw_live, open_table
+from proverrl.monitor.display import TimedPanel, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 from proverrl.search.base import Search, StopReason, count_turns
 from proverrl.search.view import TreeFigures, measure_trees
@@ -183,7 +184,8 @@ def make_live_table(glances: list[Glance]) -> Table:
 def draw_way(glance: Glance, *, draw_blocks: bool = True) -> RenderableType:
     """The nodes of each depth, and the states on the way to the best one."""
     widths = " ".join(map(str, glance.tree.widths))
-    blocks = sparkline([float(n) for n in glance.tree.widths]) if draw_blocks else ""
+    top = max(1, *glance.tree.widths)
+    blocks = sparkline([*map(float, glance.tree.widths)], top=top) if draw_blocks else ""
     root = ShownTree(Text(f"nodes by depth {widths} {blocks}", style="dim"), guide_style="dim")
     branch = root
     way = glance.tree.way
@@ -197,19 +199,23 @@ def draw_way(glance: Glance, *, draw_blocks: bool = True) -> RenderableType:
 def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
     """The table at the end: a row for each ``result.json``."""
     proved = sum(result["proved"] for result in results)
-    table = Table(title=f"{name}: {proved} of {len(results)} proved")
-    lost = ("cut off", "no candidate")
-    for head in ("problem", "result", "calls", "tokens", *lost, "nodes", "proof", "seconds"):
-        left = head in ("problem", "result")
-        table.add_column(head, justify="left" if left else "right", overflow="fold")
+    table = open_table(f"{name}: {proved} of {len(results)} proved")
+    table.add_column("problem", no_wrap=True)
+    table.add_column("result")
+    # Where no completion was lost, as in most searches, these take no columns.
+    keys = ("truncated_share", "without_candidate_share")
+    lost = dict(zip(("cut off", "no candidate"), keys, strict=True))
+    if not any(result.get(key) for result in results for key in keys):
+        lost = {}
+    for head in ("calls", "tokens", *lost, "nodes", "lines", "seconds"):
+        table.add_column(head, justify="right", no_wrap=head not in lost)
     for result in results:
         table.add_row(
             Text(result["problem_id"]),
             _describe_end(result),
             str(result["calls"]),
             str(result["tokens"]),
-            format_share(result.get("truncated_share")),
-            format_share(result.get("without_candidate_share")),
+            *(format_share(result.get(key)) for key in lost.values()),
             str(result["curve"][-1][3] if result["curve"] else 1),
             _describe_lengths(result),
             f"{result['seconds']:.1f}",
@@ -246,7 +252,7 @@ def _describe_lengths(result: Mapping[str, Any]) -> str:
     bodies = [proof["body"] for proof in result["proofs"]]
     lines = str(_count_lines(min(bodies, key=len)))
     minimised = result["minimised"]
-    return f"{lines} lines" + (f", then {_count_lines(minimised['body'])}" if minimised else "")
+    return lines + (f", then {_count_lines(minimised['body'])}" if minimised else "")
 
 
 def _count_lines(text: str) -> int:

@@ -13,25 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.files.strict_json import read_object
+from proverrl.monitor.console import LivePanel, can_draw_live, choose_width, open_console
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
-    LivePanel,
-    PanelConsole,
-    can_draw_live,
-    choose_width,
     describe_step,
     format_figure,
     format_seconds,
     render_steps,
 )
-from proverrl.monitor.metrics import MetricsTail, Row, count_steps_wanted, count_unfinished
+from proverrl.monitor.metrics import MetricsTail, Row, RunLimits, count_unfinished, read_limits
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
@@ -109,28 +106,15 @@ class RunView:
         return (self.run / "policy" / "config.json").exists()
 
     @property
-    def total_steps(self) -> int:
-        """Steps or rounds that the configuration asks for; 0 when it does not say."""
-        return count_steps_wanted(self.config)
+    def limits(self) -> RunLimits:
+        """What ends the run, as far as the configuration says."""
+        return read_limits(self.config)
 
     def seconds_left(self) -> float | None:
-        """From the pace of the last steps: until the steps, the verifier calls or the time that the
-        configuration allows are used up, whichever comes first. None before two steps."""
+        """From the pace of the last steps, until the first limit is reached. None where neither
+        pace nor a limit on time is known."""
         recent = self.steps[-STEPS_FOR_PACE - 1 :]
-        if not recent:
-            return None
-        first, last = recent[0], recent[-1]
-        known = [] if last.get("seconds_left") is None else [float(last["seconds_left"])]
-        steps, seconds = last["step"] - first["step"], _difference(first, last, "seconds")
-        if steps > 0 and seconds is not None:
-            if self.total_steps:
-                known.append(seconds / steps * max(0, self.total_steps - last["step"]))
-            calls = _difference(first, last, "verifier_calls_total")
-            limit = self.config.get("max_verifier_calls")
-            if isinstance(limit, int) and limit and calls:
-                left = max(0.0, limit - float(last["verifier_calls_total"]))
-                known.append(seconds / calls * left)
-        return min(known) if known else None
+        return self.limits.seconds_left(recent[0], recent[-1]) if recent else None
 
     def state(self) -> Row:
         """What ``render_steps`` draws."""
@@ -138,7 +122,7 @@ class RunView:
         left = None if self.finished else self.seconds_left()
         return {
             **last,
-            "total_steps": self.total_steps or last["step"],
+            "limit": self.limits.find_nearest(last),
             "left": "" if left is None else format_seconds(left),
             "history": [row.get("solve_rate") for row in self.steps[-SPARKLINE_WIDTH:]],
         }
@@ -163,11 +147,6 @@ def _read_object(path: Path) -> Row:
 
 def _table(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
-
-
-def _difference(first: Mapping[str, Any], last: Mapping[str, Any], key: str) -> float | None:
-    start, end = first.get(key), last.get(key)
-    return None if start is None or end is None else float(end) - float(start)
 
 
 def describe_verdicts(row: Mapping[str, Any]) -> str:
@@ -222,7 +201,7 @@ def describe_stage(view: RunView) -> str:
 def describe_lines(view: RunView, row: Mapping[str, Any]) -> str:
     """The plain line of a step, with verdicts and flow."""
     state = view.state()
-    line = describe_step(int(row["step"]), state["total_steps"], row, str(state["left"]))
+    line = describe_step(row, view.limits.find_nearest(row), str(state["left"]))
     parts = [describe_verdicts(row), describe_flow(row)]
     return "  ".join([line, *(part for part in parts if part)])
 
@@ -263,7 +242,7 @@ def print_once(run: Path, stream: TextIO) -> None:
     view = RunView(run)
     view.look()
     if can_draw_live(stream):
-        console = Console(file=stream, markup=False, emoji=False)
+        console = open_console(stream)
         console.print(render_view(view, draw_blocks=console.encoding.startswith("utf")))
         return
     _print_plain(view, stream)
@@ -303,7 +282,7 @@ def watch_run(
 def _watch_live(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
-    console = PanelConsole(file=stream, markup=False, emoji=False)
+    console = open_console(stream)
     blocks = console.encoding.startswith("utf")
     with LivePanel(console, auto_refresh=False, transient=False) as panel:
         while True:

@@ -173,6 +173,7 @@ def build_calibration_charts(calibrations: Sequence[Calibration]) -> list[Chart]
                 [*series, plain_series("as predicted", 0, [0.0, 1.0], [0.0, 1.0], guide=True)],
                 holder="calibration-charts",
                 axis="predicted solve rate",
+                axis_percent=True,
             )
         )
     return charts

@@ -54,17 +54,20 @@
   }
 
   function drawChart(chart, node) {
-    const axis = chart.axis ?? axisChoice.value;
+    const axis = chart.axis ?? axisChoice?.value ?? "step";
     const palette = COLORS[chart.ramp][isDark() ? "dark" : "light"];
     const legend = new Set(chart.series.filter((s) => !s.guide).map((s) => s.name)).size > 1;
     const traces = chart.series.flatMap((s) => tracesOf(chart, s, palette, axis, legend));
     const grid = { gridcolor: token("--line"), zeroline: false, linecolor: token("--line"), automargin: true, fixedrange: true };
-    const log = chart.log ? { type: "log", dtick: "D2", nticks: 8, tickformat: ",d" } : {};
+    /* Over more than two decades 1, 10, 100 alone: labels of 2 and 5 would meet on a phone. */
+    const reach = chart.log ? Math.max(...chart.series.flatMap((s) => s.x[axis])) : 0;
+    const log = chart.log ? { type: "log", dtick: reach > 100 ? 1 : "D2", nticks: 8, tickformat: ",d" } : {};
+    const own = chart.axis_percent ? { tickformat: ".0%" } : {};
     Plotly.react(node, traces, {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: token("--soft") },
       margin: { l: 44, r: 8, t: legend ? 30 : 10, b: 36 },
-      xaxis: { ...grid, ...log, showgrid: false, title: { text: chart.axis_title || AXES[axis], standoff: 6 } },
+      xaxis: { ...grid, ...log, ...own, showgrid: false, title: { text: chart.axis_title || AXES[axis], standoff: 6 } },
       yaxis: { ...grid, tickformat: chart.percent ? ".2~%" : undefined, nticks: 5, rangemode: chart.percent ? "tozero" : "normal", ...(chart.series.some((s) => s.stacked) ? { range: [0, 1] } : {}) },
       showlegend: legend, legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
       hovermode: chart.series.some((s) => s.bars) ? "closest" : "x unified",
@@ -73,13 +76,11 @@
   }
 
   function buildCharts() {
-    const curves = document.getElementById("charts");
-    if (data.charts.some((chart) => chart.holder === "charts")) {
+    if (!data.charts.length) return;
+    if (axisChoice) {
       document.getElementById("axis-controls").hidden = false;
-    } else {
-      curves.replaceWith(make("p", "empty", "No step has been logged yet, so there is nothing to draw."));
+      if (data.runs.length > 1) axisChoice.value = "calls";
     }
-    if (data.runs.length > 1) axisChoice.value = "calls";
     for (const chart of data.charts) {
       const card = make("div", "chart");
       card.append(make("h3", "", chart.title), make("div", "unit", chart.unit));
@@ -113,7 +114,7 @@
     addEventListener("scroll", () => { visible.disconnect(); watch("300px"); }, { once: true, passive: true });
     const redraw = () => drawn.forEach((node) => drawChart(plots.get(node), node));
     addEventListener("beforeprint", () => plots.forEach((_, node) => { if (!drawn.has(node)) draw(node); }));
-    axisChoice.addEventListener("change", redraw);
+    axisChoice?.addEventListener("change", redraw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     document.getElementById("theme").addEventListener("click", redraw);
   }

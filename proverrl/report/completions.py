@@ -16,6 +16,7 @@ from rich.text import Text
 
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation
+from proverrl.monitor.console import open_table
 from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
@@ -145,7 +146,7 @@ def make_completion_table(results: Sequence[Path]) -> Table:
     """
     summaries = [read_summary(path) for path in results]
     has_usage = any(summary.get("usage") for summary in summaries)
-    table = Table(title=Text("Completions"), title_justify="left")
+    table = open_table("Completions")
     table.add_column("evaluation", overflow="fold")
     counted = ("tokens in", "tokens out", "cost") if has_usage else ()
     for name in ("completions", "cut off", "no candidate", *counted):

@@ -47,11 +47,6 @@ def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     return [chart | {"holder": "curriculum-charts"} for chart in charts if chart["series"]]
 
 
-def has_curriculum(runs: Sequence[RunRecord]) -> bool:
-    """Whether a step has logged what was drawn."""
-    return any(row.get("curriculum_drawn") for run in runs for row in run.steps)
-
-
 def _with_given(rows: Sequence[Row]) -> list[Row]:
     """Rows in which problems that no operator made are counted too; none if none was composed."""
     if not any(row.get("curriculum_operators") for row in rows):

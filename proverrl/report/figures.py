@@ -172,7 +172,8 @@ def _unjudged_chart(runs: Sequence[RunRecord]) -> Chart:
         rows = [row for row in run.steps if row.get("rollouts")]
         counts = [sum(unjudged_counts(row.get("unjudged")).values()) for row in rows]
         shares = [count / float(row["rollouts"]) for count, row in zip(counts, rows, strict=True)]
-        series += _smoothed(run.label, index, rows, shares)
+        # A line at zero says less than the table of what got no verdict.
+        series += _smoothed(run.label, index, rows, shares) if any(counts) else []
     return step_chart("Unjudged", "share of rollouts that got no verdict", series, percent=True)
 
 
@@ -331,6 +332,7 @@ def step_chart(
         "holder": "charts",
         "axis": None,
         "axis_title": "",
+        "axis_percent": False,
         "log": False,
     }
 
@@ -364,11 +366,18 @@ def plain_series(
 
 
 def plain_chart(
-    title: str, unit: str, series: Sequence[Series], *, holder: str, axis: str, log: bool = False
+    title: str,
+    unit: str,
+    series: Sequence[Series],
+    *,
+    holder: str,
+    axis: str,
+    axis_percent: bool = False,
+    log: bool = False,
 ) -> Chart:
     """A chart of shares over an axis of its own, for the element ``holder`` of the page."""
-    chart = step_chart(title, unit, series, percent=True)
-    return chart | {"holder": holder, "axis": "own", "axis_title": axis, "log": log}
+    own = {"axis": "own", "axis_title": axis, "axis_percent": axis_percent, "log": log}
+    return step_chart(title, unit, series, percent=True) | {"holder": holder, **own}
 
 
 def _rounded(value: float | None) -> float | None:

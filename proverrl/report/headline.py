@@ -19,6 +19,7 @@ from rich.text import Text
 from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation
+from proverrl.monitor.console import open_table
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
 from proverrl.report.decisions import describe_decisions
@@ -191,10 +192,7 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
 def _build_table(columns: Sequence[Column]) -> Table:
     summary = columns[0].evaluation.summary
     name = str(summary.get("split") or summary.get("benchmark") or "problems")
-    table = Table(
-        title=Text(f"Solved on {name}, %, with 95 % intervals and the change in points"),
-        title_justify="left",
-    )
+    table = open_table(f"Solved on {name}, %, with 95 % intervals and the change in points")
     table.add_column("level")
     table.add_column("pass@", justify="right")
     for column in columns:
@@ -246,19 +244,35 @@ def describe_cell(cell: Cell | None) -> str:
 
 def describe_cost(run: RunRecord) -> str:
     """One line: steps, verifier calls of the loop and of evaluations, seconds."""
-    steps = run.steps[-1].get("step", 0) if run.steps else 0
-    unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
-    wanted = f"/{run.steps_wanted}" if run.steps_wanted else ""
     summaries = [evaluation.summary for evaluation in run.evaluations.values()]
     calls = sum(int(summary.get("verifier_calls") or 0) for summary in summaries)
     if run.only_evaluates:
         seconds = sum(float(summary.get("seconds") or 0.0) for summary in summaries)
         spent = f"{seconds:,.0f} s ({format_seconds(seconds)})"
         return f"{run.label}: {calls:,} verifier calls, {spent}"
-    return (
-        f"{run.label}: {steps}{wanted} {unit}, {run.verifier_calls:,} verifier calls in the loop, "
+    text = (
+        f"{run.label}: {describe_length(run)}, {run.verifier_calls:,} verifier calls in the loop, "
         f"{calls:,} in evaluations, {run.seconds:,.0f} s ({format_seconds(run.seconds)})"
     )
+    return f"{text}; {ending}" if (ending := describe_limit(run)) else text
+
+
+def describe_length(run: RunRecord) -> str:
+    """``3 of 40 steps`` where the steps end the run, else ``3 steps``."""
+    unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
+    if run.limits and run.limits[0].unit == unit:
+        return run.limits[0].describe()
+    return f"{run.steps[-1].get('step', 0) if run.steps else 0} {unit}"
+
+
+def describe_limit(run: RunRecord) -> str:
+    """What ended the loop, or will: a limit on calls or time. Empty where its steps do."""
+    nearest = run.limits[0] if run.limits else None
+    if nearest is None or nearest.unit in ("steps", "rounds"):
+        return ""
+    if nearest.used < nearest.most:
+        return f"the loop has used {nearest.describe()}"
+    return f"its limit of {nearest.describe_most()} ended the loop"
 
 
 def make_benchmark_table(results: Sequence[Path]) -> Table:
@@ -268,7 +282,7 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
     """
     summaries = [read_summary(path) for path in results]
     ks = sorted({int(k) for summary in summaries for k in _whole(summary).get("pass", {})})
-    table = Table(title=Text("Solved, %, ± standard error (95 % interval)"), title_justify="left")
+    table = open_table("Solved, %, ± standard error (95 % interval)")
     table.add_column("benchmark", overflow="fold")
     for name in ("problems", "attempts", "unjudged", "fatal", *(f"pass@{k}" for k in ks)):
         table.add_column(name, justify="right")

@@ -25,7 +25,7 @@ from proverrl.report import comparison, examples, headline, sections
 from proverrl.report.budgets import build_budget_charts, build_tables
 from proverrl.report.calibration import build_calibration_charts, measure_calibrations
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
-from proverrl.report.curriculum import build_curriculum_charts, has_curriculum
+from proverrl.report.curriculum import build_curriculum_charts
 from proverrl.report.decisions import list_decisions
 from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
@@ -86,6 +86,9 @@ def build_page(run_dirs: Sequence[Path]) -> str:
     calibrations = measure_calibrations(runs)
     budgets = [found for found in map(build_tables, shelves) if any(found)]
     unjudged, reasons = sections.list_unjudged(runs)
+    groups, unfinished = headline.group_by_benchmark(columns), sections.describe_unfinished(runs)
+    played, compose_warnings = list_played(runs, lineages), list_compose_warnings(runs)
+    completions, statements = list_completion_cells(runs), list_statements(runs)
     data: Row = {
         "runs": [run.label for run in runs],
         "charts": [
@@ -98,6 +101,23 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "rollouts": {"steps": rollouts.steps, "totals": rollouts.totals},
         "problems": problems.shelves,
     }
+    holders = {chart["holder"] for chart in data["charts"]}
+    evaluated = [headline.choose_evaluation(run) for run in runs]
+    contents: dict[str, object] = {
+        "Results": groups or unfinished,
+        "Curves": "charts" in holders,
+        "Curriculum": "curriculum-charts" in holders,
+        "Self-play": played or compose_warnings,
+        "Budgets": budgets,
+        "Difficulty": calibrations,
+        "Problems": problems.shelves,
+        "Rollouts": rollouts.steps,
+        "Examples": any(item is not None and item.attempts.total for item in evaluated),
+        "Statements": statements,
+        "Completions": completions,
+        "Unjudged": unjudged,
+        "Setup": True,
+    }
     plotly = _plotly_source() if data["charts"] else ""
     script = "".join(_read(name) for name in SCRIPTS)
     page: str = open_template("page.html").render(
@@ -109,18 +129,18 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         runs=runs,
         warnings=[*comparison.list_warnings(runs), *list_completion_warnings(runs)],
         tiles=sections.list_tiles(columns),
-        groups=headline.group_by_benchmark(columns),
-        unfinished=sections.describe_unfinished(runs),
+        shown=[name for name, content in contents.items() if content],
+        groups=groups,
+        unfinished=unfinished,
         decisions=list_decisions(runs),
         differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
-        has_curriculum=has_curriculum(runs),
-        compose_warnings=list_compose_warnings(runs),
-        played=list_played(runs, lineages),
+        compose_warnings=compose_warnings,
+        played=played,
         budgets=budgets,
         calibrations=calibrations,
         matrices=[item for item in enumerate(shelves) if len(item[1].columns) > 1],
-        completions=list_completion_cells(runs),
-        statements=list_statements(runs),
+        completions=completions,
+        statements=statements,
         statement_heads=HEADS,
         unjudged=unjudged,
         reasons=reasons,

@@ -237,11 +237,7 @@
     list.prepend(make("p", "warn", `This page lists no problem ${id}.`));
   }
 
-  if (!data.problems.length) {
-    byId("problem-count").remove();
-    list.append(make("p", "empty", "No evaluation has kept its attempts yet."));
-    return;
-  }
+  if (!data.problems.length) return;
   if (data.problems.length > 1) {
     const options = data.problems.map((item, place) => [String(place), item.benchmark]);
     const select = addSelect(controls, "problem-shelf", "Benchmark", options, () => open(data.problems[Number(select.value)]));

@@ -231,11 +231,7 @@
     if (entry) openStep(entry);
   }
 
-  if (!data.rollouts.steps.length) {
-    document.getElementById("rollout-count").remove();
-    list.append(make("p", "empty", "No rollout has been written yet."));
-    return;
-  }
+  if (!data.rollouts.steps.length) return;
   const withSteps = data.runs.map((name, run) => [String(run), name]).filter(([run]) => stepsOf(Number(run)).length);
   if (withSteps.length > 1) {
     selects.run = addSelect(controls, "rollout-run", "Run", withSteps, () => openRun(Number(selects.run.value)));

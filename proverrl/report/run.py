@@ -24,7 +24,7 @@ from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
 from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
-from proverrl.monitor.metrics import RESTORE, Count, count_steps_wanted, read_metrics
+from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
 RESOLVED_FILE = "resolved.json"
@@ -52,6 +52,7 @@ class _Amount(TypedDict):
 class _TrainingRow(TypedDict):
     loop: NotRequired[str]
     max_verifier_calls: NotRequired[Count]
+    max_minutes: NotRequired[Number]
     grpo: NotRequired[_Amount | None]
     expert_iteration: NotRequired[_Amount | None]
     problems: NotRequired[dict[str, Any] | None]
@@ -124,9 +125,10 @@ class RunRecord:
         return [row for row in self.metrics if row.get("kind") in ("step", "round")]
 
     @property
-    def steps_wanted(self) -> int:
-        """Steps or rounds that the configuration asks for; 0 when it does not say."""
-        return 0 if self.only_evaluates else count_steps_wanted(self.config)
+    def limits(self) -> list[LimitUse]:
+        """Those that are set, the one that most is used of first; none before the first step."""
+        uses = read_limits(self.config).list_uses(self.steps[-1]) if self.steps else []
+        return sorted(uses, key=lambda use: -use.share)
 
     @property
     def only_evaluates(self) -> bool:

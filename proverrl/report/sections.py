@@ -13,7 +13,15 @@ from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.monitor.metrics import count_unfinished
-from proverrl.report.headline import Cell, Column, find_cell, group_by_benchmark, list_ks
+from proverrl.report.headline import (
+    Cell,
+    Column,
+    describe_length,
+    describe_limit,
+    find_cell,
+    group_by_benchmark,
+    list_ks,
+)
 from proverrl.report.run import LOOP_TITLES, Row, RunRecord, unjudged_counts
 
 UNJUDGED_KINDS = ("timeout", "crashed")
@@ -45,17 +53,14 @@ def describe_state(run: RunRecord) -> str:
     if not run.steps:
         warm = any(row.get("kind") == "sft" for row in run.metrics)
         return f"no {unit} taken yet{', warm start under way' if warm else ''}."
-    done = int(run.steps[-1].get("step") or 0)
-    wanted = f" of {run.steps_wanted}" if run.steps_wanted else ""
     seconds = format_seconds(run.seconds)
-    text = f"{done}{wanted} {unit}s in {seconds}, {run.verifier_calls:,} verifier calls."
+    text = f"{describe_length(run)} in {seconds}, {run.verifier_calls:,} verifier calls"
+    text += f"; {ending}." if (ending := describe_limit(run)) else "."
     return text if run.evaluations.keys() - {"before"} else text + " Not evaluated since."
 
 
 def list_facts(run: RunRecord) -> list[tuple[str, str]]:
     """What ran: names and values."""
-    budget = int(run.config.get("max_verifier_calls") or 0)
-    limit = f"{budget:,} verifier calls" if budget else "no limit on verifier calls"
 
     def recorded(name: str) -> str:
         return str(run.resolved.get(name) or "not recorded")
@@ -68,7 +73,7 @@ def list_facts(run: RunRecord) -> list[tuple[str, str]]:
         ("Device", recorded("device")),
         ("Engine", recorded("engine")),
         ("Seed", str(run.config.get("seed", "not recorded"))),
-        ("Budget", f"{limit}, {run.verifier_calls:,} used"),
+        ("Budget", ", ".join(use.describe() for use in run.limits) or "no limit"),
     ]
 
 
