@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# What a first run on a GPU machine has to confirm (docs/gpu.md), in about a quarter of an hour.
+#
+#   bash scripts/setup.sh && bash scripts/first_gpu_run.sh [FOLDER]
+#
+# Each point is one command with a log of its own in FOLDER (runs/first_gpu). At the end stands a
+# table of confirmed, failed and skipped points; the exit status is 1 if a point failed. Without a
+# GPU the same points run on the CPU at the same small size, which confirms the script alone.
+# PROVERRL names the command (.venv/bin/proverrl), and PYTHON the Python beside it.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out="${1:-runs/first_gpu}"
+proverrl="${PROVERRL:-.venv/bin/proverrl}"
+python="${PYTHON:-.venv/bin/python}"
+mkdir -p "$out"
+rows=() failed=0
+
+gpus="$("$python" -c 'import torch; print(torch.cuda.device_count())')" || exit 2
+if [[ "$gpus" -eq 0 ]]; then
+  echo "No GPU is seen by torch: every point runs on the CPU."
+  export ACCELERATE_USE_CPU=true
+fi
+
+# point NAME COMMAND...: run it, and note what became of it with its seconds.
+point() {
+  local name="$1" started=$SECONDS status=0
+  shift
+  printf '%-52s ' "$name"
+  "$@" >"$out/$name.log" 2>&1 || status=$?
+  local took=$((SECONDS - started))
+  if [[ $status -eq 0 ]]; then
+    rows+=("confirmed  $name  ${took} s")
+    echo "confirmed, $took s"
+  else
+    failed=1
+    rows+=("FAILED     $name  ${took} s  status $status, see $out/$name.log")
+    echo "FAILED with status $status: $out/$name.log"
+  fi
+}
+
+skip() {
+  rows+=("skipped    $1  $2")
+  printf '%-52s skipped: %s\n' "$1" "$2"
+}
+
+# train NAME KEY=VALUE...: a short run, which must update the policy.
+train() {
+  local run="$out/$1"
+  shift
+  rm -rf "$run"
+  "$@" run="$run" warm_start.steps=60 grpo.steps=3 grpo.groups_per_step=8 grpo.groups_per_draw=8 max_minutes=3 \
+    evaluation.before=false evaluation.max_problems=16 evaluation.samples=2 'evaluation.ks=[1]' pool.workers=2
+}
+
+single="$proverrl train demo"
+launch=("$python" -m torch.distributed.run --nproc_per_node 2 -m proverrl train demo)
+big=(policy.hidden_size=256 policy.num_heads=4 policy.num_layers=8)
+
+point doctor "$proverrl" doctor
+point plan "$proverrl" plan demo
+point float32 train float32 $single
+point bfloat16 train bfloat16 $single learner.precision=bf16
+point bfloat16-checkpointing train bfloat16-checkpointing $single learner.precision=bf16 \
+  learner.gradient_checkpointing=true learner.micro_batch_tokens=2048 "${big[@]}"
+point not-in-order train not-in-order $single grpo.in_order=false
+
+if "$python" -c 'import vllm' >/dev/null 2>&1; then
+  point vllm train vllm $single policy.engine=vllm policy.hidden_size=128 vllm.kv_cache_gb=1
+  point vllm-bfloat16 train vllm-bfloat16 $single policy.engine=vllm policy.hidden_size=128 \
+    vllm.kv_cache_gb=1 vllm.dtype=bfloat16 learner.precision=bf16
+else
+  skip vllm "not installed (extra vllm)"
+fi
+if "$python" -c 'import peft' >/dev/null 2>&1; then
+  point lora train lora $single policy.path="$out/float32/policy" policy.lora.rank=8 warm_start.references_per_level={}
+else
+  skip lora "not installed (extra lora)"
+fi
+if [[ "$gpus" -ge 2 || "$gpus" -eq 0 ]]; then
+  point two-processes train two-processes "${launch[@]}"
+  point two-processes-fsdp2 train two-processes-fsdp2 "${launch[@]}" learner.shard=fsdp2 learner.optimizer=adamw \
+    learner.learning_rate=3e-4
+  if "$python" -c 'import vllm' >/dev/null 2>&1; then
+    point two-processes-vllm train two-processes-vllm "${launch[@]}" policy.engine=vllm policy.hidden_size=128 \
+      vllm.kv_cache_gb=1
+  fi
+else
+  skip two-processes "one GPU"
+fi
+point resume "$proverrl" train --resume "$out/float32"
+point memory "$python" scripts/measure_memory.py
+
+printf '\n%s\n' "Device: $("$python" -c 'import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")'), torch $("$python" -c 'import torch; print(torch.__version__)')"
+printf '%s\n' "${rows[@]}"
+exit "$failed"
