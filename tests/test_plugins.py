@@ -43,10 +43,12 @@ def in_the_example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its folder is the working folder, and nothing is installed."""
     monkeypatch.chdir(EXAMPLE)
     before = list(sys.path)
-    plugins._import.cache_clear()
+    plugins.load.cache_clear()
+    plugins._bind.cache_clear()
     yield
     sys.path[:] = before
-    plugins._import.cache_clear()
+    plugins.load.cache_clear()
+    plugins._bind.cache_clear()
 
 
 def earn(status: Status, num_tokens: int, **options: Any) -> Reward:
@@ -181,3 +183,29 @@ def test_a_run_with_parts_of_ones_own(
     with pytest.raises(UsageError, match=r"reward\.options\.weight"):
         run(wrong)
     assert not Path(wrong.run).exists()
+
+
+def test_a_part_is_bound_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counted_part.py").write_text(
+        "from pydantic import BaseModel\n"
+        "read = []\n"
+        "class Options(BaseModel):\n"
+        "    scale: float\n"
+        "    def model_post_init(self, _): read.append(self.scale)\n"
+        "def scaled(inputs, *, options: Options):\n"
+        "    return (options.scale * inputs.logprobs).sum(), {}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    losses = []
+    for scale in (2.0, 2.0, 3.0, 2.0):
+        given = build_inputs(
+            leaf([-1.0, -0.5]),
+            [-1.0, -0.5],
+            [1.0, 1.0],
+            name="counted_part:scaled",
+            options={"scale": scale},
+        )
+        loss, _ = compute_loss(given, EntropyControl(LossConfig().entropy), torch.Generator())
+        losses.append(float(loss.detach()))
+    assert losses == [-3.0, -3.0, -4.5, -3.0]
+    assert sys.modules["counted_part"].read == [2.0, 3.0]
