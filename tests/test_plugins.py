@@ -17,9 +17,10 @@ import torch
 from proverrl import plugins
 from proverrl.advantages.base import AdvantageInputs
 from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.benchmarks.open import is_source, open_benchmark
 from proverrl.config import AdvantageConfig, Config, GrpoConfig, LossConfig, parse_config
 from proverrl.config import RewardConfig as Rewarding
-from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import compute_loss
 from proverrl.rewards.verdicts import build_reward
@@ -209,3 +210,61 @@ def test_a_part_is_bound_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         losses.append(float(loss.detach()))
     assert losses == [-3.0, -3.0, -4.5, -3.0]
     assert sys.modules["counted_part"].read == [2.0, 3.0]
+
+
+SUMS = "own_benchmark:small_sums"
+
+
+def test_a_benchmark_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = open_benchmark(SUMS)
+    assert [problem.id for problem in whole.problems] == [
+        "sum_1_2",
+        "sum_2_2",
+        "sum_3_4",
+        "product",
+    ]
+    assert (whole.place, whole.format, len(whole.sha256)) == (SUMS, "problems", 64)
+    assert whole.references == {"product": "rfl"}
+    held_out = open_benchmark(f"{SUMS}:test")
+    assert [problem.id for problem in held_out.problems] == ["sum_3_4", "product"]
+    assert is_source(SUMS)
+    assert held_out.sha256 != whole.sha256 == open_benchmark(SUMS).sha256
+
+    def list_points(*, group: str) -> list[EntryPoint]:
+        return [EntryPoint("sums", SUMS, group)] if group == "proverrl.benchmark" else []
+
+    monkeypatch.setattr(plugins, "entry_points", list_points)
+    assert [problem.id for problem in open_benchmark("sums:valid").problems] == [
+        "sum_1_2",
+        "sum_2_2",
+    ]
+    with pytest.raises(ProblemError, match="no benchmark that is known here; did you mean 'sums'"):
+        open_benchmark("sum")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("iter([])", "rows_part:f gave a list_iterator; return a list of Problems, or of rows"),
+        ("[ROW, 3]", "rows_part:f, row 2: a int; make it a Problem or a mapping"),
+        ("[ROW, ROW]", "rows_part:f, row 2: field 'id': 'a' is already used on line 1"),
+        ("[ROW, {**ROW, 'id': 'b', 'kind': 'x'}]", "rows_part:f, row 2: field 'kind' is 'x'; use"),
+        ("[{**ROW, 'split': 'x'}]", "rows_part:f, row 1: field 'split' is 'x'; use one of train"),
+        # No body could be held to it: the language refuses the text.
+        ("[{**ROW, 'preamble': '/- '}]", "rows_part:f, row 1: problem 'a': "),
+        ("[]", "rows_part:f holds no row"),
+    ],
+)
+def test_a_bad_row_of_a_benchmark_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    (tmp_path / "rows_part.py").write_text(
+        "ROW = {'id': 'a', 'language': 'lean', 'kind': 'term',\n"
+        "       'statement': 'theorem a : 1 = 1 := /*{HOLE}*/\\n'}\n"
+        f"def f(): return {given}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "rows_part", raising=False)
+    with pytest.raises(UsageError) as error:
+        open_benchmark("rows_part:f")
+    assert said in str(error.value)
