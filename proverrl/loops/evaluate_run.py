@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from proverrl import plugins
 from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
@@ -189,6 +190,7 @@ def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | E
     """The policy behind ``endpoint.url`` where there is one, else a model in this process, which
     gets ``threads``. Raises ``UsageError``: nothing to evaluate, or both a run and an endpoint;
     ``RunError``: as ``find_weights``."""
+    plugins.check([("search", config.search.name, config.search.options)])
     if config.threads:
         torch.set_num_threads(config.threads)
     if not config.endpoint.url:
