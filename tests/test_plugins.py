@@ -219,34 +219,26 @@ def test_a_part_is_bound_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert sys.modules["counted_part"].read == [2.0, 3.0]
 
 
-SUMS = "own_benchmark:small_sums"
+LOOPS = "own_benchmark:loops"
 
 
 def test_a_benchmark_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = open_benchmark(SUMS)
-    assert [problem.id for problem in whole.problems] == [
-        "sum_1_2",
-        "sum_2_2",
-        "sum_3_4",
-        "product",
-    ]
-    assert (whole.place, whole.format, len(whole.sha256)) == (SUMS, "problems", 64)
-    assert whole.references == {"product": "rfl"}
-    held_out = open_benchmark(f"{SUMS}:test")
-    assert [problem.id for problem in held_out.problems] == ["sum_3_4", "product"]
-    assert is_source(SUMS)
-    assert held_out.sha256 != whole.sha256 == open_benchmark(SUMS).sha256
+    whole = open_benchmark(LOOPS)
+    assert [problem.id for problem in whole.problems] == ["times_3", "times_4", "times_5"]
+    assert (whole.place, whole.format, len(whole.sha256)) == (LOOPS, "problems", 64)
+    assert whole.references == {"times_5": "invariant i <= n\ninvariant r == 5 * i"}
+    held_out = open_benchmark(f"{LOOPS}:test")
+    assert [problem.id for problem in held_out.problems] == ["times_4", "times_5"]
+    assert is_source(LOOPS)
+    assert held_out.sha256 != whole.sha256 == open_benchmark(LOOPS).sha256
 
     def list_points(*, group: str) -> list[EntryPoint]:
-        return [EntryPoint("sums", SUMS, group)] if group == "proverrl.benchmark" else []
+        return [EntryPoint("loops", LOOPS, group)] if group == "proverrl.benchmark" else []
 
     monkeypatch.setattr(plugins, "entry_points", list_points)
-    assert [problem.id for problem in open_benchmark("sums:valid").problems] == [
-        "sum_1_2",
-        "sum_2_2",
-    ]
-    with pytest.raises(ProblemError, match="no benchmark that is known here; did you mean 'sums'"):
-        open_benchmark("sum")
+    assert [problem.id for problem in open_benchmark("loops:valid").problems] == ["times_3"]
+    with pytest.raises(ProblemError, match="no benchmark that is known here; did you mean 'loops'"):
+        open_benchmark("lops")
 
 
 @pytest.mark.parametrize(

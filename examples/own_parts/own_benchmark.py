@@ -1,4 +1,4 @@
-"""A benchmark of somebody's own: Lean statements about small numbers (docs/plugins.md)."""
+"""A benchmark of somebody's own: loops that multiply, in Dafny (docs/plugins.md)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import Any
 from proverrl.types import HOLE, Problem
 
 
-def small_sums() -> list[Problem | dict[str, Any]]:
-    """Three sums as problems, the last of them held out, and a row as it would stand in a file."""
-    sums: list[Problem | dict[str, Any]] = [
-        Problem(
-            id=f"sum_{one}_{other}",
-            language="lean",
-            kind="term",
-            preamble="",
-            statement=f"theorem sum_{one}_{other} : {one} + {other} = {one + other} := {HOLE}\n",
-            split="heldout" if one == 3 else "valid",
-        )
-        for one, other in ((1, 2), (2, 2), (3, 4))
-    ]
+def loops() -> list[Problem | dict[str, Any]]:
+    """Two problems, the second held out, and a row as it would stand in a file, with its proof."""
     row = {
-        "id": "product",
-        "language": "lean",
-        "kind": "term",
-        "statement": f"theorem product : 2 * 3 = 6 := {HOLE}\n",
+        "id": "times_5",
+        "language": "dafny",
+        "kind": "invariants",
+        "statement": write_loop(5),
         "split": "heldout",
-        "reference": "rfl",
+        "reference": "invariant i <= n\ninvariant r == 5 * i",
     }
-    return [*sums, row]
+    return [make_problem(3, "valid"), make_problem(4, "heldout"), row]
+
+
+def make_problem(factor: int, split: Any) -> Problem:
+    """The loop for one factor as a problem."""
+    return Problem(f"times_{factor}", "dafny", "invariants", "", write_loop(factor), split=split)
+
+
+def write_loop(factor: int) -> str:
+    """A program whose loop needs invariants."""
+    return (
+        f"method Times{factor}(n: nat) returns (r: int)\n  ensures r == {factor} * n\n{{\n"
+        f"  r := 0;\n  var i := 0;\n  while i < n\n    {HOLE}\n  {{\n    i := i + 1;\n"
+        f"    r := r + {factor};\n  }}\n}}\n"
+    )

@@ -16,7 +16,7 @@ from proverrl.search.tree import Node
 class Bodies(BaseModel):
     """The options of ``CheapFirst``."""
 
-    bodies: list[str] = ["rfl", "by decide", "by omega"]
+    bodies: list[str] = [""]
     """what is tried before anything is generated, one verifier call each"""
 
 

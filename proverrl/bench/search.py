@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rich.table import Table
 
-from proverrl.config.search import SearchConfig, BaseName
+from proverrl.config.search import BaseName, SearchConfig
 from proverrl.lang.records import Segment
 from proverrl.search.base import Functions, Job, JudgedProposal, Proposal
 from proverrl.search.run import SEARCHES

@@ -217,9 +217,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
         """Where neither file nor override names a limit, the one that suits the policy."""
-        limit = choose_token_limit(
-            path=self.policy.path, layout=self.policy.layout, url=self.endpoint.url
-        )
+        policy = self.policy
+        url = policy.engine if policy.is_function else self.endpoint.url
+        limit = choose_token_limit(path=policy.path, layout=policy.layout, url=url)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
             return self

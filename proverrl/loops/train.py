@@ -78,6 +78,11 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "endpoint.url names a server whose weights cannot be trained; unset it and set "
             "policy.path, or use proverrl eval"
         )
+    if config.policy.is_function:
+        raise UsageError(
+            f"policy.engine = {config.policy.engine!r} has no weights that could be trained; set "
+            '"transformers" or "vllm", or use proverrl eval or search'
+        )
     if config.evaluation.search:
         raise UsageError(
             "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
@@ -89,6 +94,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             ("advantage", config.advantage.name, config.advantage.options),
             ("loss", config.loss.name, config.loss.options),
             ("curriculum", config.curriculum.name, config.curriculum.options),
+            ("composer", config.selfplay.composer, config.selfplay.options),
             *(("callback", name, {}) for name in config.logging.callbacks),
         ]
     )
