@@ -24,7 +24,7 @@ from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.evaluate import Evaluation
-from proverrl.lang import find_language
+from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
@@ -195,6 +195,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
     a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
     policies named, or a part of somebody's own that cannot be used; ``RunError``: as
     ``find_weights``."""
+    add_languages(config.languages)
     plugins.check(
         [
             ("search", config.search.name, config.search.options),

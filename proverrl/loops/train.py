@@ -22,6 +22,7 @@ from proverrl.config import ROUND_LOOPS, Config
 from proverrl.config.sections import LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
+from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
@@ -88,16 +89,8 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
             "and give --mode search to proverrl eval --run afterwards"
         )
-    plugins.check(
-        [
-            ("reward", config.reward.name, config.reward.options),
-            ("advantage", config.advantage.name, config.advantage.options),
-            ("loss", config.loss.name, config.loss.options),
-            ("curriculum", config.curriculum.name, config.curriculum.options),
-            ("composer", config.selfplay.composer, config.selfplay.options),
-            *(("callback", name, {}) for name in config.logging.callbacks),
-        ]
-    )
+    add_languages(config.languages)
+    plugins.check(config.list_parts())
     folder = config.run
     if config.loop == "value":
         return await value.train_value(config, live=live)
