@@ -2,11 +2,11 @@
 
 Flows in: names from a configuration, and the options beside them. Flows out: functions with their
 options bound. A module is looked for where Python looks, and in the working folder. A package that
-brings several parts names them in entry points: the group ``proverrl.reward`` (or ``advantage``,
-``loss``, ``curriculum``) with ``name = "package.module:function"``; ``reward.name = "name"`` then
-means that function. Everything is checked before a run starts. A plug-in runs with the rights of
-its user; it can change what a policy learns from, and no verdict.
-Not handled here: what the parts do, and benchmarks, policies and languages of one's own.
+brings several parts names them in entry points: the group ``proverrl.SEAM`` with ``name =
+"package.module:function"``; ``reward.name = "name"`` then means that function. Everything is
+checked before a run starts. A plug-in runs with the rights of its user; it can change what a policy
+learns from, and no verdict but those of a language of its own.
+Not handled here: what the parts do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -25,24 +27,48 @@ from pydantic import BaseModel, ValidationError
 
 from proverrl.errors import UsageError
 
-Seam = Literal["reward", "advantage", "loss", "curriculum", "callback"]
+Seam = Literal[
+    "reward",
+    "advantage",
+    "loss",
+    "curriculum",
+    "callback",
+    "search",
+    "composer",
+    "benchmark",
+    "policy",
+]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "reward": ("rollout",),
     "advantage": ("inputs",),
     "loss": ("inputs",),
     "curriculum": ("problems", "config", "seed"),
     "callback": ("event", "row"),
+    "search": ("config", "functions"),
+    "composer": ("parents", "seed"),
+    "benchmark": (),
+    "policy": ("prompt", "n", "sampling"),
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
-_KEYS: Mapping[Seam, str] = {"callback": "logging.callbacks"}
+_KEYS: Mapping[Seam, str] = {
+    "callback": "logging.callbacks",
+    "composer": "selfplay.composer",
+    "benchmark": "--benchmark",
+    "policy": "policy.engine",
+}
 """Where such a part is named, if not in ``SEAM.name``."""
+_PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 T = TypeVar("T", bound=Callable[..., Any])
 
 
-def resolve(seam: Seam, name: str) -> str:
-    """The ``package.module:function`` that an installed package calls ``name``, else the name."""
-    found = {point.name: point.value for point in entry_points(group=f"proverrl.{seam}")}
-    return found.get(name, name)
+def is_place(text: str) -> bool:
+    """Whether a text has the form ``package.module:function``."""
+    return _PLACE.fullmatch(text) is not None
+
+
+def list_installed(group: str) -> dict[str, str]:
+    """The names that installed packages give in ``proverrl.GROUP``, and what each stands for."""
+    return {point.name: point.value for point in entry_points(group=f"proverrl.{group}")}
 
 
 def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, Any]) -> T:
@@ -55,10 +81,19 @@ def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, 
 
 
 def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """A plug-in, called as ``PARAMETERS`` says. Raises ``UsageError``: it cannot be imported, is
-    no function, takes other parameters, or does not take these options."""
-    key = _KEYS.get(seam, f"{seam}.name")
-    function = _import(key, name)
+    """A plug-in, called as ``PARAMETERS`` says; for the same options the same one, which is checked
+    once. Raises ``UsageError``: it cannot be imported, is no function, takes other parameters, or
+    does not take these options."""
+    return _bind(seam, name, json.dumps(dict(options), sort_keys=True))
+
+
+@cache
+def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
+    options = json.loads(options_text)
+    key = _find_key(seam)
+    function = load(key, name)
+    if not callable(function):
+        raise UsageError(f"{key}: {name} is no function, but {type(function).__name__}")
     names = PARAMETERS[seam]
     try:
         signature = inspect.signature(function)
@@ -72,11 +107,20 @@ def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any
     if not takes_options:
         if options:
             raise UsageError(
-                f"{seam}.options: {name} takes none; give it a parameter 'options', or drop "
+                f"{_find_table(seam)}: {name} takes none; give it a parameter 'options', or drop "
                 f"{', '.join(sorted(options))}"
             )
-        return function
+        return function  # type: ignore[no-any-return]
     return partial(function, options=_read_options(seam, name, function, options))
+
+
+def _find_key(seam: Seam) -> str:
+    return _KEYS.get(seam, f"{seam}.name")
+
+
+def _find_table(seam: Seam) -> str:
+    """The table of a part's options."""
+    return f"{_find_key(seam).partition('.')[0]}.options"
 
 
 def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
@@ -86,14 +130,17 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
         if ":" in name:
             bind(seam, name, options)
         elif options:
+            table = _find_table(seam)
             raise UsageError(
-                f"{seam}.options are for a part of your own ({seam}.name = "
-                f'"package.module:function"); {name!r} has keys in [{seam}]'
+                f"{table} are for a part of your own ({_find_key(seam)} = "
+                f'"package.module:function"); {name!r} has keys in [{table.partition(".")[0]}]'
             )
 
 
 @cache
-def _import(key: str, name: str) -> Callable[..., Any]:
+def load(key: str, name: str) -> Any:
+    """What stands at ``package.module:attribute``. Raises ``UsageError``, which begins with
+    ``key``: it cannot be imported, or the module has nothing of that name."""
     module, _, path = name.partition(":")
     if (here := os.getcwd()) not in sys.path:
         # A command that is installed does not look into the folder that it is called in.
@@ -117,20 +164,21 @@ def _import(key: str, name: str) -> Callable[..., Any]:
             hint = f"; it has {near[0]!r}" if near else ""
             raise UsageError(f"{key}: {module} has no {part!r}{hint}")
         found = getattr(found, part)
-    if not callable(found):
-        raise UsageError(f"{key}: {name} is no function, but {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _read_options(
     seam: Seam, name: str, function: Callable[..., Any], options: Mapping[str, Any]
 ) -> Any:
     """The options in the pydantic model that annotates the parameter; without one a mapping."""
+    table = _find_table(seam)
     called = function.__init__ if inspect.isclass(function) else function
     try:
         model = get_type_hints(called).get("options")
     except NameError as error:
-        raise UsageError(f"{seam}.name: the annotations of {name} name nothing: {error}") from error
+        raise UsageError(
+            f"{_find_key(seam)}: the annotations of {name} name nothing: {error}"
+        ) from error
     if not (inspect.isclass(model) and issubclass(model, BaseModel)):
         return dict(options)
     try:
@@ -138,10 +186,10 @@ def _read_options(
         unknown = sorted(options.keys() - model.model_fields.keys())
         if unknown:
             known = ", ".join(model.model_fields) or "none"
-            raise UsageError(f"{seam}.options: unknown {unknown[0]!r}; {name} knows: {known}")
+            raise UsageError(f"{table}: unknown {unknown[0]!r}; {name} knows: {known}")
         return model.model_validate(dict(options))
     except ValidationError as error:
         faults = "; ".join(
-            f"{seam}.options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+            f"{table}.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
         )
         raise UsageError(faults) from None

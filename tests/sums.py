@@ -57,7 +57,7 @@ class Sums(Language):
     title = "Sums"
     suffix = ".sum"
     comment = "#"
-    fences = ("sums",)
+    fences: tuple[str, ...] = ("sums",)
     kinds = ("result", FILE)
     layout = "plain"
 

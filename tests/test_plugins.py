@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -17,15 +19,21 @@ import torch
 from proverrl import plugins
 from proverrl.advantages.base import AdvantageInputs
 from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.benchmarks.open import is_source, open_benchmark
 from proverrl.config import AdvantageConfig, Config, GrpoConfig, LossConfig, parse_config
 from proverrl.config import RewardConfig as Rewarding
-from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.config.search import SearchConfig
+from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import compute_loss
 from proverrl.rewards.verdicts import build_reward
-from proverrl.types import Group, Reward, Status
-from tests.builders import build_problem, build_rollout
+from proverrl.search.run import TreeSearch
+from proverrl.search.wiring import choose_states
+from proverrl.types import Candidate, Group, Reward, Status, Verdict
+from tests.builders import build_problem, build_rollout, build_verdict
 from tests.loss_builders import build_inputs, gradient, leaf
+from tests.search_world import PROBLEM as LETTERS
+from tests.search_world import World, build_search, run_search, run_stopped
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,
@@ -43,10 +51,12 @@ def in_the_example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its folder is the working folder, and nothing is installed."""
     monkeypatch.chdir(EXAMPLE)
     before = list(sys.path)
-    plugins._import.cache_clear()
+    plugins.load.cache_clear()
+    plugins._bind.cache_clear()
     yield
     sys.path[:] = before
-    plugins._import.cache_clear()
+    plugins.load.cache_clear()
+    plugins._bind.cache_clear()
 
 
 def earn(status: Status, num_tokens: int, **options: Any) -> Reward:
@@ -181,3 +191,169 @@ def test_a_run_with_parts_of_ones_own(
     with pytest.raises(UsageError, match=r"reward\.options\.weight"):
         run(wrong)
     assert not Path(wrong.run).exists()
+
+
+def test_a_part_is_bound_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counted_part.py").write_text(
+        "from pydantic import BaseModel\n"
+        "read = []\n"
+        "class Options(BaseModel):\n"
+        "    scale: float\n"
+        "    def model_post_init(self, _): read.append(self.scale)\n"
+        "def scaled(inputs, *, options: Options):\n"
+        "    return (options.scale * inputs.logprobs).sum(), {}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    losses = []
+    for scale in (2.0, 2.0, 3.0, 2.0):
+        given = build_inputs(
+            leaf([-1.0, -0.5]),
+            [-1.0, -0.5],
+            [1.0, 1.0],
+            name="counted_part:scaled",
+            options={"scale": scale},
+        )
+        loss, _ = compute_loss(given, EntropyControl(LossConfig().entropy), torch.Generator())
+        losses.append(float(loss.detach()))
+    assert losses == [-3.0, -3.0, -4.5, -3.0]
+    assert sys.modules["counted_part"].read == [2.0, 3.0]
+
+
+LOOPS = "own_benchmark:loops"
+
+
+def test_a_benchmark_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = open_benchmark(LOOPS)
+    assert [problem.id for problem in whole.problems] == ["times_3", "times_4", "times_5"]
+    assert (whole.place, whole.format, len(whole.sha256)) == (LOOPS, "problems", 64)
+    assert whole.references == {"times_5": "invariant i <= n\ninvariant r == 5 * i"}
+    held_out = open_benchmark(f"{LOOPS}:test")
+    assert [problem.id for problem in held_out.problems] == ["times_4", "times_5"]
+    assert is_source(LOOPS)
+    assert held_out.sha256 != whole.sha256 == open_benchmark(LOOPS).sha256
+
+    def list_points(*, group: str) -> list[EntryPoint]:
+        return [EntryPoint("loops", LOOPS, group)] if group == "proverrl.benchmark" else []
+
+    monkeypatch.setattr(plugins, "entry_points", list_points)
+    assert [problem.id for problem in open_benchmark("loops:valid").problems] == ["times_3"]
+    with pytest.raises(ProblemError, match="no benchmark that is known here; did you mean 'loops'"):
+        open_benchmark("lops")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("iter([])", "rows_part:f gave a list_iterator; return a list of Problems, or of rows"),
+        ("[ROW, 3]", "rows_part:f, row 2: a int; make it a Problem or a mapping"),
+        ("[ROW, ROW]", "rows_part:f, row 2: field 'id': 'a' is already used on line 1"),
+        ("[ROW, {**ROW, 'id': 'b', 'kind': 'x'}]", "rows_part:f, row 2: field 'kind' is 'x'; use"),
+        ("[{**ROW, 'split': 'x'}]", "rows_part:f, row 1: field 'split' is 'x'; use one of train"),
+        # No body could be held to it: the language refuses the text.
+        ("[{**ROW, 'preamble': '/- '}]", "rows_part:f, row 1: problem 'a': "),
+        ("[]", "rows_part:f holds no row"),
+    ],
+)
+def test_a_bad_row_of_a_benchmark_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    (tmp_path / "rows_part.py").write_text(
+        "ROW = {'id': 'a', 'language': 'lean', 'kind': 'term',\n"
+        "       'statement': 'theorem a : 1 = 1 := /*{HOLE}*/\\n'}\n"
+        f"def f(): return {given}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "rows_part", raising=False)
+    with pytest.raises(UsageError) as error:
+        open_benchmark("rows_part:f")
+    assert said in str(error.value)
+
+
+LIAR = """
+from dataclasses import replace
+from proverrl.search.base import FoundProof, JudgedProposal, Proposal
+from proverrl.search.strategy import Expansion
+from proverrl.search.whole_body import BestOfN
+from proverrl.types import Status, Verdict
+
+PROVED = Verdict(Status.PROVED, checks=("mine",))
+
+class Liar(BestOfN):
+    async def expand(self, job, functions):
+        expansion = await super().expand(job, functions)
+        lies = [replace(judged, verdict=PROVED) for judged in expansion.judged]
+        return Expansion(tuple(lies))
+
+class Forger(BestOfN):
+    async def expand(self, job, functions):
+        proof = FoundProof("bx", PROVED, 1, 2, True)
+        functions._spending.proofs.append(proof)
+        functions._spending.proofs.append(replace(proof, body="abba"))
+        return await super().expand(job, functions)
+
+def no_strategy(config, functions):
+    return 3
+
+class Needy(BestOfN):
+    NEEDS = ("segment",)
+"""
+
+
+def test_a_search_of_ones_own_proves_nothing_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lying_part.py").write_text(LIAR)
+    monkeypatch.chdir(tmp_path)
+    world = World(script=["ab", "x", "bb", "aa"])
+    found = run_search(world, name="lying_part:Liar", calls=4)
+    # It called four bodies proved, and not one counts.
+    assert (found.proofs, found.calls, found.stopped) == ((), 4, "calls")
+    assert world.verified == ["ab", "x", "bb", "aa"]
+
+    # It writes two proofs down that nobody judged: one is one, the other is none.
+    world = World(script=["ab", "x"])
+    confirmed: list[str] = []
+
+    async def confirm(candidate: Candidate) -> Verdict:
+        confirmed.append(candidate.body)
+        return build_verdict(world.judge(candidate.body))
+
+    config = SearchConfig(name="lying_part:Forger", calls=4, stop_after=9, max_idle=2)
+    search = TreeSearch(LETTERS, world.functions(confirm=confirm), config)
+    found = asyncio.run(search.run())
+    assert {proof.body for proof in found.proofs} == {"abba"}
+    assert {(body, verdict.status) for body, verdict in found.refuted} == {("bx", Status.REJECTED)}
+    assert set(confirmed) == {"abba"}
+    refuting = World(script=["ab", "x"], statuses={"abba": Status.REJECTED})
+    assert run_search(refuting, name="lying_part:Forger", calls=4, max_idle=2).proofs == ()
+
+    with pytest.raises(UsageError, match=r"lying_part:no_strategy gave a int; return"):
+        TreeSearch(LETTERS, world.functions(), SearchConfig(name="lying_part:no_strategy"))
+    with pytest.raises(ConfigError, match='lying_part:Needy" needs a function segment'):
+        TreeSearch(LETTERS, world.functions(segment=None), SearchConfig(name="lying_part:Needy"))
+    with pytest.raises(ConfigError, match="unknown search 'puckt'; the nearest is 'puct'"):
+        parse_config({"search": {"name": "puckt"}}, source="test")
+
+
+def test_the_search_of_the_example_tries_cheap_bodies_first() -> None:
+    name = "own_search:CheapFirst"
+    world = World(script=["ab", "abba"])
+    options = {"bodies": ["x", "abb"]}
+    found = run_search(world, name=name, options=options, width=1, calls=9)
+    assert [proof.body for proof in found.proofs] == ["abba"]
+    # The proof is judged once more at the end, as with every search that is not ours.
+    assert world.verified == ["x", "abb", "ab", "abba", "abba"]
+    # The letters of the last two are the policy's tokens; the first two cost none.
+    assert (found.calls, found.tokens, found.stopped) == (4, 6, "proved")
+    saved = run_stopped(
+        lambda: build_search(
+            World(script=["ab", "abba"]), name=name, options=options, width=1, calls=9
+        ),
+        asyncio.run,
+        after=1,
+    )
+    assert (saved.proofs[0].body, saved.calls, saved.tokens) == ("abba", 4, 6)
+    with pytest.raises(UsageError, match="unknown 'body'; own_search:CheapFirst knows: bodies"):
+        run_search(World(), name=name, options={"body": ["x"]})
+    # A problem without states is searched as well: this search asks for none.
+    assert choose_states(replace(build_problem("p"), kind="proof"), SearchConfig(name=name)) is None

@@ -354,7 +354,7 @@ def test_a_policy_that_repeats_itself_does_not_search_for_ever() -> None:
 def test_a_search_says_which_function_it_lacks() -> None:
     for name, lacks in (("puct", "value"), ("self_correct", "correct"), ("rmax_ts", "segment")):
         functions = World().functions(**{lacks: None})
-        config = SearchConfig(name=name)  # type: ignore[arg-type]
+        config = SearchConfig(name=name)
         with pytest.raises(ConfigError, match=f'"{name}" needs a function {lacks}'):
             TreeSearch(PROBLEM, functions, config)
     plain = Functions(World().propose, World().verify)

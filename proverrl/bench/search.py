@@ -16,14 +16,14 @@ from typing import Any, cast
 
 from rich.table import Table
 
-from proverrl.config.search import SearchConfig, SearchName
+from proverrl.config.search import BaseName, SearchConfig
 from proverrl.lang.records import Segment
 from proverrl.search.base import Functions, Job, JudgedProposal, Proposal
 from proverrl.search.run import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict
 
-METHODS: tuple[SearchName, ...] = ("rmax_ts", "puct", "best_first")
+METHODS: tuple[BaseName, ...] = ("rmax_ts", "puct", "best_first")
 TARGET_PER_SECOND = 5000
 TARGET_BYTES = 2048
 _REFUSED = Verdict(Status.REJECTED)
@@ -51,12 +51,12 @@ def _no_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     return ()
 
 
-def make_strategy(name: SearchName) -> Strategy:
+def make_strategy(name: BaseName) -> Strategy:
     """A strategy with the default constants, on functions that are never called."""
     asked = cast(Callable[..., Awaitable[Any]], _never)
     functions = Functions(asked, asked, segment=_no_segments, value=asked, correct=asked)
     config = SearchConfig(name=name)
-    return SEARCHES[config.base_name](config, functions)
+    return SEARCHES[name](config, functions)
 
 
 def grow(strategy: Strategy, nodes: int, rng: random.Random) -> None:
@@ -82,7 +82,7 @@ def _make_up(job: Job, rng: random.Random) -> Expansion:
     )
 
 
-def measure_tree(name: SearchName, *, nodes: int, expansions: int, seed: int = 0) -> TreeCost:
+def measure_tree(name: BaseName, *, nodes: int, expansions: int, seed: int = 0) -> TreeCost:
     """Grow a tree twice, once for its memory and once for its speed."""
     gc.collect()
     tracemalloc.start()
@@ -119,7 +119,7 @@ def _time_expansions(strategy: Strategy, expansions: int) -> float:
 
 def measure_search(
     *,
-    methods: Sequence[SearchName] = METHODS,
+    methods: Sequence[BaseName] = METHODS,
     nodes: int = 10_000,
     expansions: int = 10_000,
     say: Callable[[str], None] = lambda _: None,

@@ -1,5 +1,5 @@
-"""From what a user writes to a benchmark: a name, ``NAME:SPLIT``, a path, ``hf:ID[:split]`` or
-``leandojo:...``.
+"""From what a user writes to a benchmark: a name, ``NAME:SPLIT``, a path, ``hf:ID[:split]``,
+``leandojo:...``, or somebody's own ``package.module:function[:split]``.
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
 with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, in ``data/`` and in
@@ -14,10 +14,11 @@ import fnmatch
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from proverrl.benchmarks.base import (
     AnswerTask,
@@ -38,6 +39,8 @@ from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
 from proverrl.files.shipped import LOOKED, find_file, name_file, shipped_root
 from proverrl.lang import find_language
+from proverrl.plugins import bind, is_place, list_installed
+from proverrl.problems.load import make_row
 from proverrl.types import Problem
 
 DATA_VARIABLE = "PROVERRL_DATA"
@@ -128,16 +131,22 @@ def open_benchmark(
         hub_id = text.removeprefix(HUB_PREFIX).partition(":")[0]
         known = next((k for k in KNOWN.values() if k.hub_id == hub_id), None)
         return _read(text, read_hub(text), known, format_name, answers)
+    if own := find_own(text):
+        place, split = own
+        source = read_own(place)
+        return _keep_split(_read(text, source, None, format_name, answers), source, split)
     name, split = divide_name(text)
     path, known = locate(name)
     source = open_source(path, name_file(path))
-    whole = _read(text, source, known, format_name, answers)
-    return _keep_split(whole, source, split) if split else whole
+    return _keep_split(_read(text, source, known, format_name, answers), source, split)
 
 
 def _keep_split(whole: Benchmark, source: RawBenchmark, word: str) -> Benchmark:
     """The part that belongs to a split, ids as in the whole; of what was refused also what belongs
-    to none that is known. A row names its split, a file's is the name of its folder."""
+    to none that is known. A row names its split, a file's is the name of its folder. All of it
+    where ``word`` is empty."""
+    if not word:
+        return whole
     split = read_split(word)
     named = {row.where: row.data.get("split") for row in source.rows}
 
@@ -194,9 +203,43 @@ def read_hub(text: str) -> RawBenchmark:
     return rows_source(f"{HUB_PREFIX}{name}:{chosen}", [dict(row) for row in found[chosen]])
 
 
+def find_own(text: str) -> tuple[str, str] | None:
+    """The ``package.module:function`` that a benchmark of somebody's own is, by itself or by the
+    name that an installed package gives it, and the split after it; else None."""
+    name, _, rest = text.partition(":")
+    if name in KNOWN or find_file(text).exists():
+        return None
+    if place := list_installed("benchmark").get(name):
+        return place, rest
+    function, _, split = rest.partition(":")
+    place = f"{name}:{function}"
+    # NAME:test is a split of a benchmark, of a name that may be misspelt.
+    return (place, split) if is_place(place) and find_split(function) is None else None
+
+
+def read_own(place: str) -> RawBenchmark:
+    """The rows of somebody's own benchmark; a ``Problem`` is the row that it would be in a file.
+    Raises ``UsageError`` if the function cannot be called, and ``ProblemError`` if it gives no list
+    of problems or rows."""
+    given: object = bind("benchmark", place, {})()
+    if not isinstance(given, list | tuple):
+        raise ProblemError(
+            f"{place} gave a {type(given).__name__}; return a list of Problems, or of rows as they "
+            "would stand in a file"
+        )
+    rows: list[dict[str, Any]] = []
+    for number, item in enumerate(given, start=1):
+        if not isinstance(item, Problem | Mapping):
+            raise ProblemError(
+                f"{place}, row {number}: a {type(item).__name__}; make it a Problem or a mapping"
+            )
+        rows.append(make_row(item) if isinstance(item, Problem) else dict(item))
+    return rows_source(place, rows)
+
+
 def is_source(text: str) -> bool:
     """Whether ``text`` is a path or a name that ``open_benchmark`` takes, be it there or not."""
-    if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or Path(text).exists():
+    if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or Path(text).exists() or find_own(text):
         return True
     return text.partition(":")[0] in KNOWN or Path(text).suffix in _SUFFIXES
 
@@ -228,7 +271,8 @@ def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
             raise ProblemError(
                 f"cannot read {text}: No such file or directory; check the path ({LOOKED})"
             )
-        near = difflib.get_close_matches(text.partition(":")[0], KNOWN, n=1, cutoff=0.5)
+        names = [*KNOWN, *list_installed("benchmark")]
+        near = difflib.get_close_matches(text.partition(":")[0], names, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ProblemError(
             f"{text!r} is no file, no folder and no benchmark that is known here{hint} "

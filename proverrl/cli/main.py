@@ -25,6 +25,7 @@ from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
     FOLDER,
+    LANGUAGE,
     OVERRIDES,
     FiniteRange,
     GivenPath,
@@ -126,6 +127,7 @@ def _name_place(error: OSError) -> str:
     default="warning",
     help="What Python's logging says on standard error, ours and that of libraries.",
 )
+@LANGUAGE
 def cli(log_level: str) -> None:
     """Train language models to write machine-checked proofs, and check them."""
     logging.basicConfig(

@@ -19,6 +19,7 @@ import click
 
 from proverrl.config.base import CONFIRM, MAX_WORKERS, LeanBackend
 from proverrl.errors import UsageError
+from proverrl.lang import add_languages
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -80,6 +81,23 @@ def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_words
 
+
+def _add_languages(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> None:
+    if value:
+        pairs = (text.partition("=") for text in value)
+        add_languages({name: place for name, _, place in pairs})
+
+
+LANGUAGE = click.option(
+    "--language",
+    multiple=True,
+    metavar="NAME=MODULE:OBJECT",
+    expose_value=False,
+    callback=_add_languages,
+    help="A language of your own (docs/plugins.md); may be given more than once.",
+)
 
 OUT_FILE = click.option("--out", required=True, type=FILE)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -166,11 +184,16 @@ def read_config(
     when neither or both are given."""
     from proverrl.config import load_config, load_stored_config
 
-    if config_file is not None and stored_in is None:
-        return load_config(config_file, overrides)
-    if stored_in is not None and config_file is None:
-        return load_stored_config(stored_in, overrides)
-    raise UsageError(ask)
+    if (config_file is None) == (stored_in is None):
+        raise UsageError(ask)
+    if config_file is not None:
+        config = load_config(config_file, overrides)
+    else:
+        assert stored_in is not None
+        config = load_stored_config(stored_in, overrides)
+    # Problems of these languages may be read before anything is run.
+    add_languages(config.languages)
+    return config
 
 
 def _check_confirm(context: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -16,6 +16,7 @@ from proverrl.cli.options import (
     CANARY_RATE,
     CONFIRM_OPTION,
     FILE,
+    LANGUAGE,
     LEAN_BACKEND,
     MEMORY_MB,
     FiniteRange,
@@ -55,6 +56,7 @@ from proverrl.errors import UsageError
 @LEAN_BACKEND
 @CONFIRM_OPTION
 @CANARY_RATE
+@LANGUAGE
 def serve(
     api_key_file: Path | None,
     rlimit: int | None,

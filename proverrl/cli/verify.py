@@ -35,7 +35,7 @@ from proverrl.lang import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
-    from proverrl.config import SearchName
+    from proverrl.config.search import BaseName
 
 
 @click.command()
@@ -246,7 +246,7 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
 @count_option("--expansions", 10_000)
 @_OUT
 def bench_search(
-    methods: tuple[SearchName, ...], nodes: int, expansions: int, out: Path | None
+    methods: tuple[BaseName, ...], nodes: int, expansions: int, out: Path | None
 ) -> None:
     """Measure search trees: selections and backups per CPU second, memory per node."""
     from proverrl.bench.search import METHODS, make_table, measure_search

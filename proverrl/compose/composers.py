@@ -4,7 +4,8 @@ Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in th
 composed problem, or the reason why there is none, with the completion where a policy wrote it.
 A program needs no model. A policy writes scripts of operators (``edit``, for a small model that
 was taught them), or whole statements in a code block (``statement``, for a pretrained one). Their
-text is audited, because it is trusted as the problem's own from then on.
+text is audited, because it is trusted as the problem's own from then on; so is what a function of
+somebody's own writes.
 Not handled here: which pairs are drawn, filters, rewards.
 """
 
@@ -26,6 +27,7 @@ from proverrl.compose.script import (
 )
 from proverrl.config.selfplay import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
+from proverrl.errors import RecordError
 from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
 from proverrl.policy.base import Policy
@@ -151,6 +153,31 @@ class PolicyComposer:
         return _make_draft(pair, composed, reason, completion)
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionComposer:
+    """A function of somebody's own: ``compose(parents, seed)`` gives a whole text, or None. Its
+    statements are audited as a policy's are, and carry ``name`` as their operator."""
+
+    name: str
+    compose: Callable[[Pair, int], object]
+    seed: int
+
+    async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
+        drafts = []
+        for number, pair in enumerate(pairs):
+            text = self.compose(pair, derive_seed(self.seed, "own", round_number, number))
+            if text is not None and not isinstance(text, str):
+                raise RecordError(
+                    f"{self.name} gave a {type(text).__name__}; return the text of a problem, or "
+                    "None where the pair gives none"
+                )
+            composed, reason = None, "the function has nothing for the pair"
+            if text is not None:
+                composed, reason = build_statement(text, pair, round_number, operator=self.name)
+            drafts.append(_make_draft(pair, composed, reason))
+        return drafts
+
+
 def drop_repeats(drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts, with a reason in place of a problem that an earlier one of them is, id and all:
     what becomes of a statement is noted by its id."""
@@ -208,7 +235,16 @@ def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed |
     blocks = find_blocks(text, start, end)
     if reason or not blocks:
         return None, reason or "no code block in the answer"
-    code = text[blocks[-1].start : blocks[-1].end].strip() + "\n"
+    code = text[blocks[-1].start : blocks[-1].end]
+    return build_statement(code, pair, round_number, operator="policy")
+
+
+def build_statement(
+    text: str, pair: Pair, round_number: int, *, operator: str
+) -> tuple[Composed | None, str]:
+    """The problem of a text that nobody has checked, or why it is none: the audit refuses it, or
+    its hole is not there exactly once."""
+    code = text.strip() + "\n"
     first = pair[0].problem
     if code.count(HOLE) != 1:
         return None, f"the marker {HOLE} does not stand in it exactly once"
@@ -221,7 +257,7 @@ def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed |
         return None, f"refused by the audit: {cheats[0][1]}"
     made = Made(first.kind, code, None, preamble)
     parents = [parent.problem for parent in pair]
-    return build_composed(made, parents, "policy", round_number=round_number, seed=0), ""
+    return build_composed(made, parents, operator, round_number=round_number, seed=0), ""
 
 
 def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:

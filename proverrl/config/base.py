@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from proverrl.plugins import Seam, resolve
+from proverrl.plugins import Seam, is_place, list_installed
 
 MAX_WORKERS = 1024
 """Verifier processes of a pool; a number beyond it is a slip."""
@@ -22,7 +21,6 @@ NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
-_PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 Options = dict[str, str | int | float | bool | list[str] | list[int] | list[float]]
 """Of a part of somebody's own."""
 LeanBackend = Literal["lean-server", "lean-repl", "lean-file"]
@@ -37,10 +35,12 @@ def name_of(seam: Seam, names: Any) -> AfterValidator:
     known = get_args(names)
 
     def check(value: str) -> str:
-        found = value if value in known else resolve(seam, value)
-        if found in known or _PLUGIN.fullmatch(found):
-            return found
-        near = difflib.get_close_matches(value, known, n=1)
+        if value in known or is_place(value):
+            return value
+        installed = list_installed(seam)
+        if is_place(place := installed.get(value, "")):
+            return place
+        near = difflib.get_close_matches(value, [*known, *installed], n=1)
         nearest = f"; the nearest is {near[0]!r}" if near else ""
         raise ValueError(
             f"unknown {seam} {value!r}{nearest}. Known are {', '.join(known)}, and parts of your "

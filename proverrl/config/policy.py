@@ -8,11 +8,19 @@ holds it. ``[sampling]`` has no top-p: the learner needs log-probabilities of th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    NonNegative,
+    NonNegativeFloat,
+    Options,
+    Positive,
+    PositiveFloat,
+    Section,
+    name_of,
+)
 
 EngineName = Literal["transformers", "vllm"]
 VllmDtype = Literal["float32", "bfloat16"]
@@ -99,7 +107,7 @@ class SamplingConfig(Section):
 
 
 def choose_token_limit(*, path: str, layout: str, url: str) -> int:
-    """Tokens of a completion, at most, for a policy from ``path`` or behind ``url``.
+    """Tokens of a completion, at most, for a policy from ``path``, or behind ``url`` or a function.
 
     ``canonical`` is a layout of our small models alone, wherever their weights come from.
     """
@@ -138,14 +146,17 @@ class LoraConfig(Section):
 
 
 class PolicyConfig(Section):
-    """The policy. What is trained is a transformers model under either ``engine``."""
+    """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 
     path: str = ""
     """a Hugging Face folder or id; empty makes a small Llama model of the sizes below, and trains
     its tokenizer on the training split"""
-    engine: EngineName = "transformers"
+    engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
     """what samples: ``transformers``, the trained model itself, or ``vllm`` with a copy of its
-    weights; see [engines.md](engines.md)"""
+    weights ([engines.md](engines.md)). ``package.module:function`` is a policy of your own, without
+    weights, for evaluation and search ([plugins.md](plugins.md))"""
+    options: Options = Field(default_factory=dict)
+    """of a policy of your own"""
     layout: LayoutName = "plain"
     """how a problem is shown: ``plain``, the program as it is, for checkpoints that read code;
     ``canonical``, with names replaced by letters and constants from 3 upwards by ``_1``, ``_2``,
@@ -181,3 +192,8 @@ class PolicyConfig(Section):
                 f"{self.num_heads}; change one of them"
             )
         return self
+
+    @property
+    def is_function(self) -> bool:
+        """Whether a function of somebody's own writes, so that there are no weights."""
+        return self.engine not in get_args(EngineName)

@@ -5,11 +5,18 @@ that ``name`` chooses stand in ``proverrl.search.run.SEARCHES`` and
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    NonNegative,
+    Options,
+    Positive,
+    PositiveFloat,
+    Section,
+    name_of,
+)
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct"]
 CompositeName = Literal["subgoals", "lemmas", "pooled_hints"]
@@ -24,9 +31,11 @@ class SearchConfig(Section):
     """A search for one proof. ``proverrl.lang.dafny.search.states`` says more of ``states``,
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
-    name: SearchName = "rmax_ts"
+    name: Annotated[str, name_of("search", SearchName)] = "rmax_ts"
     """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals``,
     ``lemmas`` and ``pooled_hints`` are made of several of these"""
+    options: Options = Field(default_factory=dict)
+    """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
     """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
     one, with the open obligations as the state; ``statements``, each earlier statement as well,
@@ -82,6 +91,6 @@ class SearchConfig(Section):
     """checks the tree after every expansion, for debugging"""
 
     @property
-    def base_name(self) -> BaseName:
+    def base_name(self) -> str:
         """The search that writes bodies: ``base`` in a search that is made of several."""
-        return self.base if self.name in get_args(CompositeName) else cast(BaseName, self.name)
+        return self.base if self.name in get_args(CompositeName) else self.name

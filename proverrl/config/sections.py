@@ -20,6 +20,7 @@ from proverrl.config.base import (
     LeanBackend,
     NonNegative,
     NonNegativeFloat,
+    Options,
     Positive,
     PositiveFloat,
     Section,
@@ -47,6 +48,7 @@ from proverrl.config.training import (
     ValueConfig,
     WarmStartConfig,
 )
+from proverrl.plugins import Seam
 
 LoopName = Literal[
     "warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences", "value"
@@ -186,6 +188,9 @@ class Config(Section):
     """ends the loop after this many verifier calls; 0 is no limit. Use it for fair comparisons"""
     max_minutes: NonNegativeFloat = 0.0
     """ends the loop after this many minutes; 0 is no limit"""
+    languages: dict[str, str] = Field(default_factory=dict)
+    """languages of your own by their names, each as ``package.module:object``
+    ([plugins.md](plugins.md#languages))"""
     problems: ProblemsConfig = ProblemsConfig()
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -217,9 +222,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
         """Where neither file nor override names a limit, the one that suits the policy."""
-        limit = choose_token_limit(
-            path=self.policy.path, layout=self.policy.layout, url=self.endpoint.url
-        )
+        policy = self.policy
+        url = policy.engine if policy.is_function else self.endpoint.url
+        limit = choose_token_limit(path=policy.path, layout=policy.layout, url=url)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
             return self
@@ -329,6 +334,17 @@ class Config(Section):
                 'policy.engine = "transformers" and policy.lora.rank = 0'
             )
         return ""
+
+    def list_parts(self) -> list[tuple[Seam, str, Options]]:
+        """The names of what a training run is made of, and the options beside them."""
+        return [
+            ("reward", self.reward.name, self.reward.options),
+            ("advantage", self.advantage.name, self.advantage.options),
+            ("loss", self.loss.name, self.loss.options),
+            ("curriculum", self.curriculum.name, self.curriculum.options),
+            ("composer", self.selfplay.composer, self.selfplay.options),
+            *(("callback", name, Options()) for name in self.logging.callbacks),
+        ]
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

@@ -8,11 +8,11 @@ The functions that the names choose stand in ``proverrl.rewards.composer`` (``re
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, NonNegative, Positive, Section
+from proverrl.config.base import Fraction, NonNegative, Options, Positive, Section, name_of
 from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator, SelfplayScaffold
 from proverrl.config.curriculum import CollapseConfig
 
@@ -30,8 +30,11 @@ class SelfplayConfig(Section):
     ``filters``.
     """
 
-    composer: ComposerName = "program"
+    composer: Annotated[str, name_of("composer", ComposerName)] = "program"
     """what writes statements: ``program``, one operator per statement, or ``policy``"""
+    options: Options = Field(default_factory=dict)
+    """of a composer of your own, ``composer = "package.module:function"``
+    ([plugins.md](plugins.md))"""
     format: ComposerFormat = "edit"
     """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
     block"""

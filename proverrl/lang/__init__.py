@@ -1,16 +1,19 @@
 """The languages: one room each, and one line here.
 
 Flows in: the name of a language, as problems have it. Flows out: the ``Language``, loaded when it
-is first asked for.
+is first asked for. Somebody's own languages are added by ``[languages]`` of a configuration, by
+``--language`` and by installed packages.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, UsageError
+from proverrl.plugins import is_place, list_installed, load
 from proverrl.types import FILE
 
 # Loaded with the first language: the command line only wants the names.
@@ -23,23 +26,69 @@ LANGUAGES: dict[str, str] = {
     "lean": "proverrl.lang.lean.language:LEAN",
     "critique": "proverrl.lang.critique.language:CRITIQUE",
 }
-"""Where each language is, by its name. A program may add its own before it uses it."""
+"""Where each language is, by its name. Somebody's own come after ours, by ``add_languages``."""
+OURS = frozenset(LANGUAGES)
+
+
+def add_languages(places: Mapping[str, str]) -> None:
+    """Languages of somebody's own: by the name that problems give them, each as
+    ``package.module:object``. None is imported before it is asked for. Raises ``UsageError`` for a
+    name that is taken, and for a place of another form."""
+    for name, place in places.items():
+        if name in OURS or LANGUAGES.get(name, place) != place:
+            raise UsageError(
+                f"languages.{name}: {name} is a language already, {LANGUAGES[name]}, which cannot "
+                "be replaced; choose another name"
+            )
+        if not name.isidentifier() or not is_place(place):
+            raise UsageError(
+                f"languages.{name}: {place!r}; write NAME = package.module:object, and a name of "
+                "letters, digits and _"
+            )
+        LANGUAGES[name] = place
+
+
+def list_own() -> dict[str, str]:
+    """The languages that are not ours, and where they are."""
+    return {name: LANGUAGES[name] for name in list_names() if name not in OURS}
+
+
+def list_names() -> tuple[str, ...]:
+    """The names of all languages, ours first. Raises ``UsageError`` as ``add_languages`` for those
+    of installed packages."""
+    _add_installed()
+    return tuple(LANGUAGES)
+
+
+@cache
+def _add_installed() -> None:
+    add_languages(list_installed("language"))
 
 
 @cache
 def find_language(name: str) -> Language:
-    """The language of a name. Raises ``ProblemError`` for one that is not known."""
-    place = LANGUAGES.get(name)
-    if place is None:
-        raise ProblemError(f"unknown language {name[:60]!r}; known are: {', '.join(LANGUAGES)}")
-    module, _, attribute = place.partition(":")
-    found: Language = getattr(import_module(module), attribute)
-    return found
+    """The language of a name. Raises ``ProblemError`` for one that is not known, and ``UsageError``
+    for one of somebody's own that cannot be used."""
+    names = list_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        nearest = f"; the nearest is {near[0]!r}" if near else ""
+        raise ProblemError(
+            f"unknown language {name[:60]!r}; known are: {', '.join(names)}{nearest}"
+        )
+    found = load(f"languages.{name}", LANGUAGES[name])
+    if name not in OURS:
+        # Not with ours: it needs the base of all languages, which the names do without.
+        from proverrl.lang.own import check_own
+
+        return check_own(name, found, [find_language(each) for each in sorted(OURS)])
+    language: Language = found
+    return language
 
 
 def list_languages() -> list[Language]:
     """All languages, in the order of ``LANGUAGES``."""
-    return [find_language(name) for name in LANGUAGES]
+    return [find_language(name) for name in list_names()]
 
 
 def find_suffixes() -> dict[str, str]:

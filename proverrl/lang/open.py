@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from proverrl.config import PoolConfig
 from proverrl.config.base import LeanBackend
 from proverrl.errors import UsageError
-from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang import find_language, list_names, list_own
 from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verifier.base import Limits
@@ -175,7 +175,7 @@ def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVer
         return lambda: find_language(name).open_backend(options)
 
     return RoutedVerifier(
-        {name: make_opener(name) for name in LANGUAGES},
+        {name: make_opener(name) for name in list_names()},
         lambda candidate: find_language(candidate.problem.language).settle(candidate),
     )
 
@@ -193,4 +193,7 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
     }
     said = {name: str(value) for name, value in given.items() if value is not None}
     known = [word for pair in said.items() for word in pair]
+    known += [
+        word for name, place in list_own().items() for word in ("--language", f"{name}={place}")
+    ]
     return (*known, *(["--trace-states"] if options.trace_states else []))

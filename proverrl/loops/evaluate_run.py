@@ -18,12 +18,13 @@ from pathlib import Path
 
 import torch
 
+from proverrl import plugins
 from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.evaluate import Evaluation
-from proverrl.lang import find_language
+from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
@@ -34,6 +35,7 @@ from proverrl.monitor.display import LiveDisplay, PlainDisplay
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
+from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import PROPOSERS, Corrector
@@ -160,17 +162,17 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
 
 @contextlib.asynccontextmanager
 async def open_prover(
-    trained: TransformersPolicy | EndpointPolicy,
+    trained: OpenedPolicy,
     config: Config,
     problems: Sequence[Problem],
     *,
     searches: bool,
 ) -> AsyncIterator[tuple[Policy, CachedVerifier, Tools | None]]:
-    """What writes the completions (the server, or the engine that ``policy.engine`` names), what
-    judges them, and tools where it ``searches``."""
+    """What writes the completions (the server, the function, or the engine that ``policy.engine``
+    names), what judges them, and tools where it ``searches``."""
     async with contextlib.AsyncExitStack() as stack:
         policy: Policy = trained
-        if not isinstance(trained, EndpointPolicy):
+        if isinstance(trained, TransformersPolicy):
             sampler = open_sampler(trained, config, list(problems))
             policy = stack.enter_context(contextlib.closing(sampler))
         verifier = open_configured(
@@ -186,10 +188,28 @@ async def open_prover(
         yield policy, verifier, tools
 
 
-def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | EndpointPolicy:
-    """The policy behind ``endpoint.url`` where there is one, else a model in this process, which
-    gets ``threads``. Raises ``UsageError``: nothing to evaluate, or both a run and an endpoint;
-    ``RunError``: as ``find_weights``."""
+OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy
+
+
+def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
+    """The policy behind ``endpoint.url`` or the function of somebody's own where there is one, else
+    a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
+    policies named, or a part of somebody's own that cannot be used; ``RunError``: as
+    ``find_weights``."""
+    add_languages(config.languages)
+    plugins.check(
+        [
+            ("search", config.search.name, config.search.options),
+            ("policy", config.policy.engine, config.policy.options),
+        ]
+    )
+    if config.policy.is_function:
+        if from_run is not None or config.endpoint.url:
+            raise UsageError(
+                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run "
+                "and endpoint.url"
+            )
+        return FunctionPolicy(config.policy)
     if config.threads:
         torch.set_num_threads(config.threads)
     if not config.endpoint.url:

@@ -15,6 +15,7 @@ from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
 from proverrl.files.lines import write_lines_atomically
+from proverrl.lang import add_languages
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 
@@ -26,6 +27,7 @@ def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     checkpoint = latest_checkpoint(run / "checkpoints")
     if checkpoint is None:
         raise RunError(f"{run} has no checkpoint yet, and so no proofs to write")
+    add_languages(config.languages)
     by_id = {problem.id: problem for problem in open_benchmark(str(config.problems.train)).problems}
     if (run / ARCHIVE_FILE).exists():
         # A run that composes problems proves them too.

@@ -22,6 +22,7 @@ from proverrl.config import ROUND_LOOPS, Config
 from proverrl.config.sections import LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
+from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
@@ -78,20 +79,18 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "endpoint.url names a server whose weights cannot be trained; unset it and set "
             "policy.path, or use proverrl eval"
         )
+    if config.policy.is_function:
+        raise UsageError(
+            f"policy.engine = {config.policy.engine!r} has no weights that could be trained; set "
+            '"transformers" or "vllm", or use proverrl eval or search'
+        )
     if config.evaluation.search:
         raise UsageError(
             "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
             "and give --mode search to proverrl eval --run afterwards"
         )
-    plugins.check(
-        [
-            ("reward", config.reward.name, config.reward.options),
-            ("advantage", config.advantage.name, config.advantage.options),
-            ("loss", config.loss.name, config.loss.options),
-            ("curriculum", config.curriculum.name, config.curriculum.options),
-            *(("callback", name, {}) for name in config.logging.callbacks),
-        ]
-    )
+    add_languages(config.languages)
+    plugins.check(config.list_parts())
     folder = config.run
     if config.loop == "value":
         return await value.train_value(config, live=live)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
-from proverrl.types import Completion, Problem, Prompt, Sampling
+from proverrl.types import Completion, Message, Problem, Prompt, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,21 @@ class SharedSampler(Sampler, Protocol):
     ) -> list[list[Completion]]:
         """``generate`` in this thread; rank 0 tells the others, which call this with the same
         values."""
+
+
+def continue_messages(prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+    """A prompt of messages with the exchanges after it. Raises ``UsageError`` if one of them is
+    feedback inside an answer, which must continue token by token."""
+    if any(exchange.inside for exchange in history):
+        raise UsageError(
+            "an answer that continues after feedback needs exact token ids, which this policy does "
+            'not have; set rollout.mode = "self_correct" or "whole_proof"'
+        )
+    messages = list(prompt.messages)
+    for exchange in history:
+        messages.append(Message("assistant", exchange.completion.text))
+        messages.append(Message("user", exchange.feedback))
+    return Prompt(prompt.problem_id, prompt.text, (), tuple(messages))
 
 
 def require_room(prompts: Sequence[Prompt], max_tokens: int, remedy: str) -> None:

@@ -20,10 +20,10 @@ import httpx2
 
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
-from proverrl.policy.base import Exchange, Policy
+from proverrl.policy.base import Exchange, Policy, continue_messages
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
-from proverrl.types import Completion, Message, Problem, Prompt, Sampling, TokenField
+from proverrl.types import Completion, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after
 
 MAX_WAIT_SECONDS = 60.0
@@ -98,11 +98,7 @@ class EndpointPolicy:
                 "several turns need exact token ids, which a server does not take back; for "
                 'rollout.mode = "self_correct" set endpoint.api = "chat", else whole_proof'
             )
-        messages = list(prompt.messages)
-        for exchange in history:
-            messages.append(Message("assistant", exchange.completion.text))
-            messages.append(Message("user", exchange.feedback))
-        return Prompt(prompt.problem_id, prompt.text, (), tuple(messages))
+        return continue_messages(prompt, history)
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import torch
 
@@ -38,7 +39,7 @@ def open_sampler(
     """The engine that ``policy.engine`` names, holding the policy's weights; close it at the end.
     The engines are compared on prompts of ``problems``. Raises ``UsageError`` if the engine is not
     installed or refuses the model, and ``WeightSyncError`` if it does not hold the weights."""
-    return ENGINES[config.policy.engine](policy, config.vllm, problems)
+    return ENGINES[cast("EngineName", config.policy.engine)](policy, config.vllm, problems)
 
 
 def name_weights(policy: Policy) -> str:

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 from proverrl.errors import ProblemError
 from proverrl.files.lines import reading_text
 from proverrl.files.strict_json import load_json
-from proverrl.lang import LANGUAGES, find_language, list_languages
+from proverrl.lang import find_language, list_languages, list_names
 from proverrl.types import Problem
 
 RUN_LENGTH = 13
@@ -230,16 +230,16 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
     name = next((row[key] for key in ("id", "name", "problem_id") if key in row), number)
     text = row[field]
     language = language or row.get("language") or _guess_language(text)
-    if language not in LANGUAGES:
+    if language not in list_names():
         raise ProblemError(
-            f"{where}: field 'language' is {language!r}; use {' or '.join(LANGUAGES)}"
+            f"{where}: field 'language' is {language!r}; use {' or '.join(list_names())}"
         )
     return Statement(str(name), language, text)
 
 
 def _guess_language(text: str) -> str:
     found = (one.name for one in list_languages() if one.looks_like(text))
-    return next(found, next(iter(LANGUAGES)))
+    return next(found, list_names()[0])
 
 
 def _read_both(statement: Statement) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from proverrl.files.disk import saving
 from proverrl.files.lines import find_text_fault, reading_text, replacing
 from proverrl.files.shipped import find_file
 from proverrl.files.strict_json import load_json
-from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang import find_language, list_names
 from proverrl.types import Problem, Split
 
 _BODIES = ("reference", "chosen", "rejected")
@@ -196,7 +196,7 @@ def _check_fields(where: str, row: Mapping[str, Any]) -> None:
             )
         if field in _TEXT_FIELDS and (fault := find_text_fault(value)):
             raise ProblemError(f"{where}: field {field!r} {fault}; remove it")
-    choices_of = {"language": tuple(LANGUAGES), "split": get_args(Split)}
+    choices_of = {"language": list_names(), "split": get_args(Split)}
     for field, choices in choices_of.items():
         if field in row and row[field] not in choices:
             raise ProblemError(

@@ -358,7 +358,9 @@ class Search(ABC):
     def _identity(self) -> dict[str, Any]:
         """What must be the same when a search is continued."""
         values = self.config.model_dump(mode="json")
-        kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
+        # Searches that were saved before there were options know none.
+        free = _FREE_KEYS if values["options"] else _FREE_KEYS | {"options"}
+        kept = {f"search.{key}": value for key, value in values.items() if key not in free}
         return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}
 
     def state_dict(self) -> dict[str, Any]:

@@ -51,14 +51,14 @@ class MeteredFunctions:
         for proposal in proposals:
             if proposal.is_read and not proposal.body.startswith(prefix.text):
                 raise RecordError(f"a proposal does not begin with its prefix {prefix.text[:60]!r}")
-        written = [self._count(proposal) for proposal in proposals[:num]]
+        written = [self.count(proposal) for proposal in proposals[:num]]
         return [item for item in written if item.proposal.is_read]
 
     async def correct(self, body: str, verdict: Verdict, seed: int) -> CountedProposal:
         """A body that mends a refused one."""
         search = self._search
         assert search.functions.correct is not None  # Strategy.NEEDS
-        return self._count(await search.functions.correct(search.problem, body, verdict, seed))
+        return self.count(await search.functions.correct(search.problem, body, verdict, seed))
 
     async def judge(self, proposals: Sequence[CountedProposal]) -> tuple[JudgedProposal, ...]:
         """Those that could be judged, in order: not after the budget's end or the last proof."""
@@ -76,7 +76,9 @@ class MeteredFunctions:
             raise RecordError(f"{len(values)} values for {len(prefixes)} prefixes")
         return values
 
-    def _count(self, proposal: Proposal) -> CountedProposal:
+    def count(self, proposal: Proposal) -> CountedProposal:
+        """Write a proposal into the spending, before it can be judged. A strategy that writes a
+        body itself counts it with 0 tokens."""
         spending, body = self._spending, proposal.body if proposal.is_read else ""
         spending.tokens += proposal.num_tokens
         turn = SearchTurn(

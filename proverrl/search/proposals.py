@@ -29,6 +29,7 @@ from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.problems.prompt import LAYOUTS, render_body, render_opening
@@ -86,7 +87,7 @@ def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
 
 
 def find_context(policy: Policy) -> int:
-    """The most tokens of prompt and answer together; of a server nothing is known."""
+    """The most tokens of prompt and answer together; nothing is known of a server or function."""
     trained = policy.trained if isinstance(policy, VllmPolicy) else policy
     return trained.context_tokens if isinstance(trained, TransformersPolicy) else sys.maxsize
 
@@ -313,12 +314,12 @@ def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, s
 
 
 def count_tokens(completion: Completion) -> int:
-    """How many tokens were written. Raises ``UsageError`` if the server did not tell."""
+    """How many tokens were written. Raises ``UsageError`` if nobody told."""
     count = len(completion.token_ids) or len(completion.logprobs)
     if not count and completion.text:
         raise UsageError(
-            "search needs the log-probability of what was written, which the policy's server does "
-            "not tell; use one that gives logprobs"
+            "search needs the log-probability of what was written, which the policy's server or "
+            "function does not tell; use one that gives logprobs"
         )
     return count
 
@@ -337,8 +338,8 @@ def ask_again(
     """The prompt of the turn after a failed body: the problem, the body as the policy would have
     written it, and what it is told of the verdict."""
     text = render_body(problem, body, policy.layout)
-    is_remote = isinstance(policy, EndpointPolicy)
-    ids = () if is_remote else encode(find_tokenizer(policy), text)
+    has_no_tokens = isinstance(policy, EndpointPolicy | FunctionPolicy)
+    ids = () if has_no_tokens else encode(find_tokenizer(policy), text)
     # As if it had been cut off: the policy's own end token is set where it belongs.
     failed = Completion(text, (), ids, (0.0,) * len(ids), "length", policy.version)
     turn = Turn(failed, Candidate(problem, body), verdict)

@@ -3,21 +3,25 @@
 Flows in: ``[search]`` and the functions of the search. Flows out: a ``SearchResult``. The budget is
 in verifier calls (and, second, generated tokens). A body that was judged in this search costs no
 second call. With one job in flight a search repeats bit for bit; with more, expansions end in any
-order. An expansion under way is saved as a job and made again. Not handled here: which node comes
-next (strategies), files.
+order. An expansion under way is saved as a job and made again. What a strategy of somebody's own
+leaves as proofs is judged again when it ends. Not handled here: which node comes next (strategies),
+files.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
+from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
+from proverrl.plugins import choose
 from proverrl.search.base import (
+    FoundProof,
     Functions,
     Job,
     Search,
@@ -33,7 +37,7 @@ from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import Tree
 from proverrl.search.whole_body import BestOfN, SelfCorrect
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
+from proverrl.types import Candidate, Problem
 
 SEARCHES: dict[BaseName, type[Strategy]] = {
     "best_of_n": BestOfN,
@@ -46,13 +50,21 @@ SEARCHES: dict[BaseName, type[Strategy]] = {
 
 class TreeSearch(Search):
     """A search that grows one tree, as its strategy says. Raises ``ConfigError`` if the strategy
-    needs a function that is not there."""
+    needs a function that is not there, and ``UsageError`` if somebody's own is none."""
 
     def __init__(
         self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
         super().__init__(problem, functions, config, seed=seed)
-        self.strategy = SEARCHES[config.base_name](config, functions)
+        name = config.base_name
+        self.strategy: Strategy = choose("search", SEARCHES, name, config.options)(
+            config, functions
+        )
+        if not isinstance(self.strategy, Strategy):
+            raise UsageError(
+                f"search.name: {name} gave a {type(self.strategy).__name__}; return a "
+                "proverrl.search.strategy.Strategy"
+            )
         self._num_expansions = 0
         self._next = 0
         self._idle = 0
@@ -107,7 +119,26 @@ class TreeSearch(Search):
         for job in [*tasks.values(), *waiting]:
             self.strategy.withdraw(job)
             self._close(job)
+        if self.config.base_name not in SEARCHES:
+            await self._judge_proofs_again()
         return self._result()
+
+    async def _judge_proofs_again(self) -> None:
+        """Keep the proofs that both verifiers prove when they are asked from here: a strategy of
+        somebody's own had what its spending is written down in."""
+        claimed, self.spent.proofs = self.spent.proofs, []
+        kept: list[FoundProof] = []
+        for proof in claimed:
+            candidate = Candidate(self.problem, proof.body)
+            verdict = await self.functions.verify(candidate)
+            if verdict.proved and self.functions.confirm is not None:
+                second = await self.functions.confirm(candidate)
+                verdict = verdict if second.proved else second
+            if verdict.proved:
+                kept.append(replace(proof, verdict=verdict))
+            else:
+                self.spent.refuted.append((proof.body, verdict))
+        self.spent.proofs = kept
 
     def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job], waiting: list[Job]) -> None:
         """Start as many jobs as may be under way, those of a saved search first."""

@@ -25,7 +25,7 @@ from proverrl.search.composite import Composite
 from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
-from proverrl.search.run import TreeSearch
+from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
 from proverrl.types import Problem
@@ -112,6 +112,9 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
+        if config.base_name not in SEARCHES:
+            # Whether it needs states, its own strategy says.
+            return None
         kinds = sorted(searching.kinds) if searching else []
         remedy = f"give problems of the kinds {', '.join(kinds)}, or " if kinds else ""
         raise UsageError(

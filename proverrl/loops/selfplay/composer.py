@@ -20,6 +20,7 @@ from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.composers import (
     Composer,
     Draft,
+    FunctionComposer,
     PolicyComposer,
     ProgramComposer,
     teach_scripts,
@@ -34,6 +35,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.selfplay.composed import draw_pair
 from proverrl.loops.session import Session, load_weights
+from proverrl.plugins import bind
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
@@ -126,6 +128,9 @@ def open_composer(
     config, settings = session.config, session.config.selfplay
     if settings.composer == "program":
         return ProgramComposer(settings.operators, config.seed, weigh=weigh)
+    if settings.composer != "policy":
+        compose = bind("composer", settings.composer, settings.options)
+        return FunctionComposer(settings.composer, compose, config.seed)
     return PolicyComposer(
         writer,
         session.policy,

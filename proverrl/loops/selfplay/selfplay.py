@@ -85,6 +85,8 @@ def _say_who_composes(session: Session) -> None:
     settings = session.config.selfplay
     if settings.composer == "program":
         text = "a program, one operator a statement"
+    elif settings.composer != "policy":
+        text = f"{settings.composer}, one statement a call"
     else:
         whose = "the solver's weights" if settings.shared else "weights of its own"
         trained = f"reward {settings.reward}" if settings.train_composer else "not trained"

@@ -1,0 +1,181 @@
+"""Languages of somebody's own: known in every process, judged by themselves, and nobody else's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from proverrl import lang, plugins
+from proverrl.cli.main import cli
+from proverrl.cli.options import read_config
+from proverrl.config import PoolConfig
+from proverrl.errors import ProblemError, UsageError
+from proverrl.lang import LANGUAGES, add_languages, find_language, list_languages, list_names
+from proverrl.lang.base import BackendOptions, Language
+from proverrl.lang.open import _list_serve_arguments
+from proverrl.problems.load import make_row
+from proverrl.verifier.base import Limits
+from tests.sums import Sums, make_sum
+
+ROOT = Path(__file__).resolve().parents[1]
+SUMS = "tests.sums:SUMS"
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test adds is gone after it."""
+    before = dict(LANGUAGES)
+
+    def forget() -> None:
+        LANGUAGES.clear()
+        LANGUAGES.update(before)
+        find_language.cache_clear()
+        lang._add_installed.cache_clear()
+        plugins.load.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+def write_inputs(folder: Path) -> tuple[Path, Path, Path]:
+    good, bad, lines = folder / "good.sum", folder / "bad.sum", folder / "lines.jsonl"
+    good.write_text("1 + 1 = 2\n2 + 2 = 4\n")
+    bad.write_text("1 + 1 = 3\n")
+    rows = [
+        {"id": name, "problem": make_row(make_sum("p", 2, 3)), "body": body}
+        for name, body in (("right", "5"), ("wrong", "6"), ("cheat", "5\n1 + 1 = 2"))
+    ]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return good, bad, lines
+
+
+def test_a_command_in_a_process_of_its_own_verifies_it(tmp_path: Path) -> None:
+    paths = [str(path) for path in write_inputs(tmp_path)]
+    command = [sys.executable, "-m", "proverrl", "--language", f"sums={SUMS}", "verify", "--json"]
+    done = subprocess.run(
+        [*command, "--no-cache", *paths], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {Path(row["id"]).name: row["status"] for row in rows}
+    assert found == {
+        "good.sum": "proved",
+        "bad.sum": "rejected",
+        "right": "proved",
+        "wrong": "rejected",
+        "cheat": "rejected",
+    }
+    # Without the option the ending means nothing.
+    done = subprocess.run(
+        [sys.executable, "-m", "proverrl", "verify", "--json", paths[0]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+
+
+def test_a_configuration_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[languages]\nsums = "{SUMS}"\n[policy]\npath = "x"\n')
+    config = read_config(file, None, (), ask="")
+    assert config.languages == {"sums": SUMS}
+    assert list_names() == ("dafny", "lean", "critique", "sums")
+    assert find_language("sums").title == "Sums"
+    # Servers that are started for this run are told of it.
+    options = BackendOptions(workers=1, limits=Limits(rlimit=PoolConfig().rlimit))
+    assert _list_serve_arguments(options)[-2:] == ("--language", f"sums={SUMS}")
+
+
+def test_an_installed_package_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [EntryPoint("sums", SUMS, "proverrl.language")]
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: given)
+    assert [one.name for one in list_languages()] == ["dafny", "lean", "critique", "sums"]
+    with pytest.raises(ProblemError, match=r"unknown language 'sum'; .*nearest is 'sums'"):
+        find_language("sum")
+
+
+@pytest.mark.parametrize("name", ["dafny", "lean", "critique"])
+def test_none_of_ours_can_be_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(LANGUAGES)
+    with pytest.raises(UsageError, match=f"languages.{name}: {name} is a language already"):
+        add_languages({name: SUMS})
+    done = CliRunner().invoke(cli, ["--language", f"{name}={SUMS}", "verify", "x.sum"])
+    assert isinstance(done.exception, UsageError)
+    given = [EntryPoint(name, SUMS, "proverrl.language")]
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: given)
+    with pytest.raises(UsageError, match="is a language already"):
+        list_names()
+    assert before == LANGUAGES
+
+
+class Renamed(Sums):
+    name = "dafny"
+
+
+class Endings(Sums):
+    name = "endings"
+    suffix = ".dfy"
+
+
+class Fences(Sums):
+    name = "fences"
+    fences: tuple[str, ...] = ("sums", "lean4")
+
+
+class Unfinished(Language):
+    name = "unfinished"
+
+
+class Untitled(Sums):
+    name = "untitled"
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "layout":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "said"),
+    [
+        ("mine", Renamed, "the language calls itself 'dafny'; use that name"),
+        ("endings", Endings, ".dfy or a fence of sums is that of dafny"),
+        ("fences", Fences(), ".sum or a fence of sums, lean4 is that of lean"),
+        ("unfinished", Unfinished, "abstract"),
+        ("untitled", Untitled, "the language has no 'layout'; set it in its class"),
+        ("mine", 3, "it is no proverrl.lang.base.Language, but int"),
+    ],
+)
+def test_a_language_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, found: object, said: str
+) -> None:
+    module = ModuleType("own_language")
+    module.found = found  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own_language", module)
+    add_languages({name: "own_language:found"})
+    with pytest.raises(UsageError) as error:
+        find_language(name)
+    assert str(error.value).startswith(f"languages.{name}: ")
+    assert said in str(error.value)
+
+
+def test_a_place_has_one_form_and_a_name_one_place() -> None:
+    with pytest.raises(UsageError, match=r"write NAME = package\.module:object"):
+        add_languages({"sums": "tests/sums.py"})
+    with pytest.raises(UsageError, match=r"languages\.a b: "):
+        add_languages({"a b": SUMS})
+    add_languages({"sums": SUMS})
+    add_languages({"sums": SUMS})
+    with pytest.raises(UsageError, match="sums is a language already"):
+        add_languages({"sums": "other:SUMS"})
