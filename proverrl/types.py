@@ -258,9 +258,8 @@ class Prompt:
 class Sampling:
     """How completions are drawn. ``seed`` makes the draw repeatable on one device.
 
-    A completion ends with the token that completes any of the texts in ``stop``. ``top_k`` above 0
-    draws from so many likeliest tokens, ``top_p`` below 1 from the likeliest that hold this share;
-    then completions lack log-probabilities, and nothing is learned from them.
+    A completion ends with the token that completes a text of ``stop``. ``top_k`` above 0 keeps so
+    many likeliest tokens; what ``top_p`` below 1 draws lacks log-probabilities, and is not learned.
     """
 
     temperature: float = 1.0

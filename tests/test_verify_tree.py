@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
+from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
 from proverrl.problems.input_paths import expand_paths, list_changed
-from proverrl.report.checks import annotate, passes, write_junit, write_sarif
 
 Run = Callable[..., Result]
 FILES = {
