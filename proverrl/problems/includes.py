@@ -46,7 +46,7 @@ class Included:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Joining:
     language: Language
     root: str
     text: str
@@ -95,7 +95,7 @@ def join_includes(
     if path.is_symlink():
         raise IncludeError("a symbolic link that includes files; name the file itself", 0)
     real = os.path.join(os.path.realpath(path.parent), path.name)
-    walk = _Walk(language, _find_root(real, folder), own.text)
+    walk = _Joining(language, _find_root(real, folder), own.text)
     walk.names[found.st_dev, found.st_ino] = real
     _follow(walk, own, (real,), 0)
     return walk.text, tuple(walk.parts)
@@ -127,7 +127,7 @@ def _refuse(place: str, line: int, reason: str) -> IncludeError:
     return IncludeError(f"{place}: {reason}", line)
 
 
-def _follow(walk: _Walk, includes: Includes, chain: tuple[str, ...], directive: int) -> None:
+def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directive: int) -> None:
     """Add the files that the last of ``chain`` includes, those that they include first."""
     for written, line in includes.files:
         inner = f" (line {line} of {os.path.relpath(chain[-1], walk.root)})" if directive else ""
