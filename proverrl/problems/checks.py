@@ -1,8 +1,9 @@
 """Verdicts in the forms that continuous integration reads.
 
 Flows in: rows of ``proverrl verify``. Flows out: a JUnit report (as Jenkins, GitLab and others read
-it; it has all that the schemas of Ant's and of Jenkins' reports ask for), a SARIF log (OASIS, version 2.1.0), lines that GitHub Actions shows beside the code. Not
-handled here: judging, exit statuses.
+it; it has all that the schemas of Ant's and of Jenkins' reports ask for), a SARIF log (OASIS,
+version 2.1.0), lines that GitHub Actions shows beside the code. Not handled here: judging, exit
+statuses.
 """
 
 from __future__ import annotations
