@@ -38,7 +38,7 @@ def token_logprobs(
     """Log-probabilities of ``targets`` (tokens,) after the decoder's ``hidden`` (tokens, hidden
     size), and the entropies (nats) of their distributions, both of shape (tokens,) and at least
     float32: a softmax over a vocabulary needs more bits than bfloat16 has. The logits are divided
-    by ``temperature``. With ``top_k`` the distribution is that over as many likeliest tokens and the
+    by ``temperature``. With ``top_k`` the distribution is that over so many likeliest tokens and the
     target. The entropies carry a gradient only under ``entropy_grad``."""
 
     def score(part: Tensor, tokens: Tensor) -> Any:

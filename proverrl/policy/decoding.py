@@ -138,8 +138,8 @@ def draw_tokens(
 
 
 def keep_likeliest(logits: Tensor, top_k: int, always: Tensor | None = None) -> Tensor:
-    """Logits of shape (rows, vocabulary) with -1e30, which is finite, for all but the ``top_k`` largest of
-    each row and, where it is given, the token ``always`` of shape (rows,).
+    """Logits of shape (rows, vocabulary) with -1e30, which is finite, for all but the ``top_k``
+    largest of each row and, where it is given, the token ``always`` of shape (rows,).
 
     Of equal logits at the limit as many are kept as there is room for, so that the normaliser is
     continuous: whoever computes nearly these logits gets nearly these log-probabilities.
