@@ -258,9 +258,8 @@ class Prompt:
 class Sampling:
     """How completions are drawn. ``seed`` makes the draw repeatable on one device.
 
-    A completion ends with the token that completes any of the texts in ``stop``. Below 1, ``top_p``
-    draws from the likeliest tokens that hold this share; completions then lack log-probabilities,
-    and nothing is learned from them.
+    A completion ends with the token that completes a text of ``stop``. ``top_k`` above 0 keeps so
+    many likeliest tokens; what ``top_p`` below 1 draws lacks log-probabilities, and is not learned.
     """
 
     temperature: float = 1.0
@@ -268,6 +267,7 @@ class Sampling:
     seed: int = 0
     stop: tuple[str, ...] = ()
     top_p: float = 1.0
+    top_k: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf or self.max_new_tokens < 1:
@@ -277,6 +277,8 @@ class Sampling:
             )
         if not 0 < self.top_p <= 1:
             raise RecordError(f"top_p must be above 0 and <= 1, got {self.top_p}")
+        if self.top_k < 0:
+            raise RecordError(f"top_k must be >= 0 (0 keeps all tokens), got {self.top_k}")
         if "" in self.stop:
             raise RecordError("a stop text must not be empty")
 

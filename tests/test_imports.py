@@ -473,3 +473,15 @@ def test_one_console_is_opened_in_one_place() -> None:
         if re.search(r"(?<!class )\b(Panel)?Console\(", path.read_text("utf-8"))
     ]
     assert found == ["monitor/console.py"]
+
+
+def test_verify_imports_nothing_that_it_does_not_use() -> None:
+    """Answers from the cache take as long as the imports."""
+    code = (
+        "import sys, proverrl.cli.verdicts\n"
+        "print([name for name in ('torch', 'scipy', 'jinja2', 'httpx2') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stderr, done.stdout) == ("", "[]\n")

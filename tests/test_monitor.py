@@ -342,11 +342,8 @@ def test_a_bar_is_filled_by_the_limit_that_ends_the_run(tmp_path: Path) -> None:
         "step 1  0.3 of 7 minutes  left 6m40s",
         "step 2  1.8 of 7 minutes  left 5m15s",
     ]
-    (bar,) = [
-        item
-        for table in render_steps(monitor._state).renderables[:1]  # type: ignore[attr-defined]
-        for item in table.columns[1]._cells
-    ]
+    group: Any = render_steps(monitor._state)
+    (bar,) = [item for table in group.renderables[:1] for item in table.columns[1]._cells]
     assert bar.completed / bar.total == pytest.approx(105 / 420)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
-from proverrl.policy.decoding import draw_tokens
+from proverrl.policy.decoding import draw_tokens, keep_likeliest
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
@@ -303,6 +304,70 @@ def test_what_top_p_drew_cannot_be_learned_from() -> None:
     assert generate(policy)[0][0].missing == ()
     with pytest.raises(ProverRLError, match="top_p must be above 0 and <= 1"):
         Sampling(top_p=0.0)
+
+
+def test_top_k_draws_and_scores_among_the_likeliest_tokens() -> None:
+    probabilities = torch.tensor([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
+    rows = probabilities.log().repeat_interleave(4000, dim=0)
+    generator = torch.Generator().manual_seed(0)
+    token, logprob = draw_tokens(rows, 1.0, generator, top_k=2)
+    counts = torch.bincount(token[:4000], minlength=4) / 4000
+    assert counts.tolist() == pytest.approx([4 / 7, 0.0, 3 / 7, 0.0], abs=0.03)
+    # Among the two that are kept: 0.4 and 0.3 of 0.7; of equal ones two at one half.
+    wanted = [{0: 4 / 7, 2: 3 / 7}[int(t)] for t in token[:4000]]
+    assert logprob[:4000].exp().tolist() == pytest.approx(wanted)
+    assert len(set(token[4000:].tolist())) == 2
+    assert logprob[4000:].exp().tolist() == pytest.approx([0.5] * 4000)
+    # The temperature comes first: at 1/2 the squares, 16 and 9 of 25.
+    token, logprob = draw_tokens(rows[:100], 0.5, generator, top_k=2)
+    wanted = [{0: 16 / 25, 2: 9 / 25}[int(t)] for t in token]
+    assert logprob.exp().tolist() == pytest.approx(wanted)
+    # Then top_p, of what top_k left: 4 / 7 alone reaches 0.5.
+    assert set(draw_tokens(rows[:4000], 1.0, generator, 0.5, 2)[0].tolist()) == {0}
+    # More than there are is all of them.
+    whole = draw_tokens(rows[:9], 1.0, torch.Generator().manual_seed(1))
+    more = draw_tokens(rows[:9], 1.0, torch.Generator().manual_seed(1), top_k=99)
+    assert whole[0].tolist() == more[0].tolist()
+    assert whole[1].tolist() == more[1].tolist()
+    with pytest.raises(ProverRLError, match="top_k must be >= 0"):
+        Sampling(top_k=-1)
+
+
+def test_a_token_that_was_drawn_is_always_kept() -> None:
+    logits = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
+    kept = keep_likeliest(logits, 1, torch.tensor([3])).exp()
+    assert kept.tolist() == [pytest.approx([0.5, 0.0, 0.0, 0.1])]
+    assert (keep_likeliest(logits, 2) > -1e29).sum() == 2
+
+
+@pytest.mark.parametrize("top_k", [1, 5, 40])
+def test_the_learner_scores_what_top_k_drew_as_the_sampler_did(top_k: int) -> None:
+    policy = tiny_policy()
+    sampling = Sampling(temperature=0.7, max_new_tokens=12, seed=3, top_k=top_k)
+    drawn = asyncio.run(policy.generate(prompts_of(policy), n=4, sampling=sampling))
+    samples = [
+        sample
+        for row in drawn
+        for completion in row
+        for sample in build_rollout_samples(
+            Rollout("r", build_problem("p"), "solver", (Turn(completion, None, None),)), [1.0]
+        )
+    ]
+    learner = TorchLearner(policy.model, LearnerConfig(), temperature=0.7, top_k=top_k)
+    whole = TorchLearner(policy.model, LearnerConfig(), temperature=0.7)
+    for sample, score, other in zip(
+        samples, learner.score(samples), whole.score(samples), strict=True
+    ):
+        own = sample.logprobs[sample.prompt_length :]
+        assert score.tolist() == pytest.approx(own, abs=1e-4)
+        # Never less likely than among all tokens, and of one token alone certain.
+        assert all(more >= less - 1e-6 for more, less in zip(own, other.tolist(), strict=True))
+        assert sum(own) > float(other.sum()) + 0.1
+        if top_k == 1:
+            assert own == pytest.approx([0.0] * len(own))
+    metrics = learner.step(samples)
+    assert math.isfinite(metrics["loss"])
+    assert 0.0 <= metrics["entropy"] <= math.log(top_k) + 1e-6
 
 
 def test_a_completion_ends_with_the_models_context() -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
+from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
 from proverrl.problems.input_paths import expand_paths, list_changed
-from proverrl.report.checks import annotate, passes, write_junit, write_sarif
 
 Run = Callable[..., Result]
 FILES = {
@@ -137,15 +137,27 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
         make_row("b.dfy", "rejected", diagnostics=[found, found | {"line": 9}]),
         make_row("c.dfy", "timeout"),
         make_row("d.dfy", "rejected", diagnostics=[empty], nothing_to_prove=True),
-        {"id": "x", "status": "error", "file": "e,f.jsonl", "line": 7, "message": "no JSON"},
+        {"id": "", "status": "error", "file": "e,f.jsonl", "line": 7, "message": "no JSON"},
     ]
     assert [passes(row, strict=False) for row in rows] == [True, False, False, True, False]
     assert [passes(row, strict=True) for row in rows] == [True, False, False, False, False]
     write_junit(tmp_path / "j.xml", rows, strict=False)
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
-    kinds = [[child.tag for child in case] for case in suite]
+    cases = suite.findall("testcase")
+    kinds = [[child.tag for child in case] for case in cases]
     assert kinds == [[], ["failure"], ["error"], ["skipped"], ["error"]]
-    assert (suite[1][0].text or "").count("<&> %") == 2
+    assert [case.get("name") for case in cases] == [
+        "a.dfy",
+        "b.dfy",
+        "c.dfy",
+        "d.dfy",
+        "e,f.jsonl:7",
+    ]
+    # In the order of the schema of Ant's reports, which wants all of these.
+    assert [suite[place].tag for place in (0, -2, -1)] == ["properties", "system-out", "system-err"]
+    assert {"id", "package", "hostname", "timestamp"} <= suite.attrib.keys()
+    assert "type" not in cases[3][0].attrib
+    assert (cases[1][0].text or "").count("<&> %") == 2
     assert suite.attrib["time"] == "1.000"
     write_sarif(tmp_path / "s.json", rows, strict=True)
     (run,) = json.loads((tmp_path / "s.json").read_text())["runs"]
@@ -160,7 +172,7 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
     ]
     places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
     assert [place["region"]["startLine"] for place in places] == [4, 9, 1, 1, 7]
-    assert places[-1]["artifactLocation"]["uri"] == "e,f.jsonl"
+    assert places[-1]["artifactLocation"]["uri"] == "e%2Cf.jsonl"
     assert next(annotate(rows[1])) == (
         "::error file=b.dfy,line=4,col=3,title=rejected::bad\x01 <&> %25%0Amore"
     )

@@ -28,10 +28,11 @@ def make_head(vocab_size: int, hidden_size: int, dtype: torch.dtype = torch.floa
     )
 
 
+@pytest.mark.parametrize("top_k", [0, 4])
 @pytest.mark.parametrize("entropy_grad", [False, True])
 @pytest.mark.parametrize("chunk_tokens", [3, 100])
 def test_numbers_and_gradients_are_those_of_all_logits(
-    monkeypatch: pytest.MonkeyPatch, chunk_tokens: int, entropy_grad: bool
+    monkeypatch: pytest.MonkeyPatch, chunk_tokens: int, entropy_grad: bool, top_k: int
 ) -> None:
     monkeypatch.setattr(vocabulary, "CHUNK_BYTES", 4 * 50 * chunk_tokens)
     model = make_head(50, 6)
@@ -44,10 +45,20 @@ def test_numbers_and_gradients_are_those_of_all_logits(
         loss = (up * logprobs).sum() + (across * entropy).sum() * entropy_grad
         return list(torch.autograd.grad(loss, [hidden, weight]))
 
-    logprobs = torch.log_softmax(hidden @ weight.T / 0.7, -1)
-    entropy = -(logprobs.exp() * logprobs).sum(-1)
-    picked = logprobs.gather(-1, targets[:, None]).squeeze(-1)
-    found = token_logprobs(model, hidden, targets, temperature=0.7, entropy_grad=entropy_grad)
+    logits = hidden @ weight.T / 0.7
+    # Each row's words: all, or the likeliest and the one that is asked about.
+    kept = [
+        sorted({*row.argsort()[-top_k or None :].tolist(), int(target)})
+        for row, target in zip(logits, targets, strict=True)
+    ]
+    assert {len(words) for words in kept} <= ({50} if top_k == 0 else {4, 5})
+    norms = torch.stack([row[w].logsumexp(-1) for row, w in zip(logits, kept, strict=True)])
+    rows = [row[w] - norm for row, w, norm in zip(logits, kept, norms, strict=True)]
+    entropy = torch.stack([-(row.exp() * row).sum() for row in rows])
+    picked = logits.gather(-1, targets[:, None]).squeeze(-1) - norms
+    found = token_logprobs(
+        model, hidden, targets, temperature=0.7, top_k=top_k, entropy_grad=entropy_grad
+    )
     assert torch.allclose(found[0], picked, rtol=0, atol=FLOAT64)
     assert torch.allclose(found[1], entropy, rtol=0, atol=FLOAT64)
     assert found[1].requires_grad == entropy_grad

@@ -39,7 +39,7 @@ from proverrl.cli.options import (
 )
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
-from proverrl.cli.runs import inspect, proofs, report, watch
+from proverrl.cli.runs import inspect, proofs, push, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.serve import serve
 from proverrl.cli.verify import bench, verify
@@ -136,7 +136,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, mcp, bench, inspect, problems, proofs, compare),
+    *(verify, serve, mcp, bench, inspect, problems, proofs, push, compare),
     *(contamination, recheck, report, watch, search, formalize, prove, init, plan),
 ):
     cli.add_command(command)

@@ -25,6 +25,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.monitor.console import PanelConsole, open_console, open_progress
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
     Submission,
@@ -35,7 +36,6 @@ from proverrl.problems.inputs import (
     verdict_to_json,
 )
 from proverrl.problems.written import VerdictFile
-from proverrl.report.checks import annotate, passes, write_junit, write_sarif
 from proverrl.types import Status, is_fatal
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier, default_cache

@@ -246,7 +246,7 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     short = [key for key in valid if key.rpartition(".")[0] == section and last == _initials(key)]
     # So is step in grpo steps there, whatever other sections have a step.
     beside = [key for key in valid if key.rpartition(".")[0] == section]
-    typo = difflib.get_close_matches(name, beside, n=1, cutoff=0.9)
+    typo = difflib.get_close_matches(name, beside, n=1, cutoff=0.94)
     same_leaf = [key for key in valid if key.split(".")[-1] == last]
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
     best = (short + typo + same_leaf + near)[0]

@@ -99,6 +99,11 @@ class SamplingConfig(Section):
 
     temperature: PositiveFloat = 1.0
     """temperature in training"""
+    top_k: NonNegative = 0
+    """draw from so many likeliest tokens in training; 0 is all. The sampler and the learner both
+    give a token's probability among these, so this is refused where they could differ: it needs
+    ``loop = "grpo"``, ``policy.engine = "transformers"``, one update a step on the weights that
+    sampled, and no part that compares with another policy"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
     model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind

@@ -161,6 +161,8 @@ class EvalConfig(Section):
     """draw from the likeliest tokens that together have this probability (nucleus sampling); 1 is
     all. Tokens drawn below 1 have no log-probabilities and are never learned from: training has no
     such key, and searches refuse it"""
+    top_k: NonNegative = 0
+    """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
     max_problems: NonNegative = 0
     """only the first this many problems; 0 is all"""
     before: bool = True
@@ -250,11 +252,14 @@ class Config(Section):
             raise ValueError(
                 "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
             )
-        if self.evaluation.search and self.evaluation.top_p < 1.0:
-            raise ValueError(
-                "evaluation.top_p is for whole proofs and turns: searches compare "
-                "log-probabilities of the whole distribution; set it to 1"
-            )
+        for key, all_tokens in (("top_p", 1), ("top_k", 0)):
+            if self.evaluation.search and getattr(self.evaluation, key) != all_tokens:
+                raise ValueError(
+                    f"evaluation.{key} is for whole proofs and turns: searches compare "
+                    f"log-probabilities of the whole distribution; set it to {all_tokens}"
+                )
+        if self.sampling.top_k and (reason := self._against_top_k()):
+            raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.lora.rank and self.policy.engine == "vllm":
             raise ValueError(
                 'policy.engine = "vllm" takes whole weights, not adapters; '
@@ -274,6 +279,36 @@ class Config(Section):
         if self.loop == "data_loop" and (reason := self._against_data_loop()):
             raise ValueError(f'loop = "data_loop" {reason}')
         return self
+
+    def _against_top_k(self) -> str:
+        """Why a learner could not give the log-probabilities with which tokens were drawn among
+        the likeliest, and what to set; empty when it can."""
+        if self.loop != "grpo":
+            return f'is for loop = "grpo", not {self.loop!r}: choose that'
+        if self.policy.engine != "transformers":
+            return (
+                "needs an engine that keeps exactly so many tokens, and vLLM keeps all that tie "
+                'with the last: set policy.engine = "transformers"'
+            )
+        moved = {
+            "grpo.max_staleness = 0": self.grpo.max_staleness,
+            "grpo.in_order = true": not self.grpo.in_order,
+            "learner.epochs = 1": self.learner.epochs > 1,
+            "learner.groups_per_update = 0": self.learner.groups_per_update,
+        }
+        if names := ", ".join(name for name, asked in moved.items() if asked):
+            return (
+                f"needs the weights that sampled, others have other likeliest tokens: set {names}"
+            )
+        whole = {
+            "loss.kl.coefficient": self.loss.needs_reference,
+            "loss.distill.weight": self.loss.distill.weight,
+            "samples.passes": self.samples.passes,
+        }
+        names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
+        if self.grpo.inject_proofs:
+            names = ", ".join(filter(None, [names, "grpo.inject_proofs = false"]))
+        return f"cannot be compared with what is over all tokens: set {names}" if names else ""
 
     def _against_data_loop(self) -> str:
         """Why the settings of self-play are none of the data loop's; empty when they are."""

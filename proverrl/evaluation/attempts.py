@@ -126,6 +126,7 @@ class SummaryRow(TypedDict):
     samples_per_problem: NotRequired[_Count]
     temperature: NotRequired[float]
     top_p: NotRequired[float]
+    top_k: NotRequired[_Count]
     verifier_calls: NotRequired[_Count]
     seconds: NotRequired[float]
     canaries: NotRequired[dict[str, _Count]]

@@ -28,6 +28,7 @@ EXPECTED_TO_AGREE = {
     "samples_per_problem": "attempts a problem",
     "temperature": "temperature",
     "top_p": "top-p",
+    "top_k": "top-k",
     "max_new_tokens": "most tokens of a completion",
     "mode": "mode",
     "rollout": "rollout",
@@ -36,7 +37,7 @@ EXPECTED_TO_AGREE = {
 }
 """What changes a figure besides the policy, as a summary and as people call it: a difference is
 said beside the comparison."""
-WHERE_NOT_SAID = {"top_p": 1.0}
+WHERE_NOT_SAID: dict[str, float] = {"top_p": 1.0, "top_k": 0}
 """What results of earlier versions were made with."""
 
 REQUIRED = ("benchmark_sha256", "samples_per_problem", "levels")

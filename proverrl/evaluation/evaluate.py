@@ -63,6 +63,7 @@ class Evaluation:
     deadline_seconds: float
     labels: Mapping[str, Any]
     top_p: float = 1.0
+    top_k: int = 0
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     settings: Mapping[str, Any] = field(default_factory=dict)
     mixed: bool = False
@@ -235,6 +236,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "interval": INTERVAL_METHOD,
         "temperature": evaluation.temperature,
         "top_p": evaluation.top_p,
+        "top_k": evaluation.top_k,
         "verifier_calls": len(distinct),
         "num_turns": len(turns),
         "generated_tokens": None if None in lengths else sum(lengths),
@@ -304,6 +306,7 @@ def _sampling(evaluation: Evaluation, name: str, block: AttemptBlock) -> Samplin
         seed=derive_seed(evaluation.seed, name, block.name),
         stop=first_stop(evaluation.rollout),
         top_p=evaluation.top_p,
+        top_k=evaluation.top_k,
     )
 
 

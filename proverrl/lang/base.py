@@ -30,6 +30,7 @@ from proverrl.lang.parts import (
 )
 from proverrl.lang.records import (
     Extraction,
+    Includes,
     Part,
 )
 from proverrl.lang.sides import settle
@@ -93,6 +94,8 @@ class Language(ABC):
     """Where a file begins in an answer that sets it off by nothing."""
     writes_file = False
     """Whether a policy answers with the whole file, not with the body alone."""
+    include_word: str = ""
+    """In every file that names others to be included; empty where the language has no such form."""
     canaries: Sequence[Canary] = ()
     confirms = False
     """Whether another process may confirm its proofs (``pool.confirm``)."""
@@ -161,6 +164,10 @@ class Language(ABC):
     @abstractmethod
     def audit(self, candidate: Candidate) -> Verdict | None:
         """The verdict on a candidate that may not be verified; None for one that may."""
+
+    def split_includes(self, text: str) -> Includes:
+        """What a file with ``include_word`` includes."""
+        return Includes(text)
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """What is audited and verified of a candidate: itself, or a proof of the side that it

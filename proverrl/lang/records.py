@@ -188,6 +188,16 @@ class Extraction:
         return None if self.body is None else Candidate(problem, self.body, self.prelude)
 
 
+@dataclass(frozen=True, slots=True)
+class Includes:
+    """A file's text with blanks in place of what names other files, and these names as they are
+    written, each with its line; ``fault`` says why the text is no program by itself."""
+
+    text: str
+    files: tuple[tuple[str, int], ...] = ()
+    fault: str = ""
+
+
 PartState = Literal["ok", "missing", "weak", "absent"]
 
 

@@ -76,7 +76,8 @@ class TorchLearner:
     With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
     own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
     ``probe_rows`` are compared after each push into ``model``
-    (``proverrl.learner.sharding``).
+    (``proverrl.learner.sharding``). ``top_k`` is the sampler's: log-probabilities of what it drew
+    are then those among as many likeliest tokens.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class TorchLearner:
         config: LearnerConfig,
         *,
         temperature: float,
+        top_k: int = 0,
         loss: LossConfig | None = None,
         version: int = 0,
         check: UpdateCheck = require_finite,
@@ -102,6 +104,7 @@ class TorchLearner:
         self.config = config
         self.loss = LossConfig() if loss is None else loss
         self.temperature = temperature
+        self.top_k = top_k
         self.version = version
         self.check = check
         self.world = world
@@ -188,6 +191,7 @@ class TorchLearner:
                 packed_logprobs,
                 batch,
                 temperature=self.temperature,
+                top_k=self.top_k,
                 entropy_grad=self.control.bonus > 0,
             )
             inputs = LossInputs(
@@ -307,7 +311,9 @@ class TorchLearner:
         (a sample is no dictionary key: hashing it would walk all its tokens)."""
         scores: dict[int, Tensor] = {}
         for batch in self._batches(run, parts):
-            logprobs, _ = run(packed_logprobs, batch, temperature=self.temperature)
+            logprobs, _ = run(
+                packed_logprobs, batch, temperature=self.temperature, top_k=self.top_k
+            )
             scores |= {id(s): part for s, part in split_by_sample(batch, logprobs)}
         return scores
 

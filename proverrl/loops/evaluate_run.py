@@ -139,14 +139,15 @@ async def evaluate_benchmarks(
 
 def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
     """What searches share; whoever opens them closes ``confirm``. Raises ``UsageError``:
-    ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` would leave a
-    search without log-probabilities."""
+    ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` or ``top_k``
+    would leave a search without log-probabilities of the whole distribution."""
     settings = config.evaluation
-    if settings.top_p < 1.0:
-        raise UsageError(
-            f"evaluation.top_p is {settings.top_p}, and searches compare log-probabilities of the "
-            "whole distribution; give --set evaluation.top_p=1"
-        )
+    for key, value, all_tokens in (("top_p", settings.top_p, 1), ("top_k", settings.top_k, 0)):
+        if value != all_tokens:
+            raise UsageError(
+                f"evaluation.{key} is {value}, and searches compare log-probabilities of the whole "
+                f"distribution; give --set evaluation.{key}={all_tokens}"
+            )
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )

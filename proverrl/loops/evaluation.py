@@ -82,6 +82,7 @@ def build_evaluation(
             "proverrl_version": __version__,
         },
         top_p=settings.top_p,
+        top_k=settings.top_k,
         rollout=config.rollout,
         settings={
             "benchmark_sha256": benchmark.sha256,
@@ -97,6 +98,7 @@ def build_evaluation(
             "temperature": settings.temperature,
             # Left out where it does nothing, so that evaluations of earlier versions go on.
             **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
+            **({"top_k": settings.top_k} if settings.top_k else {}),
             "max_new_tokens": config.sampling.max_new_tokens,
             "seed": config.seed,
             "toolchain": verifier.toolchain,

@@ -107,6 +107,7 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
         max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
         stop=first_stop(config.rollout),
+        top_k=config.sampling.top_k,
     )
 
 

@@ -108,17 +108,23 @@ class CachedRows:
 
 
 def draw_tokens(
-    logits: Tensor, temperature: float, generator: torch.Generator, top_p: float = 1.0
+    logits: Tensor,
+    temperature: float,
+    generator: torch.Generator,
+    top_p: float = 1.0,
+    top_k: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Sample one token per row; returns ids and their log-probabilities in the whole distribution,
-    both of shape (rows,).
+    """Sample one token per row; returns ids and their log-probabilities, both of shape (rows,).
 
     Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.
-    ``top_p`` draws from the fewest likeliest tokens that together have at least this probability
-    (nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751).
+    ``top_k`` above 0 draws from so many likeliest tokens (Fan et al. 2018, arXiv 1805.04833), and
+    the log-probabilities are those among them. ``top_p`` draws from the fewest likeliest of these
+    that together have at least this probability (nucleus sampling, Holtzman et al. 2020, arXiv
+    1904.09751); the log-probabilities do not count it.
     """
     scale = temperature if temperature > 0 else 1.0
-    logprobs = torch.log_softmax(logits.float() / scale, dim=-1)
+    wide = logits.float() / scale
+    logprobs = torch.log_softmax(keep_likeliest(wide, top_k) if top_k else wide, dim=-1)
     if temperature == 0:
         token = logprobs.argmax(dim=-1)
     else:
@@ -129,6 +135,20 @@ def draw_tokens(
             weights = weights.scatter(-1, order, ordered.masked_fill(likelier >= top_p, 0.0))
         token = torch.multinomial(weights, 1, generator=generator).squeeze(-1)
     return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
+
+
+def keep_likeliest(logits: Tensor, top_k: int, always: Tensor | None = None) -> Tensor:
+    """Logits of shape (rows, vocabulary) with -1e30, which is finite, for all but the ``top_k``
+    largest of each row and, where it is given, the token ``always`` of shape (rows,).
+
+    Of equal logits at the limit as many are kept as there is room for, so that the normaliser is
+    continuous: whoever computes nearly these logits gets nearly these log-probabilities.
+    """
+    kept = logits.topk(min(top_k, logits.shape[-1]), dim=-1).indices
+    if always is not None:
+        kept = torch.cat([kept, always[:, None]], dim=-1)
+    left_out = torch.ones_like(logits, dtype=torch.bool).scatter(-1, kept, False)
+    return logits.masked_fill(left_out, -1e30)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:

@@ -141,6 +141,9 @@ class EndpointPolicy:
             "max_tokens": sampling.max_new_tokens,
             "seed": seed,
         }
+        if sampling.top_k:
+            # Not of OpenAI's protocol; vLLM, SGLang and llama.cpp read it.
+            body["top_k"] = sampling.top_k
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if self.config.api == "chat":

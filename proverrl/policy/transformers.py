@@ -4,7 +4,7 @@ Flows in: prompts as token ids. Flows out: completions with exact token ids and 
 log-probabilities at the sampling temperature. Prompts are prefilled once for all of their
 completions; rows that have ended are dropped from the batch. A completion ends where the model's
 context does; a generation that is cancelled stops at its next token. Not handled here: weight
-updates, top-k, log-probabilities under top-p (what is drawn with it has none).
+updates, log-probabilities under top-p (what is drawn with it has none).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class TransformersPolicy:
         writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
         for step in range(most):
             token, logprob = draw_tokens(
-                rows.logits, sampling.temperature, generator, sampling.top_p
+                rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
             )
             live = alive[writing]
             drawn[live, step] = token[writing]

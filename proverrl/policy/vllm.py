@@ -153,7 +153,8 @@ class VllmPolicy:
             for number in range(n)
         ]
         drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)
-        is_whole = sampling.top_p == 1.0
+        # Of tokens that tie with the k-th vLLM keeps all, and the learner could not tell how many.
+        is_whole = sampling.top_p == 1.0 and not sampling.top_k
         rows = [
             self.trained.make_completion(
                 request.prompt_ids,

@@ -231,6 +231,7 @@ class VllmEngine:
         return self._vllm.SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
+            top_k=sampling.top_k,
             max_tokens=sampling.max_new_tokens,
             seed=request.seed,
             logprobs=0,

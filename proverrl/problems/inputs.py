@@ -21,13 +21,20 @@ from proverrl.errors import ProblemError
 from proverrl.files.lines import find_text_fault
 from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, find_suffixes
+from proverrl.problems.includes import (
+    MAX_FILE_BYTES,
+    Included,
+    IncludeError,
+    join_includes,
+    place_diagnostic,
+)
 from proverrl.problems.input_paths import check_paths, list_programs
 from proverrl.problems.load import read_problem
 from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import NOTHING
 
-MAX_LINE_BYTES = 16 * 2**20
+MAX_LINE_BYTES = MAX_FILE_BYTES
 _MAX_REASON = 300
 UnusableKind = Literal["malformed", "bad-problem", "no-backend"]
 _STATEMENT_KEYS = {"id", "problem", "body", "prelude"}
@@ -37,12 +44,14 @@ _CODE_KEYS = {"id", "language", "code"}
 @dataclass(frozen=True, slots=True)
 class Submission:
     """One candidate; ``id`` is the line's own, or the path of a file. ``file`` and ``line`` are its
-    place, as for ``Unusable``; no file where it was not read from one."""
+    place, as for ``Unusable``; no file where it was not read from one. ``included`` are the files
+    that stand behind it in the candidate."""
 
     id: str
     candidate: Candidate
     file: str = ""
     line: int = 0
+    included: tuple[Included, ...] = ()
 
     @property
     def key(self) -> str:
@@ -98,7 +107,7 @@ def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[VerifyInput]:
         if path != "-" and Path(path).is_dir():
             yield from _read_folder(path)
         elif Path(path).suffix in find_suffixes():
-            yield _read_program(Path(path))
+            yield _read_program(Path(path), None)
         else:
             yield from _read_line_file(path, stdin)
 
@@ -148,7 +157,10 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
         "id": submission.id,
         "key": submission.key,
         "status": verdict.status.value,
-        "diagnostics": [asdict(diagnostic) for diagnostic in verdict.diagnostics],
+        "diagnostics": [
+            asdict(place_diagnostic(diagnostic, submission.included))
+            for diagnostic in verdict.diagnostics
+        ],
         "goals": list(verdict.goals),
         "obligations": [asdict(entry) for entry in verdict.obligations],
         "axioms": list(verdict.axioms),
@@ -210,21 +222,21 @@ def _read_folder(folder: str) -> Iterator[VerifyInput]:
         found = [(Path(folder), f"this folder holds no {' or '.join(find_suffixes())} file")]
     for path, reason in found:
         name = str(path)
-        yield Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path)
+        yield (
+            Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path, folder)
+        )
 
 
-def _read_program(path: Path) -> VerifyInput:
-    name = str(path)
+def _read_program(path: Path, folder: str | None) -> VerifyInput:
+    name, language = str(path), find_suffixes()[path.suffix]
     try:
-        if path.stat().st_size > MAX_LINE_BYTES:
-            reason = f"the file is longer than {MAX_LINE_BYTES} bytes"
-            return Unusable(name, "malformed", name, 0, reason)
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        return Unusable(name, "malformed", name, 0, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError as error:
-        return Unusable(name, "malformed", name, 0, _explain_encoding(error))
-    return Submission(name, make_file_candidate(name, text, find_suffixes()[path.suffix]), name)
+        text, included = join_includes(path, find_language(language), folder)
+    except IncludeError as error:
+        return Unusable(name, "malformed", name, error.line, str(error))
+    except ProblemError as error:
+        return Unusable(name, "malformed", name, 0, str(error))
+    candidate = make_file_candidate(name, text, language)
+    return Submission(name, candidate, name, included=included)
 
 
 def _explain_encoding(error: UnicodeDecodeError) -> str:

@@ -115,7 +115,8 @@ def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
 
 def _same(one: StoredEvaluation, two: StoredEvaluation) -> bool:
     keys = ("benchmark_sha256", "samples_per_problem", "temperature", "top_p", "levels")
-    return all(one.summary.get(key) == two.summary.get(key) for key in keys)
+    same = all(one.summary.get(key) == two.summary.get(key) for key in keys)
+    return same and one.summary.get("top_k", 0) == two.summary.get("top_k", 0)
 
 
 def list_levels(columns: Sequence[Column]) -> list[str]:

@@ -16,6 +16,7 @@ from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
+from proverrl.lang.dafny.includes import split_includes
 from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.syntax.text import (
     BUILT_IN_MEMBERS,
@@ -38,7 +39,7 @@ from proverrl.lang.parts import (
     Searching,
     Sketching,
 )
-from proverrl.lang.records import Extraction, Part
+from proverrl.lang.records import Extraction, Includes, Part
 from proverrl.lang.sides import SIDES
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, ANSWER, DECIDE, HOLE, Candidate, Problem, Verdict
@@ -65,6 +66,7 @@ class Dafny(Language):
     file_start = re.compile(
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
     )
+    include_word = "include"
     canaries = CANARIES
 
     @property
@@ -135,6 +137,9 @@ class Dafny(Language):
 
     def open_backend(self, options: BackendOptions) -> Backend:
         return open_dafny(options)
+
+    def split_includes(self, text: str) -> Includes:
+        return split_includes(text)
 
     def audit(self, candidate: Candidate) -> Verdict | None:
         settled = self.settle(candidate)

@@ -1,16 +1,19 @@
 """Verdicts in the forms that continuous integration reads.
 
 Flows in: rows of ``proverrl verify``. Flows out: a JUnit report (as Jenkins, GitLab and others read
-it), a SARIF log (OASIS, version 2.1.0), lines that GitHub Actions shows beside the code. Not
-handled here: judging, exit statuses.
+it; it has all that the schemas of Ant's and of Jenkins' reports ask for), a SARIF log (OASIS,
+version 2.1.0), lines that GitHub Actions shows beside the code. Not handled here: judging, exit
+statuses.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
@@ -39,12 +42,17 @@ def find_errors(row: Row) -> Iterator[tuple[int, int, str]]:
 def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
     """A test for each row: passed, skipped where there is nothing to prove, failed where a text is
     no proof, and in error where nothing was judged."""
-    suite = ElementTree.Element("testsuite", name="proverrl verify")
+    suite = ElementTree.Element("testsuite", name="proverrl verify", package="proverrl", id="0")
+    suite.set("hostname", "localhost")
+    suite.set("timestamp", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    ElementTree.SubElement(suite, "properties")
     counts = {"failure": 0, "error": 0, "skipped": 0}
     for row in rows:
         seconds = f"{row.get('seconds', 0.0):.3f}"
+        # A line that cannot be read has no name of its own.
+        name = row["id"] or f"{_find_file(row)}:{row['line']}"
         case = ElementTree.SubElement(
-            suite, "testcase", classname="proverrl", name=_clean(row["id"]), time=seconds
+            suite, "testcase", classname="proverrl", name=_clean(name), time=seconds
         )
         if row["status"] == "proved":
             continue
@@ -54,9 +62,12 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
             kind = "error" if row["status"] in ("error", "timeout", "crashed") else "failure"
         counts[kind] += 1
         said = [f"{line}:{column} {text}" for line, column, text in find_errors(row)]
-        ElementTree.SubElement(case, kind, message=_clean(said[0]), type=row["status"]).text = (
-            None if kind == "skipped" else _clean("\n".join(said))
-        )
+        outcome = ElementTree.SubElement(case, kind, message=_clean(said[0]))
+        if kind != "skipped":
+            outcome.set("type", row["status"])
+            outcome.text = _clean("\n".join(said))
+    ElementTree.SubElement(suite, "system-out")
+    ElementTree.SubElement(suite, "system-err")
     suite.set("tests", str(len(rows)))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(name, str(counts[kind]))
@@ -80,7 +91,7 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": Path(_find_file(row)).as_posix()},
+                        "artifactLocation": {"uri": quote(Path(_find_file(row)).as_posix())},
                         # A region begins in line 1 where the whole file is meant.
                         "region": {"startLine": max(1, line), "startColumn": max(1, column)},
                     }

@@ -1,0 +1,168 @@
+"""Puts what a program includes behind it, so that one text is audited and verified.
+
+Flows in: a file's path and text. Flows out: its text with those of all files that it includes,
+each once. A proof of the whole proves each of them, and no verifier reads another file: what is
+verified is what was audited, and what is stored stands under all of it. Only regular files in the
+tree of the first are read, never over a symbolic link. Refused: absolute paths, missing files,
+rounds of includes, a file under two names, a file that is no program by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from proverrl.errors import ProblemError
+from proverrl.lang.base import Language
+from proverrl.lang.records import Includes
+from proverrl.types import Diagnostic
+
+MAX_FILE_BYTES = 16 * 2**20
+MAX_FILES = 500
+MAX_DEPTH = 50
+_MAX_TOTAL = 2**20
+"""Characters of all files together; the audits of languages have limits of their own."""
+
+
+class IncludeError(ProblemError):
+    """An include that cannot be followed; ``line`` is that of the first file."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Included:
+    """A file of a joined text: its name, the line before its first one, and the line of the first
+    file that brought it in."""
+
+    name: str
+    before: int
+    directive: int
+
+
+@dataclass(slots=True)
+class _Joining:
+    language: Language
+    root: str
+    text: str
+    parts: list[Included] = field(default_factory=list)
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+def read_program_text(path: Path, flags: int = 0) -> tuple[str, os.stat_result]:
+    """The text of a regular file and what the system says of it. Raises ``ProblemError``."""
+    try:
+        # A pipe that takes its place meanwhile must not be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise ProblemError("no regular file")
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ProblemError(f"cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise ProblemError(f"the file is longer than {MAX_FILE_BYTES} bytes")
+    try:
+        return raw.decode("utf-8-sig"), found
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def join_includes(
+    path: Path, language: Language, folder: str | None = None
+) -> tuple[str, tuple[Included, ...]]:
+    """The text of a program with all that it includes behind it, and where each file begins.
+
+    Lines of the program keep their numbers. Its tree is its git checkout, else ``folder``, else
+    the folder that it is in. A text that is no program by itself comes back as it is, for the audit
+    to refuse. Raises ``ProblemError``: the file cannot be read; ``IncludeError``: an include cannot
+    be followed.
+    """
+    text, found = read_program_text(path)
+    if not language.include_word or language.include_word not in text:
+        return text, ()
+    own = language.split_includes(text)
+    if not own.files:
+        return text, ()
+    if own.fault:
+        raise IncludeError(own.fault, own.files[0][1])
+    if path.is_symlink():
+        raise IncludeError("a symbolic link that includes files; name the file itself", 0)
+    real = os.path.join(os.path.realpath(path.parent), path.name)
+    walk = _Joining(language, _find_root(real, folder), own.text)
+    walk.names[found.st_dev, found.st_ino] = real
+    _follow(walk, own, (real,), 0)
+    return walk.text, tuple(walk.parts)
+
+
+def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnostic:
+    """A message about a joined text as one about the first file: what is found in another is named
+    there, at the line that brought it in."""
+    within = [part for part in parts if part.before < found.line]
+    if not within:
+        return found
+    part = within[-1]
+    message = f"in {part.name}, line {found.line - part.before}: {found.message}"
+    return replace(
+        found, message=message, line=part.directive, column=0, body_line=None, body_column=None
+    )
+
+
+def _find_root(path: str, folder: str | None) -> str:
+    parent = os.path.dirname(path)
+    place = Path(parent)
+    for above in (place, *place.parents):
+        if os.path.lexists(above / ".git"):
+            return str(above)
+    return os.path.realpath(folder) if folder is not None else parent
+
+
+def _refuse(place: str, line: int, reason: str) -> IncludeError:
+    return IncludeError(f"{place}: {reason}", line)
+
+
+def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directive: int) -> None:
+    """Add the files that the last of ``chain`` includes, those that they include first."""
+    for written, line in includes.files:
+        inner = f" (line {line} of {os.path.relpath(chain[-1], walk.root)})" if directive else ""
+        refuse = partial(_refuse, f'include "{written}"{inner}', directive or line)
+        if not written or os.path.isabs(written) or ":" in written or "\0" in written:
+            raise refuse("an absolute path or none; name the file from this one's folder")
+        # As Dafny does, by the letters: no folder is left over a link.
+        place = os.path.normpath(os.path.join(os.path.dirname(chain[-1]), written))
+        if not Path(place).is_relative_to(walk.root):
+            raise refuse(f"outside {walk.root}, the tree that is verified")
+        if os.path.realpath(place) != place:
+            raise refuse("leads over a symbolic link; name the file itself")
+        if place in chain:
+            raise refuse("includes itself in a round; leave one of the includes out")
+        if Path(place).suffix != walk.language.suffix:
+            raise refuse(f"no {walk.language.suffix} file")
+        try:
+            text, found = read_program_text(Path(place), os.O_NOFOLLOW)
+        except ProblemError as error:
+            raise refuse(str(error)) from error
+        known = walk.names.setdefault((found.st_dev, found.st_ino), place)
+        if known != place:
+            other = os.path.relpath(known, walk.root)
+            raise refuse(f"the same file as {other}, under another name; use one name")
+        name = os.path.relpath(place, walk.root)
+        if any(part.name == name for part in walk.parts):
+            continue
+        if len(chain) >= MAX_DEPTH or len(walk.parts) >= MAX_FILES:
+            raise refuse(f"more than {MAX_DEPTH} files deep or {MAX_FILES} in all")
+        split = walk.language.split_includes(text)
+        if split.fault:
+            raise refuse(f"no program by itself: {split.fault}")
+        _follow(walk, split, (*chain, place), directive or line)
+        walk.text += "" if walk.text.endswith("\n") else "\n"
+        walk.parts.append(Included(name, walk.text.count("\n"), directive or line))
+        walk.text += split.text
+        if len(walk.text) > _MAX_TOTAL:
+            raise refuse(f"more than {_MAX_TOTAL} characters in all files together")

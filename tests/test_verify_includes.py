@@ -1,0 +1,246 @@
+"""Files that include others: what is read, what is refused, and that no lie comes in with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from proverrl.cli.main import cli
+from proverrl.lang import find_language
+from proverrl.problems import includes
+from proverrl.problems.includes import Included, IncludeError, join_includes
+from proverrl.problems.inputs import Submission, Unusable, read_inputs
+
+LEMMA = "lemma Base(n: nat) ensures n + 1 > n {}\n"
+USES = 'include "lib/base.dfy"\n\nlemma Top(n: nat) ensures n + 2 > n { Base(n); }\n'
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "tree"
+    (root / "lib").mkdir(parents=True)
+    (root / "lib/base.dfy").write_text(LEMMA)
+    (root / "top.dfy").write_text(USES)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return root
+
+
+def join(name: str, folder: str = ".") -> tuple[str, tuple[Included, ...]]:
+    return join_includes(Path(name), find_language("dafny"), folder)
+
+
+def verify(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = CliRunner().invoke(cli, ["verify", "-j", "1", "--json", *words])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.exit_code, {row["id"]: row for row in rows}
+
+
+def test_the_text_holds_each_file_once(tree: Path) -> None:
+    text, parts = join("top.dfy")
+    head = " " * len('include "lib/base.dfy"')
+    assert text == f"{head}\n{USES.partition(chr(10))[2]}{LEMMA}"
+    assert parts == (Included("lib/base.dfy", 3, 1),)
+    # A diamond, other spellings, and two directives in one file; what is included stands first.
+    (tree / "lib/mid.dfy").write_text(
+        'include "./base.dfy"\ninclude "../lib//base.dfy"\ntype M = nat'
+    )
+    (tree / "top.dfy").write_text(
+        '// first\n/* include "no.dfy" */ include "lib/mid.dfy" include\n"lib/x/../base.dfy"\n'
+        "type T = nat // no line end"
+    )
+    text, parts = join("top.dfy")
+    assert parts == (Included("lib/base.dfy", 4, 2), Included("lib/mid.dfy", 5, 2))
+    assert text.splitlines()[3] == "type T = nat // no line end"
+    assert text.splitlines()[4:] == [LEMMA.strip(), " " * 20, " " * 26, "type M = nat"]
+    assert "include" not in text.partition("*/")[2]
+
+
+def test_the_key_holds_what_is_included(tree: Path) -> None:
+    def key() -> str:
+        (entry,) = read_inputs(["top.dfy"], open(os.devnull, "rb"))  # noqa: SIM115
+        assert isinstance(entry, Submission)
+        return entry.key
+
+    first = key()
+    assert key() == first
+    (tree / "lib/base.dfy").write_text(LEMMA.replace("n + 1", "n + 3"))
+    assert key() != first
+
+
+REFUSED = {
+    "a missing file": ({}, "lib/none.dfy", "cannot be read: No such file"),
+    "another case": ({"top2.dfy": ""}, "Lib/base.dfy", "cannot be read: No such file"),
+    "out of the tree": ({"../out.dfy": LEMMA}, "../out.dfy", "outside .*tree"),
+    "out and in again": ({}, "../tree/../out.dfy", "outside .*tree"),
+    "an absolute path": ({}, "/etc/base.dfy", "an absolute path or none"),
+    "a drive": ({}, "C:/base.dfy", "an absolute path or none"),
+    "no name": ({}, "", "an absolute path or none"),
+    "a folder": ({"d.dfy/x.dfy": ""}, "d.dfy", "no regular file|Is a directory"),
+    "another suffix": ({"a.txt": LEMMA}, "a.txt", r"no \.dfy file"),
+    "a backslash": ({}, "lib\\\\base.dfy", "with / between folders"),
+    "itself": ({}, "top.dfy", "in a round"),
+    "a round": (
+        {"a.dfy": 'include "top.dfy"\n'},
+        "a.dfy",
+        r"line 1 of a\.dfy\): includes itself in",
+    ),
+    "half a program": ({"a.dfy": "module M {"}, "a.dfy", "no program by itself: line 1: a bracket"),
+    "half a comment": ({"a.dfy": "type T = nat /* "}, "a.dfy", "by itself: line 1: a comment does"),
+    "the end of one": ({"a.dfy": "*/ type T = nat"}, "a.dfy", "no program by itself"),
+    "a preprocessor": ({"a.dfy": "#if X\n#endif\n"}, "a.dfy", "must not begin with #"),
+    "not UTF-8": ({"a.dfy": "\udcff"}, "a.dfy", "not UTF-8"),
+    "a late include": (
+        {"a.dfy": 'type T = nat\ninclude "lib/base.dfy"\n'},
+        "a.dfy",
+        "no program by itself: line 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_followed(case: str, tree: Path) -> None:
+    files, name, said = REFUSED[case]
+    for path, text in files.items():
+        (tree / path).parent.mkdir(exist_ok=True)
+        (tree / path).write_bytes(text.encode("utf-8", "surrogateescape"))
+    (tree / "top.dfy").write_text(f'\ninclude "lib/base.dfy"\ninclude "{name}"\n{LEMMA[:0]}')
+    with pytest.raises(IncludeError, match=said) as caught:
+        join("top.dfy")
+    assert caught.value.line in (2, 3)
+    (entry,) = read_inputs(["top.dfy"], open(os.devnull, "rb"))  # noqa: SIM115
+    assert isinstance(entry, Unusable)
+    assert (entry.kind, entry.line, entry.file) == ("malformed", caught.value.line, "top.dfy")
+
+
+def test_links_and_other_names_are_refused(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.dfy").write_text(LEMMA)
+    (tree / "link.dfy").symlink_to(tmp_path / "out.dfy")
+    (tree / "inside.dfy").symlink_to("lib/base.dfy")
+    (tree / "linked").symlink_to("lib")
+    os.link("lib/base.dfy", "hard.dfy")
+    os.mkfifo("pipe.dfy")
+    for name, said in {
+        "link.dfy": "symbolic link",
+        "inside.dfy": "symbolic link",
+        "linked/base.dfy": "symbolic link",
+        "hard.dfy": r"the same file as lib/base\.dfy, under another name",
+        "pipe.dfy": "no regular file",
+    }.items():
+        Path("top.dfy").write_text(f'include "lib/base.dfy"\ninclude "{name}"\n')
+        with pytest.raises(IncludeError, match=said):
+            join("top.dfy")
+    Path("moved.dfy").symlink_to("top.dfy")
+    with pytest.raises(IncludeError, match="name the file itself"):
+        join("moved.dfy")
+
+
+def test_the_tree_is_the_checkout(tree: Path) -> None:
+    Path("lib/up.dfy").write_text('include "../top.dfy"\n')
+    with pytest.raises(IncludeError, match="outside"):
+        join_includes(Path("lib/up.dfy"), find_language("dafny"))
+    with pytest.raises(IncludeError, match="outside"):
+        join("lib/up.dfy", "lib")
+    assert len(join("lib/up.dfy", ".")[1]) == 2
+    (tree / ".git").mkdir()
+    assert len(join("lib/up.dfy", "lib")[1]) == 2
+
+
+def test_many_files(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(60):
+        Path(f"c{number}.dfy").write_text(f'include "c{number + 1}.dfy"\ntype T{number} = nat\n')
+    Path("c60.dfy").write_text(LEMMA)
+    with pytest.raises(IncludeError, match="more than 50 files deep"):
+        join("c0.dfy")
+    assert len(join("c20.dfy")[1]) == 40
+    monkeypatch.setattr(includes, "_MAX_TOTAL", 300)
+    with pytest.raises(IncludeError, match="more than 300 characters in all"):
+        join("c20.dfy")
+
+
+def test_a_program_that_is_none_is_left_to_the_audit(tree: Path) -> None:
+    for text in ('type T = nat\ninclude "lib/base.dfy"\n', 'include "lib/base.dfy"\nmodule M {'):
+        Path("top.dfy").write_text(text)
+        assert join("top.dfy") == (text, ())
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_what_is_proved_with_includes(tree: Path) -> None:
+    status, rows = verify(".")
+    assert (status, {name: row["status"] for name, row in rows.items()}) == (
+        0,
+        {"lib/base.dfy": "proved", "top.dfy": "proved"},
+    )
+    # What is included is proved anew: two entries, each with its own.
+    names = {entry["entry"].rpartition(".")[2] for entry in rows["top.dfy"]["obligations"]}
+    assert {"Base", "Top"} <= names
+    # A lemma that no longer holds takes with it what leans on it.
+    Path("lib/base.dfy").write_text("\nlemma Base(n: nat)\n  ensures n > n + 1\n{}\n")
+    status, rows = verify(".")
+    assert (status, {row["status"] for row in rows.values()}) == (1, {"rejected"})
+    found = rows["top.dfy"]["diagnostics"][0]
+    assert found["message"].startswith("in lib/base.dfy, line 4: A postcondition might not hold")
+    assert found["line"] == 1
+    # An index of types alone has nothing to prove.
+    Path("lib/base.dfy").write_text("datatype D = A | B\n")
+    Path("top.dfy").write_text('include "lib/base.dfy"\n')
+    status, rows = verify(".")
+    assert (status, {row.get("nothing_to_prove") for row in rows.values()}) == (0, {True})
+    assert verify(".", "--strict")[0] == 1
+
+
+LIES = {
+    "axiom": "lemma {:axiom} Lie() ensures false\n",
+    "a body left out": "lemma Lie() ensures false\n",
+    "verify": "lemma {:verify false} Lie() ensures false {}\n",
+    "assume": "lemma Lie() ensures false { assume false; }\n",
+    "extern": "method {:extern} Lie() ensures false\n",
+    "termination": "lemma Lie() ensures false decreases * { Lie(); }\n",
+    "a false proof": "lemma Lie() ensures false {}\n",
+    "a round of lemmas": "lemma Lie() ensures false { Top(); }\n",
+}
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+@pytest.mark.parametrize("deep", [False, True], ids=["directly", "through another"])
+def test_no_lie_is_included(deep: bool, tree: Path) -> None:
+    for number, text in enumerate(LIES.values()):
+        Path(f"lib/lie{number}.dfy").write_text(text)
+        Path(f"lib/mid{number}.dfy").write_text(f'include "lie{number}.dfy"\ntype M = nat\n')
+        name = f"lib/{'mid' if deep else 'lie'}{number}.dfy"
+        Path(f"user{number}.dfy").write_text(
+            f'include "{name}"\nlemma Top() ensures false {{ Lie(); }}\n'
+        )
+    status, rows = verify("user*.dfy")
+    assert status == 1
+    assert len(rows) == len(LIES)
+    assert {row["status"] for row in rows.values()} <= {"rejected", "unsound"}
+    for name, row in rows.items():
+        said = " ".join(found["message"] for found in row["diagnostics"])
+        # Of the round Dafny names the lemma that calls on.
+        assert "in lib/lie" in said or name == "user7.dfy", (name, said)
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_an_unchanged_tree_starts_no_verifier(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, rows = verify(".")
+    assert status == 0
+
+    def start(*_: object) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr("proverrl.lang.dafny.backend.start_dafny_worker", start)
+    status, again = verify(".")
+    assert status == 0
+    assert {name: row["key"] for name, row in again.items()} == {
+        name: row["key"] for name, row in rows.items()
+    }
