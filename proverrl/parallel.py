@@ -10,6 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -24,6 +27,9 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(days=1)
 """How long a process waits for another: rank 0 may judge, or train alone, for hours."""
+
+WARN_SECONDS = 600.0
+"""After so long a process that waits says so."""
 
 BUCKET_BYTES = 2**26
 """Gradients that are summed in one message; a weight of more than that goes alone."""
@@ -50,7 +56,7 @@ class World:
         if self.size == 1:
             return cast("T", value)
         box: list[Any] = [value]
-        with _naming_the_lost():
+        with self._waiting():
             torch.distributed.broadcast_object_list(box, src=0, group=self._objects)
         return cast("T", box[0])
 
@@ -59,7 +65,7 @@ class World:
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
-        with _naming_the_lost():
+        with self._waiting():
             torch.distributed.all_gather_object(found, value, group=self._objects)
         return found
 
@@ -72,10 +78,42 @@ class World:
         for weight in weights:
             bucket.append(weight)
             if sum(w.numel() for w in bucket) * 4 >= BUCKET_BYTES:
-                _sum_bucket(bucket)
+                self._sum_bucket(bucket)
                 bucket = []
         if bucket:
-            _sum_bucket(bucket)
+            self._sum_bucket(bucket)
+
+    def _sum_bucket(self, weights: Sequence[Tensor]) -> None:
+        parts = [
+            torch.zeros_like(w, dtype=torch.float32).flatten()
+            if w.grad is None
+            else w.grad.float().flatten()
+            for w in weights
+        ]
+        flat = torch.cat(parts)
+        with self._waiting():
+            torch.distributed.all_reduce(flat)
+        for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
+            weight.grad = part.view_as(weight).to(weight.dtype)
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Around what waits for the other processes: says who waits where, if it takes long."""
+        # Behind this generator and contextlib come the method that waits, and who called it.
+        place = sys._getframe(3).f_code.co_qualname
+        minutes = WARN_SECONDS / 60
+        text = (
+            f"process {self.rank} of {self.size} has waited {minutes:.0f} minutes in {place} for "
+            "the others; their output says where they are"
+        )
+        timer = threading.Timer(WARN_SECONDS, warnings.warn, [text])
+        timer.daemon = True
+        timer.start()
+        try:
+            with _naming_the_lost():
+                yield
+        finally:
+            timer.cancel()
 
     def push(self, weights: Iterable[Tensor]) -> None:
         """Overwrite the weights with rank 0's."""
@@ -109,19 +147,6 @@ class World:
 
 
 SINGLE = World()
-
-
-def _sum_bucket(weights: Sequence[Tensor]) -> None:
-    parts = [
-        torch.zeros_like(w, dtype=torch.float32).flatten()
-        if w.grad is None
-        else w.grad.float().flatten()
-        for w in weights
-    ]
-    flat = torch.cat(parts)
-    torch.distributed.all_reduce(flat)
-    for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
-        weight.grad = part.view_as(weight).to(weight.dtype)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from proverrl import parallel
 from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
@@ -133,6 +135,28 @@ def test_shares_are_balanced_and_complete() -> None:
     assert shares == [[1, 9], [5, 3, 2]]
     assert World(0, 2).shard(sizes, lambda n: n, rank=1) == shares[1]
     assert SINGLE.shard(sizes, lambda n: n) == sizes
+
+
+def test_who_waits_long_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+
+    def wait(*_: object, **__: object) -> None:
+        assert told.wait(30)
+
+    monkeypatch.setattr(parallel, "WARN_SECONDS", 0.01)
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", wait)
+    said: list[str] = []
+
+    def warn(text: str) -> None:
+        said.append(text)
+        told.set()
+
+    monkeypatch.setattr("warnings.warn", warn)
+    World(1, 2).share(None)
+    assert said == [
+        "process 1 of 2 has waited 0 minutes in test_who_waits_long_says_where for the others; "
+        "their output says where they are"
+    ]
 
 
 def test_one_process_exchanges_nothing() -> None:
