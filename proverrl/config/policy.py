@@ -8,7 +8,7 @@ holds it. ``[sampling]`` has no top-p: the learner needs log-probabilities of th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -109,6 +109,17 @@ class SamplingConfig(Section):
     model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
     ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
     context does"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_top_p(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "top_p" in given:
+            raise ValueError(
+                "top_p cuts where a rounding difference between sampler and learner changes all "
+                "probabilities, so that no token would be learned with the one that it was drawn "
+                "with; remove it (training has top_k, and only evaluation.top_p is read)"
+            )
+        return given
 
 
 def choose_token_limit(*, path: str, layout: str, url: str) -> int:
