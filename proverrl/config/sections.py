@@ -287,8 +287,8 @@ class Config(Section):
             return f'is for loop = "grpo", not {self.loop!r}: choose that'
         if self.policy.engine != "transformers":
             return (
-                "needs an engine that keeps exactly so many tokens, and vLLM keeps all that tie "
-                'with the last: set policy.engine = "transformers"'
+                "needs an engine that keeps exactly so many tokens (vLLM keeps all that tie with "
+                'the last): set policy.engine = "transformers"'
             )
         moved = {
             "grpo.max_staleness = 0": self.grpo.max_staleness,
