@@ -2,8 +2,8 @@
 which engine or server, and how it samples.
 
 The key of a server is never in a configuration: ``api_key_env`` names the environment variable that
-holds it. ``[sampling]`` has no top-p: the learner could not give the log-probabilities that tokens were drawn
-with (``evaluation.top_p``). Not handled here: whether model and engine can be loaded.
+holds it. ``[sampling]`` has no top-p: the learner could not give the log-probabilities that tokens
+were drawn with (``evaluation.top_p``). Not handled here: whether model and engine can be loaded.
 """
 
 from __future__ import annotations
