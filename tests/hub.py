@@ -54,8 +54,15 @@ class Hub:
         if (name, "main") not in self.files:
             return 404, {"error": "Repository not found"}
         if what == ["branch"]:
-            self.files.setdefault((name, parts[5]), {})
+            # As on the hub, a new branch begins with the files of main.
+            self.files.setdefault((name, parts[5]), dict(self.files[name, "main"]))
             return 200, {}
+        if what == ["tree"]:
+            stored = self.files[name, parts[5]]
+            return 200, [
+                {"type": "file", "path": one, "size": len(raw), "oid": SHA}
+                for one, raw in stored.items()
+            ]
         if what == ["preupload"]:
             files = [
                 {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
@@ -67,6 +74,8 @@ class Hub:
                 if line["key"] == "file":
                     content = base64.b64decode(line["value"]["content"])
                     self.files[name, parts[5]][line["value"]["path"]] = content
+                elif line["key"] == "deletedFile":
+                    del self.files[name, parts[5]][line["value"]["path"]]
             return 200, {"commitUrl": f"{self.url}/{name}/commit/{SHA}", "commitOid": SHA}
         siblings = [{"rfilename": one} for one in self.files[name, "main"]]
         private = name not in self.public

@@ -1,32 +1,40 @@
 """Publishes a run's policy on a Hugging Face hub.
 
 Flows in: a finished run, a repository's id, a card. Flows out: one commit with the files of
-``RUN/policy`` and the card, and nothing else. The hub and the token are those of huggingface_hub
-(``HF_ENDPOINT``, ``HF_TOKEN`` or what ``hf auth login`` stored).
+``RUN/policy`` and the card, which also deletes the weights of an earlier push. The hub and the
+token are those of huggingface_hub (``HF_ENDPOINT``, ``HF_TOKEN`` or what ``hf auth login`` stored).
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proverrl.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
 
 CARD = "README.md"
 
 
 def list_policy_files(run: Path) -> dict[str, Path]:
     """The files of a finished run's policy by their names on the hub. Raises ``RunError``: there
-    is no finished policy, or a file is a link."""
+    is no finished policy, a file is a link, or something cannot be read."""
     folder = run / "policy"
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise RunError(
             f"{run} holds no finished policy (policy/config.json and weights); finish the run with "
             f"`proverrl train --resume {run}`"
         )
-    found = sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink())
+    found = sorted(folder.rglob("*"))
     if links := [path for path in found if path.is_symlink()]:
         raise RunError(f"{links[0]} is a link, and only files of the run are published; remove it")
-    files = {path.relative_to(folder).as_posix(): path for path in found}
+    # A folder that cannot be read would be passed over.
+    if closed := [path for path in found if not os.access(path, os.R_OK)]:
+        raise RunError(f"{closed[0]} cannot be read; check its permissions")
+    files = {path.relative_to(folder).as_posix(): path for path in found if not path.is_dir()}
     files.pop(CARD, None)
     return files
 
@@ -35,10 +43,13 @@ def publish(
     files: dict[str, Path], card: str, repo_id: str, *, private: bool, branch: str | None = None
 ) -> str:
     """Upload the files and the card as one commit, into a repository that is made if it is not
-    there; returns its address. Raises ``UsageError``: no token, a refusal by the hub, no hub."""
+    there; returns its address. Weights on the branch (``*.safetensors*``, ``adapter/*``) that are
+    not among the files are deleted in that commit, since a loader would take a whole file of an
+    earlier push before the shards of this one. Raises ``UsageError``: no token, a refusal by the
+    hub, no hub; ``RunError``: a file cannot be read."""
     # Here, because the hub's client is a second of imports that no other command needs.
     import httpx2
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     if not get_token():
@@ -47,8 +58,8 @@ def publish(
         )
     api = HfApi()
     place = f"{api.endpoint}/{repo_id}"
-    operations = [CommitOperationAdd(name, path) for name, path in files.items()]
-    operations.append(CommitOperationAdd(CARD, card.encode()))
+    added = [_open_addition(name, path) for name, path in files.items()]
+    added.append(CommitOperationAdd(CARD, card.encode()))
     try:
         api.create_repo(repo_id, private=private or None, exist_ok=True)
         if private and not api.repo_info(repo_id).private:
@@ -57,8 +68,13 @@ def publish(
             )
         if branch is not None:
             api.create_branch(repo_id, branch=branch, exist_ok=True)
+        old = [name for name in api.list_repo_files(repo_id, revision=branch) if _is_weights(name)]
+        deleted = [CommitOperationDelete(name) for name in old if name not in files]
         api.create_commit(
-            repo_id, operations, commit_message="Upload a policy with its card", revision=branch
+            repo_id,
+            [*deleted, *added],
+            commit_message="Upload a policy with its card",
+            revision=branch,
         )
     except HFValidationError as error:
         raise UsageError(f"{repo_id!r}: write OWNER/NAME ({error})") from error
@@ -72,8 +88,33 @@ def publish(
         said = str(error.server_message or error).partition("\n")[0]
         remedy = remedies.get(status, "try again later, or see what the hub says")
         raise UsageError(f"{place}: the hub answered {status} ({said}): {remedy}") from error
-    except (httpx2.HTTPError, OSError) as error:
+    except (httpx2.HTTPError, OSError, RuntimeError) as error:
+        # The client reports what went wrong with a large file as the cause of a RuntimeError.
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if isinstance(cause, OSError) and cause.filename is not None:
+            raise RunError(f"{cause.filename} cannot be read: {cause.strerror}") from error
+        if not isinstance(cause, (httpx2.HTTPError, OSError)):
+            raise
         raise UsageError(
-            f"{place}: the hub cannot be reached ({error}); check the network and HF_ENDPOINT"
+            f"{place}: the hub cannot be reached ({cause}); check the network and HF_ENDPOINT"
         ) from error
     return place
+
+
+def _open_addition(name: str, path: Path) -> CommitOperationAdd:
+    from huggingface_hub import CommitOperationAdd
+
+    if not path.is_file():
+        raise RunError(f"{path} is not there, or is no file; push the run again")
+    try:
+        return CommitOperationAdd(name, path)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{path}: the hub takes no file of this name: {error}") from error
+
+
+def _is_weights(name: str) -> bool:
+    """Whether a file on the hub is of the kind that a push writes: weights, or an adapter."""
+    folder, _, last = name.rpartition("/")
+    return (not folder and ".safetensors" in last) or name.startswith("adapter/")

@@ -23,10 +23,12 @@ from proverrl.config import Config
 from proverrl.config.load import read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
+from proverrl.files.strict_json import read_object
 from proverrl.policy.loading import choose_device
 from proverrl.version import __version__, find_version
 
 RESOLVED_FILE = "resolved.json"
+FROM_FOLDER = "policy_path_is_folder"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
 MAY_DIFFER = (
     "run",
@@ -85,7 +87,15 @@ def check_resumable(folder: Path, config: Config) -> None:
 
 
 def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
-    """Store what the run is made of: every setting, the commit, all versions."""
+    """Store what the run is made of: every setting, the commit, all versions, and whether
+    ``policy.path`` was a folder when the run began. A resumed run may stand in another working
+    folder, so that it keeps what was stored, and stores nothing where nothing was."""
+    file = folder / RESOLVED_FILE
+    before = read_object(file) if file.exists() else None
+    if before is None:
+        from_folder = {FROM_FOLDER: bool(config.policy.path) and Path(config.policy.path).is_dir()}
+    else:
+        from_folder = {key: before[key] for key in (FROM_FOLDER,) if key in before}
     value = {
         "config": config.dump(),
         "command": " ".join(["proverrl", *sys.argv[1:]]),
@@ -100,8 +110,9 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "engine": engine,
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        **from_folder,
     }
-    write_atomically(folder / RESOLVED_FILE, json.dumps(value, indent=1) + "\n")
+    write_atomically(file, json.dumps(value, indent=1) + "\n")
 
 
 def _commit() -> str:
