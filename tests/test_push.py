@@ -15,7 +15,8 @@ import torch
 
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import RunError
-from proverrl.loops.publish import list_policy_files
+from proverrl.loops.publish import list_policy_files, publish
+from proverrl.loops.run_folder import write_resolved
 from proverrl.policy.loading import build_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report.model_card import make_card
@@ -35,20 +36,22 @@ LEVEL = {
 }
 
 
-def make_run(folder: Path, **policy: Any) -> Path:
+def make_run(folder: Path, *, from_folder: bool | None = None, **policy: Any) -> Path:
     settings = {"path": "", **policy}
     given = {"loop": "expert_iteration", "seed": 4, "policy": settings}
     config = Config.model_validate(given).dump()
     config["problems"]["train"] = "/home/somebody/secret/mine.jsonl"
     config["endpoint"]["url"] = "http://inner.host:8000/v1"
     command = "proverrl train /home/somebody/a.toml --set x=http://inner.host/v1 --run ~/runs/a"
-    resolved = {
+    resolved: dict[str, Any] = {
         "config": config,
         "command": command,
         "commit": "abc123",
         "versions": {"proverrl": "0.1.0", "torch": "2.13.0"},
         "toolchain": "dafny 2.3.0 (dafny-server), z3 4.8.5",
     }
+    if from_folder is not None:
+        resolved["policy_path_is_folder"] = from_folder
     summary = {
         "split": "heldout",
         "benchmark": "/data/x/heldout.jsonl",
@@ -105,16 +108,15 @@ def test_what_the_card_says(tmp_path: Path) -> None:
     assert "base_model" not in header
     assert rest.startswith("\n# prover\n")
     judge = "dafny 2.3.0 (dafny-server), z3 4.8.5, proverrl 0.1.0"
-    how = "heldout heldout.jsonl | whole_proof, temperature 1.0"
+    how = r"heldout heldout.jsonl | whole\_proof, temperature 1.0"
     for line in (
         "- Base model: none, trained from scratch (a Llama of 4 layers of width 192, with a "
         "tokenizer of its own)",
         "- Trained on: `mine.jsonl`",
         "- Method: loop `expert_iteration`, seed 4",
-        "- Amount: 2 steps or rounds, 100 verifier calls",
+        "- Amount: 2 of 4 rounds, 100 verifier calls",
         "- Verifier: dafny 2.3.0 (dafny-server), z3 4.8.5",
         "- Versions: proverrl 0.1.0, torch 2.13.0; commit abc123",
-        "- Command: `proverrl train a.toml --set x=URL --run a`",
         f"| after | {how} | 40 | 8 | 1 | 25.0 [15.4, 36.7] | 3 | {judge} |",
         f"| after | {how} | 39 | 8 | 8 | 50.0 (no interval) | 3 | {judge} |",
         '- `loop = "expert_iteration"`',
@@ -123,19 +125,98 @@ def test_what_the_card_says(tmp_path: Path) -> None:
         "--set policy.layout=plain",
     ):
         assert line in rest.splitlines(), line
-    for secret in ("somebody", "inner", "/home", "/data"):
+    for secret in ("somebody", "inner", "/home", "/data", "proverrl train"):
         assert secret not in card
 
 
 def test_the_base_model(tmp_path: Path) -> None:
-    card = make_card(make_run(tmp_path / "a", path="someone/base-7b"), repo_id="me/p")
+    run = make_run(tmp_path / "a", path="someone/base-7b", from_folder=False)
+    card = make_card(run, repo_id="me/p")
     assert 'base_model: "someone/base-7b"' in card
     assert "- Base model: `someone/base-7b`" in card
     assert "license" not in card.partition("\n# ")[0]
     assert "named none" in card
-    local = make_card(make_run(tmp_path / "b", path=str(tmp_path / "model")), repo_id="me/p")
-    assert "base_model" not in local
-    assert "- Base model: `model`" in local
+    model = str(tmp_path / "model")
+    for path, from_folder, said in (
+        (model, True, "the local folder `model`"),
+        ("runs/sft", True, "the local folder `runs/sft`"),
+        ("runs/sft", None, "not recorded; `policy.path` was `runs/sft`"),
+    ):
+        run = make_run(tmp_path / "b", path=path, from_folder=from_folder)
+        card = make_card(run, repo_id="me/p")
+        assert "base_model" not in card
+        assert f"- Base model: {said}\n" in card
+
+
+def test_a_run_records_once_whether_it_starts_from_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = Config.model_validate({"policy": {"path": "runs/sft"}})
+    recorded = []
+    for name in ("hub", "folder"):
+        Path(name).mkdir()
+        write_resolved(Path(name), config, toolchain="t", engine="e")
+        Path("runs/sft").mkdir(parents=True, exist_ok=True)
+    Path("runs/sft").rmdir()
+    write_resolved(Path("folder"), config, toolchain="t", engine="e")
+    Path("old").mkdir()
+    Path("old/resolved.json").write_text('{"config": {}}')
+    write_resolved(Path("old"), config, toolchain="t", engine="e")
+    for name in ("hub", "folder", "old"):
+        stored = json.loads(Path(name, "resolved.json").read_text())
+        recorded.append(stored.get("policy_path_is_folder"))
+    assert recorded == [False, True, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("run:/home/me/secret/x", "x"),
+        ("a:/home/me/b", "b"),
+        ("../../alice/secret/run", "run"),
+        ("run:../alice/run", "run"),
+        (r"C:\Users\alice\x", "x"),
+        (r"\\server\alice\x", "x"),
+        ("git@host:alice/secret.git", "secret.git"),
+        ("git@host:secret.git", "secret.git"),
+        ("/home/al ice/secret/x.json", "x.json"),
+        ("with /home/al ice/secret/x", "x"),
+        ("/home/me/secret/", "secret"),
+        ("~/secret/x", "x"),
+        ("~alice", "~"),
+        ("http://inner.host:8000", "URL"),
+        ("dafny/curriculum/train.jsonl", "dafny/curriculum/train.jsonl"),
+        ("see REPO_ID", "see REPO_ID"),
+    ],
+)
+def test_settings_tell_nothing_of_the_machine(tmp_path: Path, value: str, told: str) -> None:
+    run = make_run(tmp_path)
+    resolved = json.loads((run / "resolved.json").read_text())
+    resolved["config"]["evaluation"]["benchmarks"] = [value]
+    resolved["config"]["expert_iteration"]["proofs"] = value
+    (run / "resolved.json").write_text(json.dumps(resolved))
+    lines = make_card(run, repo_id="me/p").splitlines()
+    assert f'- `evaluation.benchmarks = ["{told}"]`' in lines
+    assert f'- `expert_iteration.proofs = "{told}"`' in lines
+
+
+def test_what_the_run_says_is_no_markdown(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    resolved = json.loads((run / "resolved.json").read_text())
+    resolved["config"]["expert_iteration"]["proofs"] = "a`b``c\n# d <i>"
+    resolved["config"]["problems"]["train"] = "x`<b>.jsonl"
+    resolved["toolchain"] = "dafny\n\n# title <script>`x`"
+    (run / "resolved.json").write_text(json.dumps(resolved))
+    summary = json.loads((run / "evals/after.json").read_text())
+    summary["benchmark"] = "a|b\n[c](d) *e* `f` <img>&.jsonl"
+    (run / "evals/after.json").write_text(json.dumps(summary))
+    lines = make_card(run, repo_id="me/p").splitlines()
+    assert r'- ``` expert_iteration.proofs = "a`b``c\n# d <i>" ```' in lines
+    assert "- Trained on: `` x`<b>.jsonl ``" in lines
+    assert r"- Verifier: dafny # title &lt;script&gt;\`x\`" in lines
+    place = r"heldout a\|b \[c\](d) \*e\* \`f\` &lt;img&gt;&amp;.jsonl"
+    assert sum(line.startswith(f"| after | {place} | ") for line in lines) == 2
 
 
 def test_only_the_policy_is_published(tmp_path: Path) -> None:
@@ -151,6 +232,18 @@ def test_only_the_policy_is_published(tmp_path: Path) -> None:
     (run / "policy/model.safetensors").unlink()
     with pytest.raises(RunError, match=r"no finished policy.*train --resume"):
         list_policy_files(run)
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    gone = tmp_path / "gone.json"
+    with pytest.raises(RunError, match=r"gone\.json is not there"):
+        publish({"gone.json": gone}, "", "me/p", private=False)
+    # Not even root reads the memory at address 0.
+    with pytest.raises(RunError, match="/proc/self/mem cannot be read: Input/output error"):
+        publish({"a.safetensors": Path("/proc/self/mem")}, "", "me/p", private=False)
 
 
 @pytest.mark.slow
@@ -175,6 +268,27 @@ def test_a_push_and_what_it_leaves(hub: Hub, tmp_path: Path) -> None:
     assert again.returncode == 0
     assert b'license: "mit"' in hub.files["me/prover", "second"]["README.md"]
     assert hub.files["me/prover", "main"]["README.md"] == card
+
+
+@pytest.mark.slow
+def test_a_second_push_leaves_no_old_weights(hub: Hub, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    stays = {"notes.md": b"n", "other/model.safetensors": b"o", ".gitattributes": b"g"}
+    old = {"model.safetensors": b"w", "adapter/adapter_config.json": b"{}"}
+    hub.files["me/prover", "main"] = stays | old
+    (run / "policy/model.safetensors").unlink()
+    shards = ["model-00001-of-00001.safetensors", "model.safetensors.index.json"]
+    for name in shards:
+        (run / "policy" / name).write_bytes(b"new")
+    branched = push(hub, tmp_path, run, "me/prover", "--branch", "second")
+    assert branched.returncode == 0, branched.stderr
+    assert hub.files["me/prover", "main"] == stays | old
+    names = {*stays, *shards, "README.md", "config.json"}
+    assert set(hub.files["me/prover", "second"]) == names
+    again = push(hub, tmp_path, run, "me/prover")
+    assert again.returncode == 0, again.stderr
+    assert set(hub.files["me/prover", "main"]) == names
+    assert hub.files["me/prover", "main"]["other/model.safetensors"] == b"o"
 
 
 @pytest.mark.slow

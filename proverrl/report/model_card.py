@@ -1,25 +1,28 @@
 """The model card of a run's policy, as the Hugging Face hub shows it.
 
 Flows in: a run folder. Flows out: Markdown under a header of YAML. Whatever would tell of the
-machine is left out: folders before a file's name, addresses, the sections of servers and logging.
+machine is left out: the command, folders before a file's name, addresses, the sections of servers
+and logging. What the run says is escaped, so that it is shown as it stands and is no Markdown.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config, load_stored_config
+from proverrl.report.headline import describe_length
 from proverrl.report.run import RunRecord, load_runs
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_FOLDERS = re.compile(r"(?<![\w.:/~])[~/](?:[^\s/'\"]*/)+|(?<![\w.:/])~/")
-_ADDRESS = re.compile(r"\b\w+://[^\s'\"]+")
 VERSIONED = ("proverrl", "torch", "transformers")
 _UNTOLD = ("run", "threads", "pool", "logging", "endpoint", "instruct.endpoint")
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: "\\" + mark for mark in "\\`*_[]|~"}
+)
+# What may stand before a path in a value, as in name:/path or "key=/path".
+_BEFORE_PATHS = str.maketrans(dict.fromkeys(":=,;()[]{}<>|'\"`", " "))
 
 
 def make_card(run: Path, *, repo_id: str, licence: str = "") -> str:
@@ -29,42 +32,56 @@ def make_card(run: Path, *, repo_id: str, licence: str = "") -> str:
     (record,) = load_runs([run])
     header = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     header |= {"license": licence} if licence else {}
-    base = config.policy.path
-    if base and _HUB_ID.fullmatch(base) and not Path(base).exists():
-        header["base_model"] = base
+    if config.policy.path and _started_from_folder(record) is False:
+        header["base_model"] = config.policy.path
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in header.items())]
     lines += ["tags:", "- proverrl", "- theorem-proving", "- formal-verification", "---", ""]
-    parts = (_describe, _list_results, _explain_use, _list_settings, _list_limits)
-    lines += [f"# {repo_id.rpartition('/')[2]}", ""]
-    for part in parts:
-        lines += [*part(config, record), ""]
-    lines += ["## Licence", "", licence or "Whoever published this policy named none.", ""]
-    return "\n".join(lines).replace("REPO_ID", repo_id)
+    lines += [f"# {_escape(repo_id.rpartition('/')[2])}", ""]
+    for part in (
+        _describe(config, record),
+        _list_results(record),
+        _explain_use(config, repo_id),
+        _list_settings(config),
+        _list_limits(config, record),
+    ):
+        lines += [*part, ""]
+    named = _escape(licence) or "Whoever published this policy named none."
+    return "\n".join([*lines, "## Licence", "", named, ""])
+
+
+def _started_from_folder(run: RunRecord) -> bool | None:
+    """Whether ``policy.path`` was a folder when the run began; None where an earlier version did
+    not record it."""
+    recorded = run.resolved.get("policy_path_is_folder")
+    return recorded if isinstance(recorded, bool) else None
 
 
 def _describe(config: Config, run: RunRecord) -> Iterator[str]:
     policy, versions = config.policy, dict(run.resolved.get("versions") or {})
-    start = (
-        f"`{_tell(policy.path)}`"
-        if policy.path
-        else f"none, trained from scratch (a Llama of {policy.num_layers} layers of width "
-        f"{policy.hidden_size}, with a tokenizer of its own)"
-    )
+    from_folder, path = _started_from_folder(run), _quote(_shorten(policy.path))
+    if not policy.path:
+        start = (
+            f"none, trained from scratch (a Llama of {policy.num_layers} layers of width "
+            f"{policy.hidden_size}, with a tokenizer of its own)"
+        )
+    elif from_folder is None:
+        start = f"not recorded; `policy.path` was {path}"
+    else:
+        start = f"the local folder {path}" if from_folder else path
     yield "A policy that writes machine-checked proofs, trained by ProverRL against a verifier."
     yield ""
     yield f"- Base model: {start}"
-    yield f"- Trained on: `{_tell(config.problems.train)}`"
+    yield f"- Trained on: {_quote(_shorten(str(config.problems.train)))}"
     yield f"- Method: loop `{config.loop}`, seed {config.seed}"
-    yield f"- Amount: {len(run.steps)} steps or rounds, {run.verifier_calls} verifier calls"
+    yield f"- Amount: {describe_length(run)}, {run.verifier_calls} verifier calls"
     yield f"- Verifier: {_tell(run.resolved.get('toolchain') or 'not recorded')}"
     told = [f"{key} {versions[key]}" for key in VERSIONED if key in versions]
     yield f"- Versions: {', '.join(told) or 'not recorded'}; commit " + _tell(
         run.resolved.get("commit") or "not recorded"
     )
-    yield f"- Command: `{_tell(run.resolved.get('command') or 'not recorded')}`"
 
 
-def _list_results(_: Config, run: RunRecord) -> Iterator[str]:
+def _list_results(run: RunRecord) -> Iterator[str]:
     yield "## Evaluation"
     yield ""
     if not run.evaluations:
@@ -84,14 +101,15 @@ def _list_results(_: Config, run: RunRecord) -> Iterator[str]:
         )
         judge = f"{summary.get('toolchain', '?')}, proverrl {summary.get('proverrl_version', '?')}"
         how = f"{summary.get('mode', '?')}, temperature {summary.get('temperature', '?')}"
-        place = " ".join(filter(None, (summary.get("split"), summary.get("benchmark"))))
+        names = filter(None, (summary.get("split"), summary.get("benchmark")))
+        place = " ".join(_shorten(str(part)) for part in names)
         for k, found in (whole.get("pass") or {}).items():
             cells = (
-                *(name, place, how, found["num_problems"]),
-                *(summary.get("samples_per_problem"), k, _tell_figure(found)),
-                *(json.dumps(whole.get("unjudged")), judge),
+                *(_tell(cell) for cell in (name, place, how, found["num_problems"])),
+                *(_tell(cell) for cell in (summary.get("samples_per_problem"), k)),
+                *(_tell_figure(found), _tell(json.dumps(whole.get("unjudged"))), _tell(judge)),
             )
-            yield "| " + " | ".join(_tell(cell) for cell in cells) + " |"
+            yield "| " + " | ".join(cells) + " |"
 
 
 def _tell_figure(found: Mapping[str, Any]) -> str:
@@ -102,7 +120,7 @@ def _tell_figure(found: Mapping[str, Any]) -> str:
     return f"{value} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _explain_use(config: Config, _: RunRecord) -> Iterator[str]:
+def _explain_use(config: Config, repo_id: str) -> Iterator[str]:
     yield "## Use"
     yield ""
     yield f"The policy was trained to read problems in ProverRL's layout `{config.policy.layout}`."
@@ -110,7 +128,7 @@ def _explain_use(config: Config, _: RunRecord) -> Iterator[str]:
     yield ""
     yield "```"
     yield (
-        "proverrl eval --benchmark problems.jsonl --set policy.path=REPO_ID "
+        f"proverrl eval --benchmark problems.jsonl --set policy.path={repo_id} "
         f"--set policy.layout={config.policy.layout}"
     )
     yield "```"
@@ -118,7 +136,7 @@ def _explain_use(config: Config, _: RunRecord) -> Iterator[str]:
     yield "What it writes is a proof only when a verifier says so."
 
 
-def _list_settings(config: Config, _: RunRecord) -> Iterator[str]:
+def _list_settings(config: Config) -> Iterator[str]:
     yield "## Configuration"
     yield ""
     yield "Keys that differ from ProverRL's defaults, without those of servers and logging:"
@@ -127,7 +145,8 @@ def _list_settings(config: Config, _: RunRecord) -> Iterator[str]:
     for key, value in _flatten(config.dump()):
         told = not any(key == one or key.startswith(one + ".") for one in _UNTOLD)
         if told and value != usual.get(key):
-            yield f"- `{key} = {_tell(json.dumps(value, ensure_ascii=False))}`"
+            text = json.dumps(_shorten_all(value), ensure_ascii=False)
+            yield f"- {_quote(f'{_shorten(key)} = {text}')}"
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -152,6 +171,47 @@ def _list_limits(config: Config, run: RunRecord) -> Iterator[str]:
 
 
 def _tell(value: object) -> str:
-    """A text for the card: file names without their folders on this machine, no addresses."""
-    text = _FOLDERS.sub("", _ADDRESS.sub("URL", str(value)))
-    return " ".join(text.replace("`", "'").replace("|", "/").split())
+    """A value of the run as text of the card."""
+    return _escape(_shorten(str(value)))
+
+
+def _escape(text: str) -> str:
+    """A text in one line that Markdown shows as it stands, also in a table."""
+    return " ".join(text.split()).translate(_ESCAPES)
+
+
+def _quote(text: str) -> str:
+    """A text in one line as code, between more backticks than it holds in a row."""
+    text, fence = " ".join(text.split()), "`"
+    while fence in text:
+        fence += "`"
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
+
+
+def _shorten_all(value: Any) -> Any:
+    """A setting with every text in it shortened."""
+    if isinstance(value, dict):
+        return {_shorten(str(key)): _shorten_all(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shorten_all(item) for item in value]
+    return _shorten(value) if isinstance(value, str) else value
+
+
+def _shorten(text: str) -> str:
+    """A text without what it tells of this machine. One with an address is ``URL``. Of one with a
+    path from the root, a home, a parent folder, a drive or another host, what is behind the last
+    separator; whatever stands before, since folders may have spaces in their names."""
+    if "://" in text:
+        return "URL"
+    path = text.replace("\\", "/").rstrip("/")
+    words = path.translate(_BEFORE_PATHS).split()
+    before, colon, _ = path.partition(":")
+    has_host = bool(colon) and ("@" in before or (len(before) == 1 and before.isalpha()))
+    if not has_host and not any(
+        word.startswith(("/", "~")) or ".." in word.split("/") for word in words
+    ):
+        return text
+    last = path.rpartition("/")[2]
+    last = last.rpartition(":")[2] if has_host else last
+    # ~alice is a home, too.
+    return "~" if last.startswith("~") else last
