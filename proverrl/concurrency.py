@@ -67,6 +67,14 @@ async def outlast(is_done: Callable[[], bool], wait: Callable[[], Awaitable[obje
         raise cancelled
 
 
+async def in_thread(work: Callable[..., T], *args: Any) -> T:
+    """``work(*args)`` in a thread, whose end is waited for whatever cancels meanwhile: what it says
+    to other processes must not cross what is said to them next."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    await outlast(task.done, lambda: asyncio.wait([task]))
+    return task.result()
+
+
 class LoopThread:
     """An event loop in a thread of its own, which can be asked from any loop and any thread. The
     thread begins with the first work; ``remedy`` is what a process is told that was forked later,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from proverrl import parallel
+from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
@@ -157,6 +159,28 @@ def test_who_waits_long_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
         "process 1 of 2 has waited 0 minutes in test_who_waits_long_says_where for the others; "
         "their output says where they are"
     ]
+
+
+def test_a_thread_is_waited_for_whatever_cancels() -> None:
+    began, hurry, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work(value: int) -> int:
+        began.set()
+        assert hurry.wait(30)
+        ended.set()
+        return value
+
+    async def cancel() -> None:
+        task = asyncio.create_task(in_thread(work, 1))
+        await asyncio.to_thread(began.wait)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, hurry.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(cancel())
+    assert asyncio.run(in_thread(work, 2)) == 2
 
 
 def test_one_process_exchanges_nothing() -> None:

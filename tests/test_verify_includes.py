@@ -164,10 +164,12 @@ def test_many_files(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         join("c20.dfy")
 
 
-def test_a_program_that_is_none_is_left_to_the_audit(tree: Path) -> None:
-    for text in ('type T = nat\ninclude "lib/base.dfy"\n', 'include "lib/base.dfy"\nmodule M {'):
-        Path("top.dfy").write_text(text)
-        assert join("top.dfy") == (text, ())
+def test_an_include_elsewhere_is_left_to_the_audit_and_half_a_program_is_said(tree: Path) -> None:
+    Path("top.dfy").write_text(text := 'type T = nat\ninclude "lib/base.dfy"\n')
+    assert join("top.dfy") == (text, ())
+    Path("top.dfy").write_text('include "lib/base.dfy"\nmodule M {')
+    with pytest.raises(IncludeError, match="line 2: a bracket is not closed"):
+        join("top.dfy")
 
 
 @pytest.mark.dafny
@@ -244,3 +246,25 @@ def test_an_unchanged_tree_starts_no_verifier(tree: Path, monkeypatch: pytest.Mo
     assert {name: row["key"] for name, row in again.items()} == {
         name: row["key"] for name, row in rows.items()
     }
+
+
+@pytest.mark.parametrize("option", ["--out", "--junit", "--sarif"])
+def test_no_program_is_overwritten(tree: Path, option: str) -> None:
+    done = CliRunner().invoke(cli, ["verify", "top.dfy", option, "lib/base.dfy"])
+    assert done.exception is not None
+    assert f"{option} lib/base.dfy is a program, which would be overwritten" in str(done.exception)
+    assert (tree / "lib/base.dfy").read_text() == LEMMA
+
+
+@pytest.mark.dafny
+def test_an_error_beside_an_include_is_no_cheat_and_symbols_are_read(tree: Path) -> None:
+    (tree / "half.dfy").write_text('include "lib/base.dfy"\nlemma Half() ensures true {\n')
+    (tree / "symbol.dfy").write_text('include "lib/base.dfy"\nlemma S() ensures 1 ≤ 1 {}\n')
+    (tree / "over.dfy").write_text('include "symbol.dfy"\nlemma O() ensures true { S(); }\n')
+    _, rows = verify("half.dfy", "symbol.dfy", "over.dfy")
+    assert [rows[name]["status"] for name in ("half.dfy", "symbol.dfy", "over.dfy")] == [
+        "error",
+        "proved",
+        "proved",
+    ]
+    assert "a bracket is not closed" in rows["half.dfy"]["message"]

@@ -72,13 +72,15 @@ async def print_verdicts(
     """Judge all inputs; each has a row in the output. Returns 0 when all are proved, or have
     nothing to prove and it is not ``strict``, 1 when not, 2 when an input cannot be used, 3 when an
     input needs a back end that is not there. Raises ``UsageError`` if a path is missing, or if
-    ``out`` is an input, cannot be written, or cannot be continued."""
+    what is to be written is an input or a program, or ``out`` cannot be continued."""
     if resume and out is None:
         raise UsageError("--resume continues a file of verdicts: name it with --out")
     check_paths(paths)
     stdin = stdin or sys.stdin.buffer
-    if out is not None:
-        check_output(out, paths, stdin)
+    written = {"--out": out, "--junit": junit, "--sarif": sarif}
+    for option, place in written.items():
+        if place is not None:
+            check_output(place, paths, stdin, option=option)
     limits = Limits()
     options = BackendOptions(
         workers=workers,

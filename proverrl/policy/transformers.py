@@ -21,6 +21,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, require_room
@@ -111,11 +112,11 @@ class TransformersPolicy:
         remedy = "lower rollout.history_tokens, or take a model with a longer context"
         require_room(prompts, self.context_tokens, remedy)
         cancelled = threading.Event()
+        # One process may leave what it writes; several would talk across each other.
+        run = in_thread if self.world.size > 1 else asyncio.to_thread
         try:
             # The event loop goes on feeding verifiers while torch works in the thread.
-            return await asyncio.to_thread(
-                self.generate_shared, list(prompts), n, sampling, cancelled
-            )
+            return await run(self.generate_shared, list(prompts), n, sampling, cancelled)
         finally:
             cancelled.set()
 

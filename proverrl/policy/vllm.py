@@ -18,6 +18,7 @@ from functools import partial
 
 import torch
 
+from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
@@ -89,7 +90,9 @@ class VllmPolicy:
         and ``WeightSyncError`` if the last push failed."""
         remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
         require_room(prompts, self._engine.max_tokens, remedy)
-        return await asyncio.to_thread(self.generate_shared, list(prompts), n, sampling)
+        # One process may leave what it writes; several would talk across each other.
+        run = in_thread if self.world.size > 1 else asyncio.to_thread
+        return await run(self.generate_shared, list(prompts), n, sampling)
 
     def generate_shared(
         self, prompts: list[Prompt], n: int, sampling: Sampling

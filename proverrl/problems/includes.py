@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -109,9 +109,7 @@ def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnost
         return found
     part = within[-1]
     message = f"in {part.name}, line {found.line - part.before}: {found.message}"
-    return replace(
-        found, message=message, line=part.directive, column=0, body_line=None, body_column=None
-    )
+    return Diagnostic(found.severity, message, part.directive)
 
 
 def _find_root(path: str, folder: str | None) -> str:

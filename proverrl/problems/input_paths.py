@@ -79,8 +79,11 @@ def check_paths(paths: Sequence[str]) -> None:
             raise UsageError(f"{path} is {_NO_FILE}; send JSON lines to standard input and write -")
 
 
-def check_output(out: Path, paths: Sequence[str], stdin: BinaryIO) -> None:
-    """Raise ``UsageError`` when the verdicts would overwrite what is to be judged."""
+def check_output(
+    out: Path, paths: Sequence[str], stdin: BinaryIO, *, option: str = "--out"
+) -> None:
+    """Raise ``UsageError`` when what is written would overwrite what is to be judged: an input, or
+    any program, which an input may include."""
     try:
         there = out.stat()
     except OSError:
@@ -90,14 +93,18 @@ def check_output(out: Path, paths: Sequence[str], stdin: BinaryIO) -> None:
             if there is not None and stat.S_ISREG(there.st_mode) and _is_same(file, there, stdin):
                 name = "standard input" if file == "-" else file
                 raise UsageError(
-                    f"--out {out} is an input, {name}: its verdicts would overwrite it; give "
+                    f"{option} {out} is an input, {name}: its verdicts would overwrite it; give "
                     "another file"
                 )
         if out.suffix in find_suffixes() and path != "-" and _is_inside(out, Path(path)):
             raise UsageError(
-                f"--out {out} would itself be judged, as a program of the folder {path}; give a "
+                f"{option} {out} would itself be judged, as a program of the folder {path}; give a "
                 "name such as verdicts.jsonl"
             )
+    if out.suffix in find_suffixes() and out.exists():
+        raise UsageError(
+            f"{option} {out} is a program, which would be overwritten; give another file"
+        )
 
 
 def list_programs(folder: str | Path) -> list[tuple[Path, str]]:

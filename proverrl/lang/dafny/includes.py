@@ -8,6 +8,7 @@ and the audit refuses it. Not handled here: which files these are (``proverrl.pr
 from __future__ import annotations
 
 from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
+from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.syntax.tokens import find_places, read_file
 from proverrl.lang.records import Includes
 from proverrl.text_cache import cache_texts
@@ -16,6 +17,8 @@ from proverrl.text_cache import cache_texts
 @cache_texts
 def split_includes(text: str) -> Includes:
     """See ``Language.split_includes``."""
+    # With symbols in ASCII, as the audit reads a file.
+    text = write_plain(text, comments=False).text
     tokens, findings = read_file(text)
     if findings:
         return Includes(text, fault=f"line {findings[0].line}: {findings[0].message}")
@@ -29,8 +32,9 @@ def split_includes(text: str) -> Includes:
     rest = head + text[end:]
     # Each file on its own: together, one could end a comment or a bracket that another began.
     program, findings = audit_program(rest, ALLOWED_ATTRIBUTES)
+    names = tuple((name.strip('"'), line) for name, line in files)
     if program is None:
-        return Includes(text, fault=f"line {findings[-1].line}: {findings[-1].message}")
+        return Includes(text, names, f"line {findings[-1].line}: {findings[-1].message}")
     ill = [name for name, _ in files if not name.startswith('"') or "\\" in name]
     fault = f"{ill[0]}: name a file in plain quotes, with / between folders" if ill else ""
-    return Includes(rest, tuple((name.strip('"'), line) for name, line in files), fault)
+    return Includes(rest, names, fault)
