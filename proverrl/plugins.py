@@ -20,7 +20,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError
@@ -57,6 +57,8 @@ _KEYS: Mapping[Seam, str] = {
     "policy": "policy.engine",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
+_WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
+"""Parts that have no table of their own."""
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -66,9 +68,42 @@ def is_place(text: str) -> bool:
     return _PLACE.fullmatch(text) is not None
 
 
-def list_installed(group: str) -> dict[str, str]:
-    """The names that installed packages give in ``proverrl.GROUP``, and what each stands for."""
-    return {point.name: point.value for point in entry_points(group=f"proverrl.{group}")}
+def list_installed(group: str) -> tuple[str, ...]:
+    """The names that installed packages give in ``proverrl.GROUP``, each once."""
+    return tuple(dict.fromkeys(point.name for point in entry_points(group=f"proverrl.{group}")))
+
+
+def find_installed(group: str, name: str) -> str:
+    """The ``package.module:function`` that a name of ``list_installed`` stands for; empty for other
+    names. Raises ``UsageError``: two packages give the name, or it stands for something else."""
+    points = _find_points(group, name)
+    if not points:
+        return ""
+    packages = find_package(group, name)
+    if len(points) > 1:
+        raise UsageError(
+            f"{group} {name!r} is a name of two installed packages, {packages}: uninstall one"
+        )
+    if not is_place(points[0].value):
+        raise UsageError(
+            f"{group} {name!r} of the installed package {packages} is {points[0].value!r}; its "
+            f"entry point in proverrl.{group} has to be package.module:function"
+        )
+    return points[0].value
+
+
+def find_package(group: str, name: str) -> str:
+    """The installed package that gives a name in ``proverrl.GROUP``."""
+    return " and ".join(map(_name_package, _find_points(group, name)))
+
+
+def _find_points(group: str, name: str) -> list[EntryPoint]:
+    return [point for point in entry_points(group=f"proverrl.{group}") if point.name == name]
+
+
+def _name_package(point: EntryPoint) -> str:
+    """By its value where no distribution stands behind an entry point."""
+    return point.dist.name if point.dist is not None else point.value
 
 
 def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, Any]) -> T:
@@ -104,6 +139,11 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
         raise UsageError(
             f"{key}: {name} cannot be called as f({wanted}), where options may be left out: {error}"
         ) from None
+    if takes_options and seam in _WITHOUT_OPTIONS:
+        raise UsageError(
+            f"{key}: {name} has a parameter 'options', which no configuration can give to a "
+            f"{seam}; name a function without it"
+        )
     if not takes_options:
         if options:
             raise UsageError(
@@ -148,7 +188,7 @@ def load(key: str, name: str) -> Any:
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name and module.startswith(error.name):
+        if error.name and f"{module}.".startswith(f"{error.name}."):
             raise UsageError(
                 f"{key}: no module {module!r}; install its package, or start in the folder that "
                 f"holds {module.replace('.', '/')}.py"

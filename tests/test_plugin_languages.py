@@ -18,7 +18,15 @@ from proverrl.cli.main import cli
 from proverrl.cli.options import read_config
 from proverrl.config import PoolConfig
 from proverrl.errors import ProblemError, UsageError
-from proverrl.lang import LANGUAGES, add_languages, find_language, list_languages, list_names
+from proverrl.lang import (
+    LANGUAGES,
+    add_languages,
+    find_language,
+    find_suffixes,
+    list_languages,
+    list_names,
+    list_own,
+)
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.open import _list_serve_arguments
 from proverrl.problems.load import make_row
@@ -38,6 +46,9 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         LANGUAGES.clear()
         LANGUAGES.update(before)
         find_language.cache_clear()
+        lang._find_or_leave_out.cache_clear()
+        lang._INSTALLED.clear()
+        lang._LOADED.clear()
         lang._add_installed.cache_clear()
         plugins.load.cache_clear()
 
@@ -103,6 +114,59 @@ def test_an_installed_package_brings_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert [one.name for one in list_languages()] == ["dafny", "lean", "critique", "sums"]
     with pytest.raises(ProblemError, match=r"unknown language 'sum'; .*nearest is 'sums'"):
         find_language("sum")
+
+
+def test_a_broken_language_of_a_package_stops_only_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_language.py").write_text("raise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = EntryPoint("broken", "broken_language:IT", "proverrl.language")
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: [point])
+    with pytest.warns(RuntimeWarning) as said:
+        found = [find_suffixes() for _ in range(2)]
+    assert found == 2 * [{".dfy": "dafny", ".lean": "lean"}]
+    (warning,) = said
+    assert "package broken_language:IT is left out: languages.broken: " in str(warning.message)
+    assert "RuntimeError: no licence" in str(warning.message)
+    # Servers are not told of it.
+    assert list_own() == {}
+    with pytest.raises(UsageError, match="RuntimeError: no licence"):
+        find_language("broken")
+    add_languages({"broken": "broken_language:IT"})
+    with pytest.raises(UsageError, match="RuntimeError: no licence"):
+        list_languages()
+
+
+def test_two_languages_of_ones_own_share_neither_ending_nor_fence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ModuleType("own_language")
+    module.ending = type("Ending", (Sums,), {"name": "ending", "fences": ("e",)})  # type: ignore[attr-defined]
+    module.fence = type("Fence", (Sums,), {"name": "fence", "suffix": ".f"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own_language", module)
+    places = {name: f"own_language:{name}" for name in ("ending", "fence")}
+    add_languages({"sums": SUMS, **places})
+    assert find_language("sums").name == "sums"
+    for name in places:
+        with pytest.raises(UsageError, match=rf"languages\.{name}: .* is that of sums"):
+            find_language(name)
+
+
+def test_commands_take_a_language_of_ones_own_by_its_name(tmp_path: Path) -> None:
+    good, bad, _ = map(str, write_inputs(tmp_path))
+    own = ["--language", f"sums={SUMS}"]
+    words = ["verify", "--no-cache", "--json", "--backend"]
+    assert CliRunner().invoke(cli, [*own, *words, "sums", good]).exit_code == 0
+    assert CliRunner().invoke(cli, [*own, *words, "sums", bad]).exit_code == 1
+    assert CliRunner().invoke(cli, [*own, *words, "dafny", good]).exit_code == 3
+    done = CliRunner().invoke(cli, [*own, *words, "sum", good])
+    assert done.exit_code == 2
+    assert "unknown language 'sum'" in done.output
+    assert "the nearest is 'sums'" in done.output
+    generate = ["problems", "generate", "sums", "--out", str(tmp_path / "x.jsonl")]
+    done = CliRunner().invoke(cli, [*own, *generate])
+    assert str(done.exception) == "there is no generator of sums problems"
 
 
 @pytest.mark.parametrize("name", ["dafny", "lean", "critique"])

@@ -24,6 +24,7 @@ from proverrl.config import AdvantageConfig, Config, GrpoConfig, LossConfig, par
 from proverrl.config import RewardConfig as Rewarding
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
+from proverrl.loops.train import train
 from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import compute_loss
 from proverrl.rewards.verdicts import build_reward
@@ -102,6 +103,7 @@ def test_an_advantage_and_a_loss_of_ones_own() -> None:
         ("json:dumps", {}, None),
         ("own_parts:policy_gradient", {}, None),
         ("math:floor", {"a": 1}, "reward.options: math:floor takes none"),
+        ("own_parts.more:f", {}, "reward.name: no module 'own_parts.more'; install"),
         ("builtins:divmod", {}, "builtins:divmod cannot be called as f(rollout, *, options)"),
         (OWN, {"wieght": 1}, "reward.options: unknown 'wieght'; own_parts:short_proofs knows: wei"),
         (OWN, {"weight": 2}, "reward.options.weight: Input should be less than 1"),
@@ -122,6 +124,8 @@ def test_what_cannot_be_used_is_said_at_the_start(
 def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_part.py").write_text("raise RuntimeError('no licence')\n")
     (tmp_path / "lacking_part.py").write_text("import some_missing_library\n")
+    # A library whose name begins a part's is not the part.
+    (tmp_path / "torchy_part.py").write_text("import torchy\n")
     (tmp_path / "odd_part.py").write_text(
         "import math\ndef f(rollout, *, options: 'Nothing'): return 1\n"
         "def g(rollout): return math.nan\n"
@@ -131,6 +135,8 @@ def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         plugins.bind("reward", "broken_part:f", {})
     with pytest.raises(UsageError, match="lacking_part cannot be imported: No module named 'some"):
         plugins.bind("reward", "lacking_part:f", {})
+    with pytest.raises(UsageError, match="torchy_part cannot be imported: No mod"):
+        plugins.bind("reward", "torchy_part:f", {})
     with pytest.raises(UsageError, match="annotations of odd_part:f name nothing"):
         plugins.bind("reward", "odd_part:f", {})
     reward = build_reward(Rewarding(name="odd_part:g"), max_new_tokens=9)
@@ -149,6 +155,45 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
         parse_config({"reward": {"name": "shrt"}}, source="test")
     with pytest.raises(ConfigError, match="unknown loss 'gpso'; the nearest is 'gspo'"):
         parse_config({"loss": {"name": "gpso"}}, source="test")
+
+
+def test_names_of_installed_packages_are_unique_and_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"first": "twice = own_parts:short_proofs", "second": "twice = other:f\nodd = other"}
+    for package, lines in given.items():
+        folder = tmp_path / f"{package}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {package}\nVersion: 1\n")
+        (folder / "entry_points.txt").write_text(f"[proverrl.reward]\n{lines}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError) as error:
+        Rewarding(name="twice")
+    assert "'twice' is a name of two installed packages, " in str(error.value)
+    assert {"first", "second"} <= set(str(error.value).replace(":", " ").split())
+    with pytest.raises(UsageError, match="reward 'odd' of the installed package second is 'other'"):
+        Rewarding(name="odd")
+    # Nobody else is stopped.
+    assert Rewarding(name="proved").name == "proved"
+
+
+def test_callbacks_and_benchmarks_take_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("wanting")
+    module.note = lambda event, row, options: None  # type: ignore[attr-defined]
+    module.rows = lambda *, options: []  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wanting", module)
+    with pytest.raises(UsageError, match=r"logging\.callbacks: wanting:note has a parameter 'opt"):
+        plugins.bind("callback", "wanting:note", {})
+    with pytest.raises(UsageError, match="--benchmark: wanting:rows has a parameter 'options'"):
+        open_benchmark("wanting:rows")
+
+
+@pytest.mark.parametrize("section", ["policy", "search"])
+def test_a_training_refuses_options_of_no_part(section: str, tmp_path: Path) -> None:
+    table = {"run": str(tmp_path / "run"), section: {"options": {"x": 1}}}
+    with pytest.raises(UsageError, match=rf"^{section}\.options are for a part of your own"):
+        asyncio.run(train(parse_config(table, source="test")))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

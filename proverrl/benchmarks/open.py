@@ -39,7 +39,7 @@ from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
 from proverrl.files.shipped import LOOKED, find_file, name_file, shipped_root
 from proverrl.lang import find_language
-from proverrl.plugins import bind, is_place, list_installed
+from proverrl.plugins import bind, find_installed, is_place, list_installed
 from proverrl.problems.load import make_row
 from proverrl.types import Problem
 
@@ -209,7 +209,7 @@ def find_own(text: str) -> tuple[str, str] | None:
     name, _, rest = text.partition(":")
     if name in KNOWN or find_file(text).exists():
         return None
-    if place := list_installed("benchmark").get(name):
+    if place := find_installed("benchmark", name):
         return place, rest
     function, _, split = rest.partition(":")
     place = f"{name}:{function}"

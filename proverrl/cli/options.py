@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from proverrl.config.base import CONFIRM, MAX_WORKERS, LeanBackend
-from proverrl.errors import UsageError
-from proverrl.lang import add_languages
+from proverrl.errors import ProblemError, UsageError
+from proverrl.lang import add_languages, find_language
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -53,6 +53,22 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class LanguageName(click.types.StringParamType):
+    """The name of a language, ours or somebody's own, or one of the words ``also``. It is looked up
+    when the command line is read: ``--language`` may have added it."""
+
+    def __init__(self, *also: str) -> None:
+        self._also = also
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in self._also:
+            return value
+        try:
+            return find_language(value).name
+        except ProblemError as error:
+            self.fail(str(error), param, ctx)
 
 
 FILE = GivenPath(dir_okay=False)

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 
 from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
-from proverrl.cli.options import FILE, OUT_FILE, count_option, suggest_id, workers_option
+from proverrl.cli.options import (
+    FILE,
+    OUT_FILE,
+    LanguageName,
+    count_option,
+    suggest_id,
+    workers_option,
+)
 from proverrl.errors import UsageError
-from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang import find_language
 
 if TYPE_CHECKING:
     from proverrl.benchmarks.open import Benchmark
@@ -49,7 +56,7 @@ def problems() -> None:
 
 
 @problems.command()
-@click.argument("language", type=click.Choice(sorted(LANGUAGES)))
+@click.argument("language", type=LanguageName())
 @click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3; lean has a sixth.")
 @count_option("--num", 500, "Number of problems.")
 @count_option("--seed", 0, "Seed.", least=0)

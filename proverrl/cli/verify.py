@@ -24,6 +24,7 @@ from proverrl.cli.options import (
     SERVERS,
     Decorator,
     GivenPath,
+    LanguageName,
     count_option,
     explain_resume,
     run_until_interrupted,
@@ -31,7 +32,6 @@ from proverrl.cli.options import (
     workers_option,
 )
 from proverrl.errors import UsageError
-from proverrl.lang import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 @click.option(
     "--backend",
     default="auto",
-    type=click.Choice(["auto", *LANGUAGES]),
-    help="Judge every language, or only one.",
+    type=LanguageName("auto"),
+    metavar="NAME",
+    help="Judge every language (auto), or only this one.",
 )
 @workers_option("Processes per language.", "--jobs", "-j")
 @timeout_option("Wall-clock seconds for one candidate, once a worker has it.")

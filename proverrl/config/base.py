@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from proverrl.plugins import Seam, is_place, list_installed
+from proverrl.plugins import Seam, find_installed, is_place, list_installed
 
 MAX_WORKERS = 1024
 """Verifier processes of a pool; a number beyond it is a slip."""
@@ -37,10 +37,9 @@ def name_of(seam: Seam, names: Any) -> AfterValidator:
     def check(value: str) -> str:
         if value in known or is_place(value):
             return value
-        installed = list_installed(seam)
-        if is_place(place := installed.get(value, "")):
+        if place := find_installed(seam, value):
             return place
-        near = difflib.get_close_matches(value, [*known, *installed], n=1)
+        near = difflib.get_close_matches(value, [*known, *list_installed(seam)], n=1)
         nearest = f"; the nearest is {near[0]!r}" if near else ""
         raise ValueError(
             f"unknown {seam} {value!r}{nearest}. Known are {', '.join(known)}, and parts of your "

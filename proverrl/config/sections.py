@@ -371,13 +371,15 @@ class Config(Section):
         return ""
 
     def list_parts(self) -> list[tuple[Seam, str, Options]]:
-        """The names of what a training run is made of, and the options beside them."""
+        """The names of what a run is made of, and the options beside them."""
         return [
             ("reward", self.reward.name, self.reward.options),
             ("advantage", self.advantage.name, self.advantage.options),
             ("loss", self.loss.name, self.loss.options),
             ("curriculum", self.curriculum.name, self.curriculum.options),
             ("composer", self.selfplay.composer, self.selfplay.options),
+            ("search", self.search.name, self.search.options),
+            ("policy", self.policy.engine, self.policy.options),
             *(("callback", name, Options()) for name in self.logging.callbacks),
         ]
 

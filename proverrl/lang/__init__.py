@@ -8,12 +8,13 @@ is first asked for. Somebody's own languages are added by ``[languages]`` of a c
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from proverrl.errors import ProblemError, UsageError
-from proverrl.plugins import is_place, list_installed, load
+from proverrl.plugins import find_installed, find_package, is_place, list_installed, load
 from proverrl.types import FILE
 
 # Loaded with the first language: the command line only wants the names.
@@ -28,6 +29,10 @@ LANGUAGES: dict[str, str] = {
 }
 """Where each language is, by its name. Somebody's own come after ours, by ``add_languages``."""
 OURS = frozenset(LANGUAGES)
+_INSTALLED: set[str] = set()
+"""Those that only an installed package names."""
+_LOADED: dict[str, Language] = {}
+"""Somebody's own that were loaded."""
 
 
 def add_languages(places: Mapping[str, str]) -> None:
@@ -46,11 +51,13 @@ def add_languages(places: Mapping[str, str]) -> None:
                 "letters, digits and _"
             )
         LANGUAGES[name] = place
+        _INSTALLED.discard(name)
 
 
 def list_own() -> dict[str, str]:
-    """The languages that are not ours, and where they are."""
-    return {name: LANGUAGES[name] for name in list_names() if name not in OURS}
+    """The languages of ``list_languages`` that are not ours, and where they are."""
+    names = [language.name for language in list_languages()]
+    return {name: LANGUAGES[name] for name in names if name not in OURS}
 
 
 def list_names() -> tuple[str, ...]:
@@ -62,7 +69,10 @@ def list_names() -> tuple[str, ...]:
 
 @cache
 def _add_installed() -> None:
-    add_languages(list_installed("language"))
+    named = set(LANGUAGES)
+    installed = {name: find_installed("language", name) for name in list_installed("language")}
+    add_languages(installed)
+    _INSTALLED.update(installed.keys() - named)
 
 
 @cache
@@ -81,14 +91,34 @@ def find_language(name: str) -> Language:
         # Not with ours: it needs the base of all languages, which the names do without.
         from proverrl.lang.own import check_own
 
-        return check_own(name, found, [find_language(each) for each in sorted(OURS)])
+        others = [find_language(each) for each in sorted(OURS)]
+        others += [each for each in _LOADED.values() if each.name != name]
+        _LOADED[name] = check_own(name, found, others)
+        return _LOADED[name]
     language: Language = found
     return language
 
 
 def list_languages() -> list[Language]:
-    """All languages, in the order of ``LANGUAGES``."""
-    return [find_language(name) for name in list_names()]
+    """All languages, in the order of ``LANGUAGES``. One that only an installed package names and
+    that cannot be used is left out with a warning, so that it stops nobody who does not ask for
+    it. Raises ``UsageError`` for one that a configuration or ``--language`` names."""
+    found = [_find_or_leave_out(name, name in _INSTALLED) for name in list_names()]
+    return [language for language in found if language is not None]
+
+
+@cache
+def _find_or_leave_out(name: str, installed: bool) -> Language | None:
+    """Warns once, and imports what is broken once."""
+    try:
+        return find_language(name)
+    except UsageError as error:
+        if not installed:
+            raise
+        package = find_package("language", name)
+        text = f"the language {name} of the installed package {package} is left out: {error}"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return None
 
 
 def find_suffixes() -> dict[str, str]:

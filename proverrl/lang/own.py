@@ -1,8 +1,9 @@
 """A language of somebody's own, before it is used.
 
 Flows in: what stands where ``[languages]`` says. Flows out: a ``Language`` that has what all have,
-and shares neither name nor endings with ours. What it calls proved is proved in its own language:
-its verifier is trusted, and no check here can make up for a wrong one.
+and shares neither name nor endings nor fences with ours and with those loaded before. What it calls
+proved is proved in its own language: its verifier is trusted, and no check here can make up for a
+wrong one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from proverrl.lang.base import Language
 _NEEDED = ("title", "suffix", "comment", "fences", "kinds", "layout")
 
 
-def check_own(name: str, found: Any, ours: Sequence[Language]) -> Language:
+def check_own(name: str, found: Any, others: Sequence[Language]) -> Language:
     """The language, made of its class where that is given. Raises ``UsageError``: it is no
-    ``Language``, lacks something, has another name, or an ending or a fence of one of ours."""
+    ``Language``, lacks something, has another name, or an ending or a fence of one of the
+    ``others``."""
     where = f"languages.{name}"
     if inspect.isclass(found) and issubclass(found, Language):
         try:
@@ -36,7 +38,7 @@ def check_own(name: str, found: Any, ours: Sequence[Language]) -> Language:
         )
     if missing := [each for each in _NEEDED if not hasattr(found, each)]:
         raise UsageError(f"{where}: the language has no {missing[0]!r}; set it in its class")
-    for other in ours:
+    for other in others:
         if found.suffix == other.suffix or set(found.fences) & set(other.fences):
             raise UsageError(
                 f"{where}: {found.suffix} or a fence of {', '.join(found.fences)} is that of "

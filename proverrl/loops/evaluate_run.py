@@ -198,12 +198,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
     policies named, or a part of somebody's own that cannot be used; ``RunError``: as
     ``find_weights``."""
     add_languages(config.languages)
-    plugins.check(
-        [
-            ("search", config.search.name, config.search.options),
-            ("policy", config.policy.engine, config.policy.options),
-        ]
-    )
+    plugins.check([part for part in config.list_parts() if part[0] in ("search", "policy")])
     if config.policy.is_function:
         if from_run is not None or config.endpoint.url:
             raise UsageError(

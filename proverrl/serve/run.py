@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.lang import find_language, list_names
+from proverrl.lang import find_language, list_languages
 from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
@@ -99,7 +99,7 @@ def describe_languages(
 ) -> dict[str, LanguageAbout]:
     """What can be judged here; ``say`` hears of each language. Raises ``ToolchainError``: none."""
     found = {}
-    for language in list_names():
+    for language in [each.name for each in list_languages()]:
         try:
             backend = router.open_backend(language)
         except ToolchainError as error:
