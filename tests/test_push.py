@@ -129,6 +129,22 @@ def test_what_the_card_says(tmp_path: Path) -> None:
         assert secret not in card
 
 
+def test_figures_of_other_weights_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    summary = json.loads((run / "evals/after.json").read_text())
+    for name, weights in (("after", "a"), ("again", "a"), ("before", "b"), ("other", "c")):
+        (run / f"evals/{name}.json").write_text(json.dumps(summary | {"policy_sha256": weights}))
+    card = make_card(run, repo_id="me/prover", licence="apache-2.0")
+    rows = [line.split(" | ")[0] for line in card.splitlines() if line.startswith("| ")]
+    assert sorted(set(rows)) == [
+        "| after",
+        "| again",
+        "| before the loop, after the warm start",
+        "| evaluation",
+    ]
+    assert "Of other weights, and left out: other." in card
+
+
 def test_the_base_model(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", path="someone/base-7b", from_folder=False)
     card = make_card(run, repo_id="me/p")
@@ -229,6 +245,25 @@ def test_only_the_policy_is_published(tmp_path: Path) -> None:
     (run / "policy/more.json").symlink_to(run / "resolved.json")
     with pytest.raises(RunError, match=r"more\.json is a link"):
         list_policy_files(run)
+    (run / "policy/more.json").unlink()
+    for name in (".env", "id_rsa", "notes.py", "sub/config.json"):
+        odd = run / "policy" / name
+        odd.parent.mkdir(exist_ok=True)
+        odd.write_text("x")
+        with pytest.raises(RunError, match="is no file of a policy, and would be published"):
+            list_policy_files(run)
+        odd.unlink()
+    (run / "policy/sub").rmdir()
+    os.mkfifo(run / "policy/pipe.json")
+    with pytest.raises(RunError, match=r"pipe\.json is no file of a policy"):
+        list_policy_files(run)
+    (run / "policy/pipe.json").unlink()
+    (run / "policy").rename(run / "elsewhere")
+    (run / "policy").symlink_to(run / "elsewhere")
+    with pytest.raises(RunError, match="policy is a link"):
+        list_policy_files(run)
+    (run / "policy").unlink()
+    (run / "elsewhere").rename(run / "policy")
     (run / "policy/model.safetensors").unlink()
     with pytest.raises(RunError, match=r"no finished policy.*train --resume"):
         list_policy_files(run)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proverrl.errors import RunError, UsageError
+from proverrl.policy.lora import ADAPTER_FOLDER
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
 
 CARD = "README.md"
+_SUFFIXES = {".json", ".safetensors", ".model", ".txt", ".jinja", ".md"}
 
 
 def list_policy_files(run: Path) -> dict[str, Path]:
@@ -29,14 +31,24 @@ def list_policy_files(run: Path) -> dict[str, Path]:
             f"`proverrl train --resume {run}`"
         )
     found = sorted(folder.rglob("*"))
-    if links := [path for path in found if path.is_symlink()]:
+    if links := [path for path in (folder, *found) if path.is_symlink()]:
         raise RunError(f"{links[0]} is a link, and only files of the run are published; remove it")
+    if others := [path for path in found if not _is_known(path.relative_to(folder), path)]:
+        raise RunError(f"{others[0]} is no file of a policy, and would be published; remove it")
     # A folder that cannot be read would be passed over.
     if closed := [path for path in found if not os.access(path, os.R_OK)]:
         raise RunError(f"{closed[0]} cannot be read; check its permissions")
     files = {path.relative_to(folder).as_posix(): path for path in found if not path.is_dir()}
     files.pop(CARD, None)
     return files
+
+
+def _is_known(name: Path, path: Path) -> bool:
+    """Whether transformers, tokenizers or peft write such a file into a policy's folder."""
+    if path.is_dir():
+        return name == Path(ADAPTER_FOLDER)
+    inside = name.parent in (Path(), Path(ADAPTER_FOLDER))
+    return inside and path.is_file() and name.suffix in _SUFFIXES and name.name[0] != "."
 
 
 def publish(

@@ -94,8 +94,14 @@ def _list_results(run: RunRecord) -> Iterator[str]:
         "| evaluation | benchmark | how | problems | attempts | k | pass@k | unjudged | verifier |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
+    weights = {name: e.summary.get("policy_sha256") for name, e in run.evaluations.items()}
+    left_out = []
     for name, evaluation in run.evaluations.items():
+        if name != "before" and weights[name] != weights.get("after", weights[name]):
+            left_out.append(name)
+            continue
         summary = evaluation.summary
+        label = "before the loop, after the warm start" if name == "before" else name
         whole: Mapping[str, Any] = next(
             (row for row in summary.get("levels", ()) if row["level"] == "all"), {}
         )
@@ -105,11 +111,14 @@ def _list_results(run: RunRecord) -> Iterator[str]:
         place = " ".join(_shorten(str(part)) for part in names)
         for k, found in (whole.get("pass") or {}).items():
             cells = (
-                *(_tell(cell) for cell in (name, place, how, found["num_problems"])),
+                *(_tell(cell) for cell in (label, place, how, found["num_problems"])),
                 *(_tell(cell) for cell in (summary.get("samples_per_problem"), k)),
                 *(_tell_figure(found), _tell(json.dumps(whole.get("unjudged"))), _tell(judge)),
             )
             yield "| " + " | ".join(cells) + " |"
+    if left_out:
+        yield ""
+        yield f"Of other weights, and left out: {', '.join(map(_tell, left_out))}."
 
 
 def _tell_figure(found: Mapping[str, Any]) -> str:
