@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from proverrl.cli.problems import parse_levels
+from proverrl.config import load_config
 from proverrl.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,3 +117,19 @@ def test_verify_exit_statuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     done = proverrl("verify", str(lean))
     assert done.returncode == 3
     assert "run: bash scripts/setup_lean.sh" in done.stderr
+
+
+def test_a_finished_run_is_not_taken_for_one_of_other_settings(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "policy").mkdir(parents=True)
+    (run / "policy/config.json").write_text("{}")
+    config = load_config(Path("demo"), [f"run={run}"])
+    (run / "resolved.json").write_text(json.dumps({"config": config.dump()}))
+    done = proverrl("train", "demo", f"run={run}")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (
+        0,
+        f"{run} is finished; nothing to do",
+    )
+    changed = proverrl("train", "demo", f"run={run}", "grpo.group_size=8")
+    assert changed.returncode == 2
+    assert "was begun with grpo.group_size = 4, now it is 8; name another folder" in changed.stderr

@@ -192,6 +192,11 @@ class Endings(Sums):
     suffix = ".dfy"
 
 
+class Rows(Sums):
+    name = "rows"
+    suffix = ".jsonl"
+
+
 class Fences(Sums):
     name = "fences"
     fences: tuple[str, ...] = ("sums", "lean4")
@@ -215,6 +220,7 @@ class Untitled(Sums):
     [
         ("mine", Renamed, "the language calls itself 'dafny'; use that name"),
         ("endings", Endings, ".dfy or a fence of sums is that of dafny"),
+        ("rows", Rows, ".jsonl files hold rows of problems; choose another"),
         ("fences", Fences(), ".sum or a fence of sums, lean4 is that of lean"),
         ("unfinished", Unfinished, "abstract"),
         ("untitled", Untitled, "the language has no 'layout'; set it in its class"),

@@ -15,6 +15,8 @@ from typing import Any
 from proverrl.errors import UsageError
 from proverrl.lang.base import Language
 
+_ROWS = {".json", ".jsonl", ".parquet", ""}
+"""Endings of what ``proverrl verify`` reads rows from."""
 _NEEDED = ("title", "suffix", "comment", "fences", "kinds", "layout")
 
 
@@ -38,6 +40,8 @@ def check_own(name: str, found: Any, others: Sequence[Language]) -> Language:
         )
     if missing := [each for each in _NEEDED if not hasattr(found, each)]:
         raise UsageError(f"{where}: the language has no {missing[0]!r}; set it in its class")
+    if found.suffix in _ROWS:
+        raise UsageError(f"{where}: {found.suffix} files hold rows of problems; choose another")
     for other in others:
         if found.suffix == other.suffix or set(found.fences) & set(other.fences):
             raise UsageError(
