@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from proverrl.cli.main import cli
 from proverrl.config import Config, VllmConfig
+from proverrl.errors import UsageError
 from proverrl.learner.learner import enable_checkpointing
 from proverrl.learner.memory import plan_memory
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
@@ -87,9 +88,20 @@ def test_vllm_and_muon(folder: str) -> None:
         "optimizer": 4 * matrices + 8 * (PARAMETERS - matrices),
         "vLLM's weights": 2 * PARAMETERS,
         "vLLM's key-value cache": 2**29,
+        "what vLLM computes with": 2**31,
     }
     assert found.sampling == {}
     assert found.kv_token == 2 * 2 * 16 * 6 * 2
+
+
+def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:
+    for sections, reason in (
+        ({"endpoint": {"url": "http://127.0.0.1:1/v1"}}, "its policy has no weights here"),
+        ({"learner": {"shard": "fsdp2"}}, "needs several processes"),
+        ({"loss": {"distill": {"weight": 0.5}}}, "self-distillation holds whole distributions"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            plan_memory(make_config(folder, **sections))
 
 
 def test_what_vllm_claims_of_a_card() -> None:

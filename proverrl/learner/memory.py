@@ -4,7 +4,8 @@ Flows in: a configuration, the number of processes, and the architecture that it
 checkpoint only ``config.json`` is read). Flows out: bytes by what they are for. The activations are
 those of a decoder with gated feed-forward layers (Llama, Qwen, Mistral), counted from what torch
 keeps for the backward pass (Korthikanti et al. 2022, arXiv 2205.05198, count likewise). Not handled
-here: what CUDA itself takes, and fragments between tensors.
+here: what CUDA itself takes, fragments between tensors, and the layer that sharded weights have
+whole at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
 from proverrl.policy.loading import DTYPES, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
+from proverrl.policy.vllm_engine import WORK_BYTES
 
 GB = 2**30
 
@@ -47,7 +49,10 @@ class MemoryPlan:
 
 def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512) -> MemoryPlan:
     """The plan of ``loop = "grpo"`` by so many processes, for prompts of so many tokens. Raises
-    ``UsageError`` if the checkpoint has no configuration that transformers reads."""
+    ``UsageError``: the checkpoint has no configuration that transformers reads, the run could not
+    start, or it holds what is not counted here."""
+    if reason := _find_obstacle(config, processes):
+        raise UsageError(f"there is no plan of this run: {reason}")
     model = _empty_model(config)
     shape = model.config.get_text_config(decoder=True)
     parameters = sum(p.numel() for p in model.parameters())
@@ -65,8 +70,6 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     always["optimizer"] = states // cut
     if config.loss.needs_reference and not has_adapter(model):
         always["reference model"] = size * parameters // cut
-    if config.loss.distill.weight > 0:
-        always["teacher of self-distillation"] = 4 * parameters
     head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
     keys = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head_dim
     kv_token = 2 * keys * shape.num_hidden_layers
@@ -82,6 +85,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         kv_token *= dtype
         always["vLLM's weights"] = dtype * parameters
         always["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GB)
+        always["what vLLM computes with"] = WORK_BYTES
     else:
         kv_token *= size
         length = prompt_tokens + config.sampling.max_new_tokens
@@ -89,6 +93,16 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         sampling["logits of the next token"] = config.policy.max_rows * shape.vocab_size * 12
     always = {name: value for name, value in always.items() if value}
     return MemoryPlan(parameters, trained, always, update, sampling, kv_token)
+
+
+def _find_obstacle(config: Config, processes: int) -> str:
+    if config.endpoint.url or config.policy.is_function:
+        return "its policy has no weights here (endpoint.url, policy.engine)"
+    if config.learner.shard != "none" and processes == 1:
+        return f"learner.shard = {config.learner.shard!r} needs several processes (--processes)"
+    if config.loss.distill.weight > 0:
+        return "self-distillation holds whole distributions, which are not counted"
+    return ""
 
 
 def _empty_model(config: Config) -> Any:
