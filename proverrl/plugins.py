@@ -167,7 +167,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
     """Raise ``UsageError`` as ``bind`` for each name that is a plug-in's, and for options of a part
     of ours, which has keys of its own."""
     for seam, name, options in given:
-        if ":" in name:
+        if is_place(name):
             bind(seam, name, options)
         elif options:
             table = _find_table(seam)

@@ -197,7 +197,7 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
     async def prove_all() -> None:
         needed = sorted({problem.language for problem in known})
         verifier = open_verifier(workers=workers, needed=needed)
-        with open_progress(open_console(stderr=True), "proving") as progress:
+        with open_progress(open_console(stderr=True)) as progress:
             bar = progress.add_task("proving", total=len(known))
             try:
                 await prove_references(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -48,17 +48,7 @@ def plan(
         memory_gb = torch.cuda.get_device_properties(0).total_memory / GB
     fits = None if memory_gb is None else found.peak <= memory_gb * GB
     if as_json:
-        row: dict[str, Any] = {
-            "parameters": found.parameters,
-            "trained": found.trained,
-            "always": found.always,
-            "update": found.update,
-            "sampling": found.sampling,
-            "kv_token": found.kv_token,
-            "peak": found.peak,
-            "fits": fits,
-        }
-        click.echo(json.dumps(row))
+        click.echo(json.dumps({**asdict(found), "peak": found.peak, "fits": fits}))
     else:
         click.echo(
             f"{found.parameters / 1e6:,.1f} M parameters, {found.trained / 1e6:,.1f} M trained"

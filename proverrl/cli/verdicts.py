@@ -112,7 +112,7 @@ async def print_verdicts(
                 file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
                 show = file.write
-            progress = stack.enter_context(open_progress(run.screen, "verifying"))
+            progress = stack.enter_context(open_progress(run.screen))
             bar = progress.add_task("verifying", total=count_inputs(paths))
             run.count = partial(progress.advance, bar)
             stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)

@@ -20,6 +20,7 @@ from proverrl.config.base import (
     Section,
     name_of,
 )
+from proverrl.plugins import is_place
 
 LossName = Literal[
     "clipped_token",
@@ -224,7 +225,7 @@ class LossConfig(Section):
     def needs_groups(self) -> bool:
         """True when the loss compares samples of one prompt, which then share a micro-batch; a
         plug-in may."""
-        return self.name in ("kimina", "trajectory_balance") or ":" in self.name
+        return self.name in ("kimina", "trajectory_balance") or is_place(self.name)
 
     @property
     def needs_reference(self) -> bool:

@@ -170,6 +170,17 @@ class EvalConfig(Section):
     after: bool = True
     """evaluate after the loop"""
 
+    @property
+    def against_search(self) -> str:
+        """Why no search could use what is sampled like this; empty where one can."""
+        for key, value, all_tokens in (("top_p", self.top_p, 1), ("top_k", self.top_k, 0)):
+            if value != all_tokens:
+                return (
+                    f"evaluation.{key} is for whole proofs and turns: searches compare "
+                    f"log-probabilities of the whole distribution; set it to {all_tokens}"
+                )
+        return ""
+
 
 class Config(Section):
     """A whole run."""
@@ -252,12 +263,8 @@ class Config(Section):
             raise ValueError(
                 "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
             )
-        for key, all_tokens in (("top_p", 1), ("top_k", 0)):
-            if self.evaluation.search and getattr(self.evaluation, key) != all_tokens:
-                raise ValueError(
-                    f"evaluation.{key} is for whole proofs and turns: searches compare "
-                    f"log-probabilities of the whole distribution; set it to {all_tokens}"
-                )
+        if self.evaluation.search and (reason := self.evaluation.against_search):
+            raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
             raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.lora.rank and self.policy.engine == "vllm":

@@ -23,7 +23,8 @@ from proverrl.policy.decoding import keep_likeliest
 CHUNK_BYTES = 2**28
 """Logits that exist at once, in float32; tokens of more than that are computed in chunks."""
 _BLOCKS = 16
-"""Parts of a chunk whose logits are normalised at once, each with two copies in float32."""
+"""A block is this part of what may exist at once: its logits are normalised together, with two
+copies in float32."""
 
 
 def token_logprobs(
@@ -81,7 +82,7 @@ class _Scores(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(logits.dtype, torch.float32)
         logprobs, entropy, norms = logits.new_empty((3, len(targets)), dtype=wide)
-        for block in _blocks(len(targets)):
+        for block in _blocks(logits):
             values = logits[block].to(wide, copy=True).div_(temperature)
             norms[block] = values.logsumexp(-1)
             values -= norms[block, None]
@@ -98,7 +99,7 @@ class _Scores(torch.autograd.Function):
         ctx: Any, d_logprobs: Tensor, d_entropy: Tensor
     ) -> tuple[Tensor, None, None, None]:
         logits, targets, norms, entropy = ctx.saved_tensors
-        for block in _blocks(len(targets)):
+        for block in _blocks(logits):
             values = logits[block].to(norms.dtype, copy=True).div_(ctx.temperature)
             values -= norms[block, None]
             # d log p_t / d x_j = [j = t] - p_j, and d H / d x_j = -p_j (log p_j + H).
@@ -112,8 +113,9 @@ class _Scores(torch.autograd.Function):
         return logits, None, None, None
 
 
-def _blocks(num_tokens: int) -> Iterator[slice]:
-    size = max(1, -(-num_tokens // _BLOCKS))
+def _blocks(logits: Tensor) -> Iterator[slice]:
+    num_tokens, num_words = logits.shape
+    size = max(1, CHUNK_BYTES // (4 * _BLOCKS * num_words))
     for start in range(0, num_tokens, size):
         yield slice(start, start + size)
 

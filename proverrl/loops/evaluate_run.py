@@ -142,12 +142,8 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
     ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` or ``top_k``
     would leave a search without log-probabilities of the whole distribution."""
     settings = config.evaluation
-    for key, value, all_tokens in (("top_p", settings.top_p, 1), ("top_k", settings.top_k, 0)):
-        if value != all_tokens:
-            raise UsageError(
-                f"evaluation.{key} is {value}, and searches compare log-probabilities of the whole "
-                f"distribution; give --set evaluation.{key}={all_tokens}"
-            )
+    if reason := settings.against_search:
+        raise UsageError(reason)
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )

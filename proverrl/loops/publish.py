@@ -129,4 +129,4 @@ def _open_addition(name: str, path: Path) -> CommitOperationAdd:
 def _is_weights(name: str) -> bool:
     """Whether a file on the hub is of the kind that a push writes: weights, or an adapter."""
     folder, _, last = name.rpartition("/")
-    return (not folder and ".safetensors" in last) or name.startswith("adapter/")
+    return (not folder and ".safetensors" in last) or name.startswith(f"{ADAPTER_FOLDER}/")

@@ -12,15 +12,14 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from proverrl.config import Config
-from proverrl.config.load import read_stored_table
+from proverrl.config.load import flatten_table, read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
@@ -73,10 +72,10 @@ def check_resumable(folder: Path, config: Config) -> None:
         return
     try:
         # A run of an earlier version is held to the defaults of what it could not choose.
-        before = _flatten(Config().dump()) | _flatten(read_stored_table(path))
+        before = flatten_table(Config().dump()) | flatten_table(read_stored_table(path))
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
-    for key, value in _flatten(config.dump()).items():
+    for key, value in flatten_table(config.dump()).items():
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
             continue
         if before.get(key) != value:
@@ -95,7 +94,7 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
     if before is None:
         from_folder = {FROM_FOLDER: bool(config.policy.path) and Path(config.policy.path).is_dir()}
     else:
-        from_folder = {key: before[key] for key in (FROM_FOLDER,) if key in before}
+        from_folder = {FROM_FOLDER: before[FROM_FOLDER]} if FROM_FOLDER in before else {}
     value = {
         "config": config.dump(),
         "command": " ".join(["proverrl", *sys.argv[1:]]),
@@ -127,13 +126,3 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown (not a git checkout)"
     return done.stdout.strip()
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

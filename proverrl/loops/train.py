@@ -49,6 +49,7 @@ from proverrl.loops.taught import teach_correcting, teach_resuming
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.monitor.metrics import count_steps_wanted
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -222,7 +223,6 @@ async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    total = config.expert_iteration.rounds if config.loop in ROUND_LOOPS else config.grpo.steps
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():
         warm = (folder / "warm_start" / "weights.pt").exists()
@@ -230,7 +230,7 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     return Monitor(
         folder,
         live=live,
-        total_steps=total,
+        total_steps=count_steps_wanted(config.dump()),
         max_verifier_calls=config.max_verifier_calls,
         max_minutes=config.max_minutes,
         resume_step=resume_step,

@@ -43,7 +43,7 @@ def open_table(title: str = "") -> Table:
     return Table(title=shown, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
-def open_progress(console: PanelConsole, label: str) -> Progress:
+def open_progress(console: PanelConsole) -> Progress:
     """A bar that is gone when its block ends; none where it cannot be redrawn in place, nor where
     results go to a pipe, whose reader may write on the same screen. What is printed meanwhile to a
     stream that is no terminal stays in that stream."""
@@ -52,7 +52,7 @@ def open_progress(console: PanelConsole, label: str) -> Progress:
         out.isatty() or not stat.S_ISFIFO(os.fstat(out.fileno()).st_mode)
     )
     return Progress(
-        TextColumn(label),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

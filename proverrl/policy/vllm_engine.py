@@ -90,6 +90,7 @@ class VllmEngine:
 
     def __init__(self, policy: TransformersPolicy, config: VllmConfig) -> None:
         self._vllm = import_vllm()
+        self._shares_group = policy.world.size > 1
         self._folder = tempfile.TemporaryDirectory(prefix="proverrl-vllm-")
         policy.model.config.save_pretrained(self._folder.name)
         policy.tokenizer.save_pretrained(self._folder.name)
@@ -102,7 +103,7 @@ class VllmEngine:
                 enforce_eager=config.eager,
                 kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
                 **self._memory_settings(policy, config),
-                **self._process_settings(policy),
+                **self._process_settings(),
                 max_model_len=config.max_model_tokens or None,
                 max_num_seqs=policy.max_rows,
                 **self._prefill_settings(policy, config),
@@ -141,10 +142,9 @@ class VllmEngine:
             "max_num_batched_tokens": max(longest, MIN_BATCHED_TOKENS),
         }
 
-    def _process_settings(self, policy: TransformersPolicy) -> dict[str, str]:
+    def _process_settings(self) -> dict[str, str]:
         """Of several processes each has a whole engine: the launcher has started them, and vLLM
         joins their group, for which all of them open their engines at the same time."""
-        self._shares_group = policy.world.size > 1
         return {"distributed_executor_backend": "external_launcher"} if self._shares_group else {}
 
     def _memory_settings(self, policy: TransformersPolicy, config: VllmConfig) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config, load_stored_config
+from proverrl.config.load import flatten_table
 from proverrl.report.headline import describe_length
 from proverrl.report.run import RunRecord, load_runs
 
@@ -150,20 +151,12 @@ def _list_settings(config: Config) -> Iterator[str]:
     yield ""
     yield "Keys that differ from ProverRL's defaults, without those of servers and logging:"
     yield ""
-    usual = dict(_flatten(Config().dump()))
-    for key, value in _flatten(config.dump()):
+    usual = flatten_table(Config().dump())
+    for key, value in flatten_table(config.dump()).items():
         told = not any(key == one or key.startswith(one + ".") for one in _UNTOLD)
         if told and value != usual.get(key):
             text = json.dumps(_shorten_all(value), ensure_ascii=False)
             yield f"- {_quote(f'{_shorten(key)} = {text}')}"
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _list_limits(config: Config, run: RunRecord) -> Iterator[str]:
