@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from proverrl.bench.faults import Fault, measure_faults
+from proverrl.bench.grpo import StepCost, Work, join_costs, measure_grpo
 from proverrl.bench.pool import make_table, measure_overhead, measure_utilisation
 from proverrl.bench.search import METHODS, measure_search
 from proverrl.bench.search import make_table as make_search_table
@@ -15,7 +17,7 @@ from proverrl.bench.serve import Load, measure_serve
 from proverrl.bench.serve import make_table as make_serve_table
 from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.cli.main import cli
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.types import ANNOTATE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,3 +115,28 @@ def test_the_server_answers_every_load_and_says_what_faults_may_cost() -> None:
         True,
         True,
     ]
+
+
+def test_a_step_of_several_processes_takes_the_slowest_and_counts_the_tokens_of_all() -> None:
+    parts = [
+        StepCost("trl", 2.0, 1.5, 30.0, 15.0, 700.0),
+        StepCost("trl", 1.0, 0.5, 20.0, 20.0, 900.0),
+    ]
+    assert join_costs(parts) == StepCost("trl", 2.0, 2.0, 50.0, 25.0, 900.0)
+
+
+def test_groups_that_cannot_be_dealt_out_are_refused() -> None:
+    with pytest.raises(UsageError, match="--prompts 3 cannot be shared by 2 processes"):
+        measure_grpo(Work(prompts=3, processes=2), model="x", rounds=1, sides=(), say=print)
+
+
+@pytest.mark.slow
+def test_two_processes_write_as_many_tokens_as_one_at_a_larger_vocabulary() -> None:
+    sizes = Work(
+        prompts=2, group_size=2, max_new_tokens=4, steps=2, micro_batch=4, vocab_size=50_000
+    )
+    for processes in (1, 2):
+        # Of 50,000 tokens one ends a text, so that all completions are as long as they may be.
+        work = replace(sizes, processes=processes)
+        found = measure_grpo(work, model="", rounds=1, sides=("proverrl",), say=print)
+        assert found["costs"]["proverrl"]["tokens"] == 2 * 2 * 4

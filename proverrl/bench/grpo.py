@@ -3,7 +3,8 @@
 Flows in: sizes. Flows out: one JSON object and a table. Both sides load the same checkpoint, get
 the same prompts, group size, token limit, number of updates and a reward that costs nothing, and
 run in turn in processes of their own. Rewards are 1 for every second completion of a group, so that
-every group is mixed. Not handled here: what a verifier costs (``pool``); several GPUs.
+every group is mixed. Several processes share a step's groups; either side may sample with vLLM.
+Not handled here: what a verifier costs (``pool``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from proverrl.config import EngineName
 from proverrl.errors import UsageError
 from proverrl.files.shipped import install_extra
 
@@ -29,10 +31,15 @@ Side = Literal["proverrl", "trl"]
 SIDES: tuple[Side, ...] = ("proverrl", "trl")
 Say = Callable[[str], None]
 
+LAUNCH = ("-m", "torch.distributed.run", "--standalone")
+"""Starts several processes of a side on this machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What both sides do. Lengths are tokens; ``threads`` are torch's."""
+    """What both sides do. Lengths are tokens; ``threads`` are torch's, in each process.
+    ``vocab_size`` is that of a new model's logits (0: as many as its tokenizer has), and
+    ``micro_batch`` counts the rows of all processes."""
 
     prompts: int = 8
     group_size: int = 8
@@ -43,12 +50,15 @@ class Work:
     micro_batch: int = 64
     learning_rate: float = 1e-5
     seed: int = 0
+    vocab_size: int = 0
+    processes: int = 1
+    engine: EngineName = "transformers"
 
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """Medians over the steps but the first. ``tokens`` are completion tokens per step, memory is
-    the most that the process held (resident on a CPU, allocated on a GPU), in MB (10**6 bytes)."""
+    the most that a process held (resident on a CPU, allocated on a GPU), in MB (10**6 bytes)."""
 
     side: str
     seconds: float
@@ -62,11 +72,24 @@ def measure_grpo(
     work: Work, *, model: str, rounds: int, sides: tuple[Side, ...], say: Say
 ) -> dict[str, Any]:
     """Both sides ``rounds`` times in turn. ``model`` is a folder, or empty for the demo's size.
-    Raises UsageError: TRL is not installed, or a side failed; the message carries what it said."""
+    Raises UsageError: TRL is not installed, the work cannot be dealt out, or a side failed; the
+    message carries what it said."""
+    for name in ("prompts", "micro_batch"):
+        if getattr(work, name) % work.processes:
+            raise UsageError(
+                f"--{name.replace('_', '-')} {getattr(work, name)} cannot be shared by "
+                f"{work.processes} processes; take a multiple of {work.processes}"
+            )
     if "trl" in sides and importlib.util.find_spec("trl") is None:
         raise UsageError(f"TRL is not installed; run: {install_extra('bench')}")
     found: dict[str, list[StepCost]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory(prefix="proverrl-bench-") as folder:
+        if not model:
+            # It takes seconds, which a bench of something else need not wait for.
+            from proverrl.bench.grpo_side import make_model
+
+            model = str(Path(folder) / "model")
+            make_model(Path(model), work)
         for number in range(rounds):
             for side in sides:
                 say(f"round {number + 1} of {rounds}: {side}")
@@ -107,20 +130,44 @@ def make_table(results: dict[str, Any]) -> Table:
 
 
 def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
-    out = folder / "out.json"
-    out.unlink(missing_ok=True)
+    outs = [folder / f"out-{rank}.json" for rank in range(work.processes)]
+    for out in outs:
+        out.unlink(missing_ok=True)
     order = json.dumps({"work": asdict(work), "model": model, "folder": str(folder)})
+    module = ["-m", "proverrl.bench.grpo_side", side, order]
+    if work.processes > 1:
+        module = [*LAUNCH, f"--nproc-per-node={work.processes}", *module]
     done = subprocess.run(
-        [sys.executable, "-m", "proverrl.bench.grpo_side", side, order, str(out)],
-        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"},
+        [sys.executable, *module],
+        env={
+            **os.environ,
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "TOKENIZERS_PARALLELISM": "false",
+            "ACCELERATE_USE_CPU": str(work.device == "cpu").lower(),
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if done.returncode != 0 or not out.exists():
+    if done.returncode != 0 or not all(out.exists() for out in outs):
         raise UsageError(f"the side {side} failed: {done.stderr[-2000:]}")
-    return StepCost(**json.loads(out.read_text("utf-8")))
+    return join_costs([StepCost(**json.loads(out.read_text("utf-8"))) for out in outs])
+
+
+def join_costs(parts: list[StepCost]) -> StepCost:
+    """What a step costs all processes: the time of the slowest, the memory of the largest, the
+    tokens and processor time of all."""
+    seconds = max(part.seconds for part in parts)
+    tokens = sum(part.tokens for part in parts)
+    return StepCost(
+        side=parts[0].side,
+        seconds=seconds,
+        cpu_seconds=sum(part.cpu_seconds for part in parts),
+        tokens=tokens,
+        tokens_per_second=tokens / seconds,
+        peak_mb=max(part.peak_mb for part in parts),
+    )
 
 
 def _median(side: str, runs: list[StepCost]) -> StepCost:

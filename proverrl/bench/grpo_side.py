@@ -1,13 +1,14 @@
 """One side of ``proverrl bench grpo``, in a process of its own.
 
-Flows in: the work as JSON. Flows out: a file with what a step costs. Run as
-``python -m proverrl.bench.grpo_side SIDE ORDER OUT``.
+Flows in: the work as JSON. Flows out: a file of each process, ``out-RANK.json``, with what a step
+costs it. Run as ``python -m proverrl.bench.grpo_side SIDE ORDER``, by torchrun for several.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import statistics
 import sys
@@ -20,13 +21,16 @@ from typing import Any
 import torch
 
 from proverrl.bench.grpo import SIDES, StepCost, Work
-from proverrl.config import LearnerConfig, PolicyConfig
+from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
-from proverrl.policy.loading import build_policy, load_policy
+from proverrl.loops.follow import Follower, dismiss, start_learners
+from proverrl.parallel import close_world, open_world
+from proverrl.policy.engines import ENGINES
+from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
-from proverrl.types import Completion, Prompt, Sampling
+from proverrl.types import Completion, Problem, Prompt, Sampling
 
 _TEXTS = tuple(
     f"method M{n}(a: array<int>, k: nat) returns (r: int)\n  requires k <= a.Length\n"
@@ -72,27 +76,48 @@ class Clock:
 
 def run_proverrl(work: Work, folder: Path) -> StepCost:
     """Generation, rewards, advantages and one update of this package, ``steps`` times."""
-    policy = load_policy(folder, PolicyConfig(max_rows=512), device=work.device)
-    learner = TorchLearner(
-        policy.model,
-        LearnerConfig(
-            learning_rate=work.learning_rate,
-            micro_batch_tokens=_padded_tokens(policy, work),
-        ),
-        temperature=1.0,
-    )
-    prompts = _make_prompts(policy, work)
+    policy = load_policy(folder, PolicyConfig(max_rows=512), device=choose_device(work.device))
+    policy.world = world = open_world()
+    vllm = VllmConfig(eager=work.device == "cpu")
+    problems = [_make_problem(text) for text in _TEXTS]
+    sampler = ENGINES[work.engine](policy, vllm, problems)
+
+    def open_learner() -> TorchLearner:
+        limit = _padded_tokens(policy, work) // world.size
+        config = LearnerConfig(learning_rate=work.learning_rate, micro_batch_tokens=limit)
+        return TorchLearner(policy.model, config, temperature=1.0, world=world)
+
     clock = Clock()
+    if not world.leads:
+        follower = Follower(world, policy, open_learner, sampler)
+        update = follower.orders["step"]
+
+        def marked_update(*what: Any) -> None:
+            update(*what)
+            # Rank 0 counts the tokens of all.
+            clock.mark(0)
+
+        follower.orders["step"] = marked_update
+        follower.run()
+        close_world(world)
+        return clock.cost("proverrl", work.device)
+    start_learners(world, None)
+    learner = open_learner()
+    prompts = _make_prompts(policy, work)
     for step in range(work.steps):
         sampling = Sampling(max_new_tokens=work.max_new_tokens, seed=work.seed + step)
-        groups = asyncio.run(policy.generate(prompts, n=work.group_size, sampling=sampling))
+        groups = asyncio.run(sampler.generate(prompts, n=work.group_size, sampling=sampling))
         samples = [
             _make_sample(completion, 0.5 if index % 2 == 0 else -0.5)
             for group in groups
             for index, completion in enumerate(group)
         ]
         learner.step(samples)
+        sampler.push(learner.version)
         clock.mark(sum(len(c.token_ids) for group in groups for c in group))
+    dismiss(world)
+    sampler.close()
+    close_world(world)
     return clock.cost("proverrl", work.device)
 
 
@@ -115,12 +140,13 @@ def run_trl(work: Work, folder: Path) -> StepCost:
             clock.mark(lengths[-1])
 
     rows = work.prompts * work.group_size
+    uses_vllm = work.engine == "vllm"
     trainer = GRPOTrainer(
         model=str(folder),
         reward_funcs=reward,
         args=GRPOConfig(
             output_dir=str(folder / "trl"),
-            per_device_train_batch_size=min(rows, work.micro_batch),
+            per_device_train_batch_size=min(rows, work.micro_batch) // work.processes,
             gradient_accumulation_steps=max(1, rows // work.micro_batch),
             num_generations=work.group_size,
             max_completion_length=work.max_new_tokens,
@@ -136,6 +162,8 @@ def run_trl(work: Work, folder: Path) -> StepCost:
             report_to=[],
             logging_steps=1000,
             save_strategy="no",
+            use_vllm=uses_vllm,
+            **({"vllm_mode": "colocate"} if uses_vllm else {}),
             disable_tqdm=True,
         ),
         train_dataset=datasets.Dataset.from_dict(
@@ -151,7 +179,15 @@ def run_trl(work: Work, folder: Path) -> StepCost:
 def make_model(folder: Path, work: Work) -> None:
     """A fresh model of the demo's size with its tokenizer, saved for both sides."""
     tokenizer = train_tokenizer(list(_TEXTS), vocab_size=576)
-    build_policy(PolicyConfig(), tokenizer, seed=work.seed, device="cpu").save(folder)
+    policy = build_policy(PolicyConfig(), tokenizer, seed=work.seed, device="cpu")
+    if work.vocab_size:
+        # Ids above the tokenizer's have no text, which neither side reads.
+        policy.model.resize_token_embeddings(work.vocab_size)
+    policy.save(folder)
+
+
+def _make_problem(text: str) -> Problem:
+    return Problem("bench", "dafny", "invariants", preamble="", statement=text)
 
 
 def _make_prompts(policy: TransformersPolicy, work: Work) -> list[Prompt]:
@@ -181,18 +217,17 @@ def _make_sample(completion: Completion, advantage: float) -> TrainingSample:
     )
 
 
-def main(side: str, order: str, out: str) -> None:
-    """Do the work of one side and write what it cost."""
+def main(side: str, order: str) -> None:
+    """Do this process's share of one side's work and write what it cost."""
     given = json.loads(order)
     work = Work(**given["work"])
     torch.set_num_threads(work.threads)
-    folder = Path(given["model"] or Path(given["folder"]) / "model")
-    if not folder.exists():
-        make_model(folder, work)
+    folder = Path(given["model"])
     run: dict[str, Callable[[Work, Path], StepCost]] = {"proverrl": run_proverrl, "trl": run_trl}
     assert set(run) == set(SIDES)
     cost = run[side](work, folder)
-    Path(out).write_text(json.dumps(asdict(cost)))
+    out = Path(given["folder"]) / f"out-{os.environ.get('RANK', '0')}.json"
+    out.write_text(json.dumps(asdict(cost)))
 
 
 if __name__ == "__main__":

@@ -201,8 +201,11 @@ def bench_scale(out: Path | None) -> None:
 @count_option("--prompts", 8, "Per step.")
 @count_option("--group-size", 8, least=2)
 @count_option("--max-new-tokens", 64)
-@count_option("--micro-batch", 64, "In rows.")
-@count_option("--threads", 1, "For torch.")
+@count_option("--micro-batch", 64, "In rows, of all processes together.")
+@count_option("--vocab-size", 0, "Of a new model; 0: its tokenizer's.", least=0)
+@count_option("--processes", 1, "Of each side.")
+@click.option("--engine", default="transformers", type=click.Choice(["transformers", "vllm"]))
+@count_option("--threads", 1, "For torch, in each process.")
 @click.option("--device", default="cpu", type=click.Choice(["cpu", "cuda"]))
 @_OUT
 def bench_grpo(
