@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import LearnerConfig, LossConfig, LossName
+from proverrl.config import LearnerConfig, LossConfig, LossName, training
 from proverrl.config.training import RateSchedule
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner.learner import TorchLearner, Update
@@ -209,6 +209,21 @@ def test_gradient_checkpointing_changes_nothing_but_memory() -> None:
     assert float((updated[0] - updated[1]).abs().mean()) < MOVED
     with pytest.raises(UsageError, match=r"without dropout, this one has .*attention_dropout"):
         build_learner(tiny_model(attention_dropout=0.1), config={"gradient_checkpointing": True})
+
+
+def test_large_models_recompute_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    auto = LearnerConfig()
+    assert [auto.recomputes(n) for n in (499_999_999, 500_000_000)] == [False, True]
+    assert LearnerConfig(gradient_checkpointing=True).recomputes(1)
+    assert not LearnerConfig(gradient_checkpointing=False).recomputes(10**12)
+    parameters = sum(p.numel() for p in tiny_model().parameters())
+    for limit, on in ((parameters, True), (parameters + 1, False)):
+        monkeypatch.setattr(training, "CHECKPOINTED_PARAMETERS", limit)
+        learner = build_learner(tiny_model())
+        samples = tiny_samples(learner.model)
+        recomputed = count_forwards_of_layer(learner.model)
+        learner.step(samples)
+        assert recomputed[0] == (2 if on else 1)
 
 
 def count_forwards_of_layer(model: Any) -> list[int]:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from proverrl.cli.main import cli
-from proverrl.config import Config, VllmConfig
+from proverrl.config import Config, VllmConfig, training
 from proverrl.errors import UsageError
 from proverrl.learner.learner import enable_checkpointing
 from proverrl.learner.memory import plan_memory
@@ -102,6 +102,17 @@ def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:
     ):
         with pytest.raises(UsageError, match=reason):
             plan_memory(make_config(folder, **sections))
+
+
+def test_large_models_recompute(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def activations(**learner: object) -> int:
+        return plan_memory(make_config(folder, learner=learner)).update["activations"]
+
+    kept, recomputed = (activations(gradient_checkpointing=on) for on in (False, True))
+    assert recomputed < kept / 2
+    for limit, planned in ((PARAMETERS, recomputed), (PARAMETERS + 1, kept)):
+        monkeypatch.setattr(training, "CHECKPOINTED_PARAMETERS", limit)
+        assert activations() == planned
 
 
 def test_what_vllm_claims_of_a_card() -> None:

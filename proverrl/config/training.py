@@ -25,6 +25,9 @@ ShardName = Literal["none", "fsdp2"]
 
 RateSchedule = Literal["constant", "linear", "cosine"]
 
+CHECKPOINTED_PARAMETERS = 500_000_000
+"""Models from this size on recompute activations, unless they are told otherwise."""
+
 
 class LearnerConfig(Section):
     """The optimizer over training samples.
@@ -70,9 +73,9 @@ class LearnerConfig(Section):
     """tokens in one forward pass (a prompt counts once for its group); lower it when memory is
     short. A group that is longer is divided, but for the losses ``kimina`` and
     ``trajectory_balance`` and those of your own, which see a group whole"""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time; the model
-    must have no dropout"""
+    must have no dropout. ``auto``: from 500 million parameters on"""
     precision: PrecisionName = "fp32"
     """``bf16``: sampler and learner share a model with bfloat16 weights, and the learner keeps a
     float32 master of each weight and float32 optimizer state ([engines.md](engines.md)). It applies
@@ -80,6 +83,12 @@ class LearnerConfig(Section):
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner's weights, gradients and
     optimizer state; ``adamw`` and ``loop = "grpo"`` only ([engines.md](engines.md))"""
+
+    def recomputes(self, parameters: int) -> bool:
+        """What ``gradient_checkpointing`` means for a model of so many parameters."""
+        if self.gradient_checkpointing == "auto":
+            return parameters >= CHECKPOINTED_PARAMETERS
+        return self.gradient_checkpointing
 
     @model_validator(mode="after")
     def _muon_is_whole(self) -> LearnerConfig:

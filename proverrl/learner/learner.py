@@ -121,7 +121,8 @@ class TorchLearner:
                     "0, or set learner.shard = 'none'"
                 )
             self.distiller = SelfDistiller(model, self.loss.distill, temperature=temperature)
-        if config.gradient_checkpointing:
+        self.recomputes = config.recomputes(sum(p.numel() for p in model.parameters()))
+        if self.recomputes:
             enable_checkpointing(self.weights.model)
 
     def step(
@@ -185,7 +186,7 @@ class TorchLearner:
         scored: list[tuple[TrainingSample, Tensor]] = []
         self.weights.zero_grad()
         # Checkpointed layers keep their activations unless the model is in training mode.
-        self.weights.model.train(self.config.gradient_checkpointing)
+        self.weights.model.train(self.recomputes)
         for batch in self._batches(self.weights.run, [rows]):
             logprobs, entropy = self.weights.run(
                 packed_logprobs,
@@ -355,7 +356,8 @@ def enable_checkpointing(model: Any) -> None:
     rates |= {k: m.p for k, m in model.named_modules() if isinstance(m, torch.nn.Dropout) and m.p}
     if rates:
         raise UsageError(
-            f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}"
+            f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}; "
+            "set it to false"
         )
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 

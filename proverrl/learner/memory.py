@@ -76,7 +76,8 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     tokens = config.learner.micro_batch_tokens
     update = {
         "gradients": 4 * trained // cut,
-        "activations": tokens * _activation_bytes(config, shape, keys, size),
+        "activations": tokens
+        * _activation_bytes(shape, keys, size, recomputed=config.learner.recomputes(parameters)),
         "logits of one chunk": min(CHUNK_BYTES, 4 * tokens * shape.vocab_size) * 9 // 8,
     }
     sampling = {}
@@ -136,18 +137,17 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
     return sum(4 * moments * p.numel() for group in optimizer.param_groups for p in group["params"])
 
 
-def _activation_bytes(config: Config, shape: Any, keys: int, size: int) -> int:
+def _activation_bytes(shape: Any, keys: int, size: int, *, recomputed: bool) -> int:
     """Bytes that the backward pass needs for a token. A layer keeps the inputs and outputs of its
-    norms (in float32 within), queries, attention and residuals (10 hidden states, 12 in bfloat16),
-    keys and values before and behind rotation and packing (3 times both together), and four states
-    of the feed-forward width."""
+    norms (in float32 within), queries and attention (8 hidden states, 10 in bfloat16), keys and
+    values, and four states of the feed-forward width."""
     hidden, layers = int(shape.hidden_size), int(shape.num_hidden_layers)
     wide = int(getattr(shape, "moe_intermediate_size", None) or shape.intermediate_size)
     # Of several experts those that a token goes to.
     wide *= getattr(shape, "num_experts_per_tok", None) or 1
-    layer = 4 * wide + (10 if size == 4 else 12) * hidden + 3 * keys
+    layer = 4 * wide + (8 if size == 4 else 10) * hidden + 2 * keys
     outside = 8 * hidden
-    if config.learner.gradient_checkpointing:
+    if recomputed:
         # Each layer's input; one layer at a time is computed again.
         return size * (layers * hidden + layer + outside)
     return size * (layers * layer + outside)

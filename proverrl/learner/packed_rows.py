@@ -149,7 +149,7 @@ def _read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
         prompt = range(len(ids), len(ids) + length)
         ids += row.prompt
         positions += range(length)
-        spans.append(Span(length, torch.tensor(prompt)))
+        spans.append(Span(prompt))
         for sample in row.samples:
             new = sample.token_ids[length:]
             # A completion's last token predicts nothing and is left out.
@@ -157,7 +157,7 @@ def _read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
             ids += new[:-1]
             positions += range(length, length + len(own))
             if own:
-                spans.append(Span(len(own), torch.tensor([*prompt, *own])))
+                spans.append(Span(own, prompt))
             # The prompt's last position predicts each completion's first token.
             sources += [prompt[-1], *own]
             targets += new

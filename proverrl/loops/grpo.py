@@ -85,6 +85,8 @@ async def run_steps(
     state.restore(learner)
     if config.learner.shard != "none":
         monitor.phase("learner", f"{config.learner.shard} over {world.size} processes")
+    if learner.recomputes:
+        monitor.phase("learner", "recomputes activations (learner.gradient_checkpointing)")
     state.progress.verifier_calls += await reverify_proofs(session, state.store)
     if state.in_flight is None:
         state.progress.verifier_calls += await keep_sample_proofs(session, state.store)
