@@ -90,6 +90,7 @@ else
 fi
 point resume "$proverrl" train --resume "$out/float32"
 point memory "$python" scripts/measure_memory.py
+point attention "$python" -m scripts.measure_attention
 
 printf '\n%s\n' "Device: $("$python" -c 'import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")'), torch $("$python" -c 'import torch; print(torch.__version__)')"
 printf '%s\n' "${rows[@]}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig
 
 from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
@@ -142,8 +143,29 @@ def test_samples_carry_exact_ids_and_masks() -> None:
     assert set(sample.advantages[p:]) == {-1.0}
 
 
-def test_packed_rows_give_the_samplers_logprobs() -> None:
-    policy = tiny_policy()
+def windowed_policy() -> TransformersPolicy:
+    """One whose tokens see five tokens, themselves included."""
+    tokenizer = tiny_policy().tokenizer
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=64,
+        sliding_window=5,
+        initializer_range=0.3,
+    )
+    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    return TransformersPolicy(model, tokenizer, layout=TINY.layout, device="cpu", max_rows=64)
+
+
+@pytest.mark.parametrize("make_policy", [tiny_policy, windowed_policy])
+def test_packed_rows_give_the_samplers_logprobs(
+    make_policy: Callable[[], TransformersPolicy],
+) -> None:
+    policy = make_policy()
     samples = samples_of(policy)
     rows = pack_rows(samples)
     assert len(rows) == 5
