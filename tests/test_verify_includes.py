@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +16,7 @@ from proverrl.cli.main import cli
 from proverrl.lang import find_language
 from proverrl.problems import includes
 from proverrl.problems.includes import Included, IncludeError, join_includes
+from proverrl.problems.input_paths import list_changed
 from proverrl.problems.inputs import Submission, Unusable, read_inputs
 
 LEMMA = "lemma Base(n: nat) ensures n + 1 > n {}\n"
@@ -268,3 +271,75 @@ def test_an_error_beside_an_include_is_no_cheat_and_symbols_are_read(tree: Path)
         "proved",
     ]
     assert "a bracket is not closed" in rows["half.dfy"]["message"]
+
+
+def git(*words: str) -> None:
+    identity = ("-c", "user.email=a@b.c", "-c", "user.name=a")
+    subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_what_includes_a_changed_file_is_judged_again(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "lib/mid.dfy").write_text('include "base.dfy"\ntype M = nat\n')
+    (tree / "proofs").mkdir()
+    (tree / "proofs/deep.dfy").write_text(USES.replace("lib/base", "../lib/mid"))
+    (tree / "alone.dfy").write_text("lemma A() ensures true {}\n")
+    git("init", "-q", ".")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert list_changed((), "HEAD") == []
+    # What leans on the file, directly or through another, no longer holds.
+    (tree / "lib/base.dfy").write_text("\nlemma Base(n: nat)\n  ensures n > n + 1\n{}\n")
+    status, rows = verify("--changed", "HEAD")
+    assert (status, {name: row["status"] for name, row in rows.items()}) == (
+        1,
+        dict.fromkeys(("lib/base.dfy", "lib/mid.dfy", "proofs/deep.dfy", "top.dfy"), "rejected"),
+    )
+    # What is included may be outside what is asked about, and outside the working folder.
+    monkeypatch.chdir(tree / "proofs")
+    git("config", "diff.relative", "true")
+    assert list_changed((), "HEAD") == ["deep.dfy"]
+    status, rows = verify("--changed", "HEAD")
+    (found, *_) = rows["deep.dfy"]["diagnostics"]
+    assert (status, found["line"]) == (1, 1)
+    assert found["message"].startswith("in ../lib/base.dfy, line 4: A postcondition")
+    monkeypatch.chdir(tree)
+    # A file that was moved or deleted is missing where it is included.
+    git("checkout", "-q", ".")
+    (tree / "lib/base.dfy").rename(tree / "lib/moved.dfy")
+    git("add", ".")
+    assert list_changed((), "HEAD") == [
+        "lib/mid.dfy",
+        "lib/moved.dfy",
+        "proofs/deep.dfy",
+        "top.dfy",
+    ]
+    status, rows = verify("--changed", "HEAD", "top.dfy")
+    assert (status, rows["top.dfy"]["status"]) == (2, "error")
+
+
+@pytest.mark.dafny
+def test_two_files_of_one_name_are_told_apart(tree: Path) -> None:
+    for folder in ("a", "b"):
+        (tree / folder).mkdir()
+        (tree / folder / "base.dfy").write_text("\nlemma Base(n: nat) ensures n > n + 1 {}\n")
+        (tree / folder / "top.dfy").write_text(USES.replace("lib/", ""))
+    _, rows = verify("a", "b/top.dfy", str(tree / "b/top.dfy"), "--junit", "j.xml")
+    said = "line 2: A postcondition might not hold on this return path."
+    messages = {
+        "a/base.dfy": said.partition(": ")[2],
+        "a/top.dfy": f"in a/base.dfy, {said}",
+        "b/top.dfy": f"in b/base.dfy, {said}",
+        f"{tree}/b/top.dfy": f"in {tree}/b/base.dfy, {said}",
+    }
+    assert {name: row["diagnostics"][0]["message"] for name, row in rows.items()} == messages
+    # The report says the place once, beside the message.
+    failures = {
+        str(case.get("name")): (case[0].get("message"), case[0].text)
+        for case in ElementTree.parse("j.xml").iter("testcase")
+    }
+    places = dict.fromkeys(messages, "1:1") | {"a/base.dfy": "2:38"}
+    assert failures == {name: (text, f"{places[name]} {text}") for name, text in messages.items()}

@@ -16,6 +16,7 @@ from proverrl.cli.main import cli
 from proverrl.errors import UsageError
 from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
 from proverrl.problems.input_paths import expand_paths, list_changed
+from proverrl.problems.inputs import Unusable
 
 Run = Callable[..., Result]
 FILES = {
@@ -137,7 +138,7 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
         make_row("b.dfy", "rejected", diagnostics=[found, found | {"line": 9}]),
         make_row("c.dfy", "timeout"),
         make_row("d.dfy", "rejected", diagnostics=[empty], nothing_to_prove=True),
-        {"id": "", "status": "error", "file": "e,f.jsonl", "line": 7, "message": "no JSON"},
+        Unusable("", "malformed", "e,f.jsonl", 7, "no JSON").to_json(),
     ]
     assert [passes(row, strict=False) for row in rows] == [True, False, False, True, False]
     assert [passes(row, strict=True) for row in rows] == [True, False, False, False, False]
@@ -157,6 +158,12 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
     assert [suite[place].tag for place in (0, -2, -1)] == ["properties", "system-out", "system-err"]
     assert {"id", "package", "hostname", "timestamp"} <= suite.attrib.keys()
     assert "type" not in cases[3][0].attrib
+    # The place is said once.
+    assert [(case[0].get("message"), case[0].text) for case in cases[2:]] == [
+        ("timeout", "timeout"),
+        ("nothing", None),
+        ("no JSON", "7:1 no JSON"),
+    ]
     assert (cases[1][0].text or "").count("<&> %") == 2
     assert suite.attrib["time"] == "1.000"
     write_sarif(tmp_path / "s.json", rows, strict=True)

@@ -70,7 +70,8 @@ if TYPE_CHECKING:
 @click.option(
     "--changed",
     metavar="COMMIT",
-    help="Only programs that differ from this commit (HEAD: uncommitted changes), by git.",
+    help="Only programs that differ from this commit by git, or include a file that does; HEAD: "
+    "uncommitted changes.",
 )
 @click.option("--strict", is_flag=True, help="Files with nothing to prove count as not proved.")
 @click.option("--junit", type=FILE, help="Write a JUnit report here, for continuous integration.")

@@ -34,7 +34,9 @@ def find_errors(row: Row) -> Iterator[tuple[int, int, str]]:
     """Line (from 1; 0 for the whole), column (from 1) and text of each error; one at least."""
     found = [d for d in row.get("diagnostics", ()) if d["severity"] == "error"]
     if not found:
-        yield int(row.get("line", 0)), 1, str(row.get("message", row["status"]))
+        line, text = int(row.get("line", 0)), str(row.get("message", row["status"]))
+        # The place stands beside the text.
+        yield line, 1, text.removeprefix(f"{row.get('file')}{f':{line}' if line else ''}: ")
     for one in found:
         yield int(one["line"]), int(one["column"]) + 1, str(one["message"])
 
@@ -61,11 +63,12 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         else:
             kind = "error" if row["status"] in ("error", "timeout", "crashed") else "failure"
         counts[kind] += 1
-        said = [f"{line}:{column} {text}" for line, column, text in find_errors(row)]
-        outcome = ElementTree.SubElement(case, kind, message=_clean(said[0]))
+        said = list(find_errors(row))
+        outcome = ElementTree.SubElement(case, kind, message=_clean(said[0][2]))
         if kind != "skipped":
             outcome.set("type", row["status"])
-            outcome.text = _clean("\n".join(said))
+            lines = (f"{line}:{column} {text}" if line else text for line, column, text in said)
+            outcome.text = _clean("\n".join(lines))
     ElementTree.SubElement(suite, "system-out")
     ElementTree.SubElement(suite, "system-err")
     suite.set("tests", str(len(rows)))

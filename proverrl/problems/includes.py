@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,8 @@ class Included:
 class _Joining:
     language: Language
     root: str
+    name: Callable[[str], str]
+    """How a file is called, as the first one was: from the working folder, or by its whole path."""
     text: str
     parts: list[Included] = field(default_factory=list)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -95,10 +98,31 @@ def join_includes(
     if path.is_symlink():
         raise IncludeError("a symbolic link that includes files; name the file itself", 0)
     real = os.path.join(os.path.realpath(path.parent), path.name)
-    walk = _Joining(language, _find_root(real, folder), own.text)
+    name = str if path.is_absolute() else os.path.relpath
+    walk = _Joining(language, _find_root(real, folder), name, own.text)
     walk.names[found.st_dev, found.st_ino] = real
     _follow(walk, own, (real,), 0)
     return walk.text, tuple(walk.parts)
+
+
+def list_read(path: Path, language: Language) -> set[str]:
+    """The absolute names of the file itself and of all that it includes, files that are missing or
+    may not be included among them; nothing is judged of them, and what cannot be read is left."""
+    found: set[str] = set()
+    waiting = [os.path.realpath(path)]
+    while waiting:
+        place = waiting.pop()
+        if place in found:
+            continue
+        found.add(place)
+        try:
+            text, _ = read_program_text(Path(place))
+        except ProblemError:
+            continue
+        if language.include_word and language.include_word in text:
+            files = language.split_includes(text).files
+            waiting += [_find_place(place, written) for written, _ in files if "\0" not in written]
+    return found
 
 
 def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnostic:
@@ -121,6 +145,11 @@ def _find_root(path: str, folder: str | None) -> str:
     return os.path.realpath(folder) if folder is not None else parent
 
 
+def _find_place(file: str, written: str) -> str:
+    """As Dafny does, by the letters: no folder is left over a link."""
+    return os.path.normpath(os.path.join(os.path.dirname(file), written))
+
+
 def _refuse(place: str, line: int, reason: str) -> IncludeError:
     return IncludeError(f"{place}: {reason}", line)
 
@@ -128,12 +157,11 @@ def _refuse(place: str, line: int, reason: str) -> IncludeError:
 def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directive: int) -> None:
     """Add the files that the last of ``chain`` includes, those that they include first."""
     for written, line in includes.files:
-        inner = f" (line {line} of {os.path.relpath(chain[-1], walk.root)})" if directive else ""
+        inner = f" (line {line} of {walk.name(chain[-1])})" if directive else ""
         refuse = partial(_refuse, f'include "{written}"{inner}', directive or line)
         if not written or os.path.isabs(written) or ":" in written or "\0" in written:
             raise refuse("an absolute path or none; name the file from this one's folder")
-        # As Dafny does, by the letters: no folder is left over a link.
-        place = os.path.normpath(os.path.join(os.path.dirname(chain[-1]), written))
+        place = _find_place(chain[-1], written)
         if not Path(place).is_relative_to(walk.root):
             raise refuse(f"outside {walk.root}, the tree that is verified")
         if os.path.realpath(place) != place:
@@ -148,9 +176,8 @@ def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directiv
             raise refuse(str(error)) from error
         known = walk.names.setdefault((found.st_dev, found.st_ino), place)
         if known != place:
-            other = os.path.relpath(known, walk.root)
-            raise refuse(f"the same file as {other}, under another name; use one name")
-        name = os.path.relpath(place, walk.root)
+            raise refuse(f"the same file as {walk.name(known)}, under another name; use one name")
+        name = walk.name(place)
         if any(part.name == name for part in walk.parts):
             continue
         if len(chain) >= MAX_DEPTH or len(walk.parts) >= MAX_FILES:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proverrl.errors import UsageError
-from proverrl.lang import find_suffixes
+from proverrl.lang import find_language, find_suffixes
+from proverrl.problems.includes import list_read
 
 _NO_FILE = "a pipe, a device or a socket, which may never end"
 
@@ -38,28 +39,49 @@ def expand_paths(paths: Sequence[str]) -> list[str]:
 
 def list_changed(paths: Sequence[str], since: str) -> list[str]:
     """The programs below the paths (none: the working folder) that differ from a commit of the git
-    repository there, those that git does not know yet among them. Raises ``UsageError``: no
-    repository, no git, no such commit."""
+    repository there, or include a file that does, wherever it is in the repository; what git does
+    not know yet differs. Raises ``UsageError``: no repository, no git, no such commit."""
     if since.startswith("-"):
         raise UsageError(f"--changed {since}: name a commit, such as HEAD or main")
-    places = [path for path in paths if path != "-"] or ["."]
 
-    def ask(*words: str) -> list[str]:
-        command = ["git", *words, "-z", "--", *places]
+    def ask(*words: str) -> str:
         try:
-            done = subprocess.run(command, capture_output=True, check=False)
+            done = subprocess.run(["git", *words], capture_output=True, check=False)
         except OSError as error:
             raise UsageError(f"--changed asks git, which cannot be run: {error.strerror}") from None
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise UsageError(f"--changed {since}: git says: {said[0] if said else 'nothing'}")
-        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+        return os.fsdecode(done.stdout)
 
-    # Both relative to the working folder; of a deleted file there is nothing to judge.
-    found = ask("diff", "--name-only", "--relative", "--diff-filter=d", since)
-    found += ask("ls-files", "--others", "--exclude-standard")
+    def ask_names(*words: str) -> list[str]:
+        return ask(*words).split("\0")[:-1]
+
+    top = ask("rev-parse", "--show-toplevel").rstrip("\n")
+    # From the top, and both names of a file that was moved: an old one may still be included.
+    diff = ("-c", "diff.relative=false", "diff", "--name-only", "--no-renames", "-z")
+    names = ask_names(*diff, since, "--")
+    new = ("ls-files", "--others", "--exclude-standard", "-z")
+    names += ask_names(*new, "--full-name", "--", ":/")
+    differ = {os.path.join(top, name) for name in names}
+    places = [path for path in paths if path != "-"] or ["."]
     suffixes = find_suffixes()
-    return sorted({name for name in found if Path(name).suffix in suffixes})
+    return sorted(
+        name
+        for name in {*ask_names(*new, "--cached", "--", *places)}
+        # Of a deleted file there is nothing to judge.
+        if Path(name).suffix in suffixes and os.path.lexists(name) and _reads(name, differ)
+    )
+
+
+def _reads(name: str, differ: set[str]) -> bool:
+    """Whether a program is one of these files, or includes one."""
+    language = find_language(find_suffixes()[Path(name).suffix])
+    # What a link leads to is read; of a submodule git names the folder alone.
+    return any(
+        place in differ or not differ.isdisjoint(map(str, Path(place).parents))
+        for place in (os.path.abspath(name), *list_read(Path(name), language))
+    )
 
 
 def check_paths(paths: Sequence[str]) -> None:
