@@ -76,7 +76,7 @@ def make_resolved(loop: str, steps: int) -> dict[str, Any]:
             "problems": {"heldout": "heldout.jsonl"},
         },
         "command": f"proverrl train configs/{loop}.toml",
-        "commit": "0123456789abcdef",
+        "commit": "unknown (not a git checkout)",
         "versions": {"torch": "2.13.0", "transformers": "5.19.0"},
         "toolchain": "dafny 2.3.0, z3 4.8.5",
         "device": "cpu",

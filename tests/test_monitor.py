@@ -14,7 +14,7 @@ from typing import Any
 
 import pyte
 import pytest
-from rich.console import ConsoleRenderable
+from rich.console import Console, ConsoleRenderable
 
 from proverrl.errors import RunError
 from proverrl.monitor import Monitor, can_draw_live, read_metrics
@@ -318,6 +318,7 @@ def row(step: int, seconds: float, calls: int, left: float | None = None) -> dic
         # A clock needs no pace.
         (RunLimits(40, 500, 1.5), 45.0, ["step 3", "0.8 of 1.5 minutes"], 45.0),
         (RunLimits(4, 500, 1.5), 45.0, ["step 3/4"], 10.0),
+        (RunLimits(minutes=1.5), 45.0, ["step 3", "0.8 of 1.5 minutes"], 45.0),
         (RunLimits(0, 150), None, ["step 3", "150 of 150 verifier calls"], 0.0),
         (RunLimits(), None, ["step 3"], None),
     ],
@@ -328,18 +329,23 @@ def test_the_limit_that_ends_the_run_is_named_and_counted(
     first, last = row(1, 10.0, 50, left and left + 20.0), row(3, 30.0, 150, left)
     assert describe_place(last, limits.find_nearest(last)) == place
     assert limits.seconds_left(first, last) == seconds
-    assert limits.seconds_left(last, last) == left
+    # Without a pace nothing is known but the clock, and that only where nothing else ends the run.
+    alone = limits == RunLimits(minutes=1.5)
+    assert limits.seconds_left(last, last) == (left if alone else None)
 
 
 def test_a_bar_is_filled_by_the_limit_that_ends_the_run(tmp_path: Path) -> None:
     monitor, stream, clock = open_monitor(tmp_path, total_steps=2000, max_minutes=7.0)
     monitor.log("step", 1, {"seconds_left": 400.0})
+    with (screen := Console(width=80)).capture() as shown:
+        screen.print(render_steps(monitor._state))
+    assert re.search(r"time left +unknown yet", shown.get())
     clock.now += 60.0
     # 2 of 2000 steps at a minute each would be 33 hours.
     monitor.log("step", 2, {"seconds_left": 315.0})
     monitor.close()
     assert stream.getvalue().splitlines() == [
-        "step 1  0.3 of 7 minutes  left 6m40s",
+        "step 1  0.3 of 7 minutes",
         "step 2  1.8 of 7 minutes  left 5m15s",
     ]
     group: Any = render_steps(monitor._state)
@@ -359,5 +365,5 @@ def test_time_left_is_bounded_by_the_budget(tmp_path: Path) -> None:
         now = 20.0
         monitor.log("step", 3, {})
     lines = [line.rpartition("left ")[2] for line in stream.getvalue().splitlines()]
-    # 97 steps at ten seconds each when nothing bounds them.
-    assert lines == ["55s", "45s", "16m10s"]
+    # No pace is known at first; 97 steps at ten seconds each when nothing bounds them.
+    assert lines == ["step 1/100", "45s", "16m10s"]

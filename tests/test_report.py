@@ -103,11 +103,24 @@ def test_figures_on_another_benchmark_stand_in_a_table_of_their_own(tmp_path: Pa
     assert "chip" not in second
 
 
+def test_each_tile_names_its_evaluation(tmp_path: Path) -> None:
+    run = made.make_run(tmp_path / "run")
+    made.write_json(run / "evals" / "own.json", made.make_eval("own", {"all": (0.5, 0.75)}))
+    page = build_page([run])
+    tiles = re.findall(r'<div class="name">(.*?)</div>\s*<div class="big">([\d.]+)', page)
+    assert tiles == [
+        ("pass@1 · After", "46.5"),
+        ("pass@8 · After", "68.2"),
+        ("pass@1 · Own", "50.0"),
+        ("pass@8 · Own", "75.0"),
+    ]
+
+
 def test_the_setup_is_told(tmp_path: Path) -> None:
     page = Page(build_page([made.make_run(tmp_path / "run", steps=5, rollout_steps=1)]))
     calls = [row["verifier_calls_total"] for row in load_runs([tmp_path / "run"])[0].steps][-1]
     for part in (
-        "Commit 0123456789ab ",
+        "Commit unknown (not a git checkout) ",
         "Toolchain dafny 2.3.0, z3 4.8.5",
         "Device cpu",
         "Engine transformers",

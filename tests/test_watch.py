@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,9 @@ def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:
     text = follow(run, end, live=True)
     assert "50 of 1,000 verifier calls" in text
     assert "finished" in text
+    # One step shows no pace; nothing is left at the end.
+    shown = re.findall(r"time left +(\S+)", text)
+    assert (shown[0], shown[-1]) == ("unknown", "-")
 
 
 @pytest.mark.parametrize("begun", [False, True])

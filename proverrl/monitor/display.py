@@ -88,7 +88,7 @@ def describe_step(values: Mapping[str, Any], limit: LimitUse | None, left: str) 
         parts.append(lost)
     if composed := describe_composed(values):
         parts.append(f"composed {composed}")
-    if left:
+    if left not in ("", "-"):
         parts.append(f"left {left}")
     return "  ".join(parts)
 
@@ -254,7 +254,7 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     history = [value for value in state.get("history", ()) if value is not None]
     trend = sparkline(history) if draw_blocks else ""
     solved = Text.assemble((format_figure(state.get("solve_rate")), "bold green"), "  ", trend)
-    grid.add_row("solve rate", solved, "time left", str(state.get("left") or "-"))
+    grid.add_row("solve rate", solved, "time left", str(state.get("left") or "unknown yet"))
     grid.add_row(
         "verified/s",
         format_figure(state.get("verified_per_second"), 1),

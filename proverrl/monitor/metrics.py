@@ -215,11 +215,13 @@ class RunLimits:
         return max(self.list_uses(row), key=lambda use: use.share, default=None)
 
     def seconds_left(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> float | None:
-        """Until a limit is reached, at the pace from one row to another; None when neither pace nor
-        a limit on time is known."""
+        """Until a limit is reached, at the pace from one row to another; None while there is no
+        pace, unless time is the only limit."""
         left = last.get("seconds_left")
-        known = [] if left is None else [float(left)]
         seconds = (last.get("seconds") or 0.0) - (first.get("seconds") or 0.0)
+        if seconds <= 0 and any(use.unit != "minutes" for use in self.list_uses(last)):
+            return None
+        known = [] if left is None else [float(left)]
         before = {use.unit: use.used for use in self.list_uses(first)}
         for use in self.list_uses(last):
             gained = use.used - before.get(use.unit, use.used)

@@ -119,11 +119,11 @@ class RunView:
     def state(self) -> Row:
         """What ``render_steps`` draws."""
         last = self.steps[-1]
-        left = None if self.finished else self.seconds_left()
+        left = self.seconds_left()
         return {
             **last,
             "limit": self.limits.find_nearest(last),
-            "left": "" if left is None else format_seconds(left),
+            "left": "-" if self.finished else "" if left is None else format_seconds(left),
             "history": [row.get("solve_rate") for row in self.steps[-SPARKLINE_WIDTH:]],
         }
 

@@ -68,7 +68,7 @@ def list_facts(run: RunRecord) -> list[tuple[str, str]]:
     return [
         ("Loop", run.loop.replace("_", " ") or ("none" if run.only_evaluates else run.label)),
         ("Run folder", str(run.path)),
-        ("Commit", recorded("commit")[:12]),
+        ("Commit", recorded("commit")),
         ("Toolchain", recorded("toolchain")),
         ("Device", recorded("device")),
         ("Engine", recorded("engine")),
