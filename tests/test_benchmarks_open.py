@@ -8,6 +8,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,7 +28,13 @@ from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.loops import evaluate_run
 from proverrl.policy.base import Exchange
 from proverrl.problems.contamination import find_common, find_repeats, key_statement
-from proverrl.problems.load import benchmark_sha256, load_problems, load_references
+from proverrl.problems.load import (
+    benchmark_sha256,
+    load_problems,
+    load_references,
+    make_row,
+    write_problems,
+)
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.benchmark_data import SHARED, write_files, write_rows
 from tests.test_benchmarks_dafny import BLANK, TRUTH
@@ -410,6 +417,23 @@ def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
         write_benchmark(open_benchmark(str(source)), source)
     with pytest.raises(UsageError, match=r"written as \.jsonl"):
         write_benchmark(open_benchmark(str(source)), tmp_path / "x.json")
+
+
+def test_a_converted_file_keeps_the_licence_of_each_problem(tmp_path: Path) -> None:
+    ours, out = "dafny/curriculum/valid.jsonl", tmp_path / "a.jsonl"
+    _, said, _ = invoke("problems", "convert", ours, "--out", str(out))
+    assert "\nlicence: Apache-2.0\n" in said
+    (mine, *others) = load_problems(out)
+    assert {problem.metadata["licence"] for problem in (mine, *others)} == {"Apache-2.0"}
+    # Somebody else's, one that states its licence and one that does not, in one file with ours.
+    theirs = replace(others[0], id="b", origin="theirs", metadata={"licence": "MIT"})
+    silent = replace(others[0], id="c", origin="theirs", metadata={})
+    mine = replace(mine, metadata={})
+    write_problems(tmp_path / "mixed.jsonl", map(make_row, (theirs, mine, silent)))
+    written = write_benchmark(open_benchmark(str(tmp_path / "mixed.jsonl")), tmp_path / "out.jsonl")
+    found = [problem.metadata["licence"] for problem in load_problems(written.problems)]
+    assert found == ["MIT", "Apache-2.0", "not known here; see its publisher"]
+    assert json.loads(written.source.read_text())["licence"] == "; ".join(found)
 
 
 def _lean(name: str, claim: str) -> Problem:

@@ -201,6 +201,19 @@ def test_self_play_says_what_became_of_its_statements(tmp_path: Path) -> None:
     assert "composed 42/48 kept, 16 proved, 2 disproved" in describe_lines(view, loop)
 
 
+def test_one_step_shows_no_pace_and_an_end_leaves_no_time(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    made.write_json(run / "resolved.json", {"config": CONFIG})
+    append(run / "metrics.jsonl", json.dumps(step(1)) + "\n")
+    view = RunView(run)
+    console = Console(width=120, record=True, file=io.StringIO())
+    view.look()
+    console.print(render_view(view))
+    made.write_json(run / "policy" / "config.json", {})
+    console.print(render_view(view))
+    assert re.findall(r"time left +(\S+)", console.export_text()) == ["unknown", "-"]
+
+
 def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made.write_json(run / "resolved.json", {"config": CONFIG})
@@ -209,9 +222,6 @@ def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:
     text = follow(run, end, live=True)
     assert "50 of 1,000 verifier calls" in text
     assert "finished" in text
-    # One step shows no pace; nothing is left at the end.
-    shown = re.findall(r"time left +(\S+)", text)
-    assert (shown[0], shown[-1]) == ("unknown", "-")
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -70,7 +70,7 @@ def show_parts(benchmark: Benchmark, show: str) -> Benchmark:
 def _iter_rows(benchmark: Benchmark) -> Iterator[dict[str, Any]]:
     for entry in benchmark.entries:
         row = make_row(entry.problem)
-        row["metadata"]["licence"] = benchmark.licence
+        row["metadata"]["licence"] = benchmark.find_licence(entry.problem)
         if entry.reference is not None:
             row["reference"] = entry.reference
         yield row

@@ -34,7 +34,7 @@ from proverrl.benchmarks.base import (
     rows_source,
 )
 from proverrl.benchmarks.formats import read_source
-from proverrl.benchmarks.known import KNOWN, KnownBenchmark
+from proverrl.benchmarks.known import KNOWN, KnownBenchmark, find_own_licence
 from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
 from proverrl.files.shipped import LOOKED, find_file, name_file, shipped_root
@@ -45,19 +45,19 @@ from proverrl.types import Problem
 
 DATA_VARIABLE = "PROVERRL_DATA"
 HUB_PREFIX = "hf:"
-UNKNOWN_LICENCE = "not known here; see its publisher"
 _SUFFIXES = (".jsonl", ".json", ".parquet", ".dfy", ".lean")
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """A benchmark that was read. ``place`` is the path or id that it came from, ``sha256`` that of
-    what was read there (``proverrl.benchmarks.base.hash_source``)."""
+    what was read there (``proverrl.benchmarks.base.hash_source``), ``published`` the licence that
+    its publisher states, empty where none is known."""
 
     name: str
     place: str
     format: str
-    licence: str
+    published: str
     sha256: str
     entries: tuple[LoadedProblem, ...]
     refused: tuple[Refused, ...]
@@ -73,6 +73,16 @@ class Benchmark:
     def references(self) -> dict[str, str]:
         """Id to reference body, of those that have one."""
         return {e.problem.id: e.reference for e in self.entries if e.reference is not None}
+
+    def find_licence(self, problem: Problem) -> str:
+        """What the problem itself states, or what holds for the benchmark that it is of."""
+        stated = problem.metadata.get("licence") or problem.metadata.get("license")
+        return str(stated) if stated else self.published or find_own_licence(problem)
+
+    @property
+    def licence(self) -> str:
+        """All licences of its problems, in the order in which they occur."""
+        return "; ".join(dict.fromkeys(map(self.find_licence, self.problems)))
 
     @property
     def summary(self) -> str:
@@ -123,9 +133,7 @@ def open_benchmark(
     there is no such thing, or none of it is a problem."""
     if text.startswith(LEANDOJO_PREFIX):
         traced = admit(read_traced(text.removeprefix(LEANDOJO_PREFIX)))
-        found = Benchmark(
-            text, text, "leandojo", UNKNOWN_LICENCE, "", traced.entries, traced.refused
-        )
+        found = Benchmark(text, text, "leandojo", "", "", traced.entries, traced.refused)
         return _refuse_empty(found)
     if text.startswith(HUB_PREFIX):
         hub_id = text.removeprefix(HUB_PREFIX).partition(":")[0]
@@ -311,7 +319,7 @@ def _read(
         name=text,
         place=source.name,
         format=admitted.format,
-        licence=known.licence if known else UNKNOWN_LICENCE,
+        published=known.licence if known else "",
         sha256=hash_source(source),
         entries=admitted.entries,
         refused=admitted.refused,
