@@ -185,6 +185,18 @@ def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
     assert "policy_sha256" in str(refused.exception)
 
 
+def test_a_search_of_ones_own_has_a_folder_whose_name_works_anywhere(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "own_parts"))
+    tiny_policy().save(place / "policy")
+    few = ("search.name=own_search:CheapFirst", "search.max_idle=1", "search.calls=1")
+    sets = [word for value in (*few, "sampling.max_new_tokens=2") for word in ("--set", value)]
+    done = call(place, "loop.jsonl", "--config", "search.toml", *sets)
+    assert done.output.splitlines()[-1] == "written: searches/own_search_CheapFirst"
+    assert (place / "searches" / "own_search_CheapFirst" / "loop_38" / "result.json").is_file()
+
+
 def test_a_problem_without_states_is_refused_before_any_search_begins(tmp_path: Path) -> None:
     program = {"id": "program", "language": "dafny", "kind": "file", "statement": "/*{HOLE}*/"}
     write_problems(tmp_path / "both.jsonl", [LOOP, program])

@@ -72,11 +72,13 @@ def search(
     ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
     found = find_problems(problems, benchmark, config)
+    from proverrl.files.lines import make_file_name
     from proverrl.loops.search_run import SearchOptions, search_problems
     from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary
 
-    place = out or Path("searches") / config.search.name
+    # A search of one's own is package.module:function.
+    place = out or Path("searches") / make_file_name(config.search.name)
     options = SearchOptions(place, resume, parallel, minimise, samples)
     weights = choose_run(run, overrides)
     searching = search_problems(config, found, from_run=weights, options=options, stream=sys.stdout)

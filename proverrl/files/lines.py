@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,11 @@ from proverrl.files.strict_json import load_json
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FOLDER = "rollouts"
 EVALS_FOLDER = "evals"
+
+
+def make_file_name(text: str) -> str:
+    """The text as the name of a file or folder on any system: a ``/`` or a ``:`` becomes ``_``."""
+    return re.sub(r"[^\w.-]+", "_", text).strip(".") or "_"
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import shutil
 import sys
 import time
@@ -24,6 +23,7 @@ from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.evaluate import Evaluation
+from proverrl.files.lines import make_file_name
 from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
@@ -71,7 +71,7 @@ def _stem(source: str) -> str:
     """The part of a source that stands in the name of a file."""
     path = Path(source)
     stem = path.stem if path.suffix in (".jsonl", ".json", ".parquet") else source
-    return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
+    return make_file_name(Path(stem).name if path.exists() else stem)
 
 
 Afterwards = Callable[[Evaluation, CachedVerifier], Awaitable[None]]

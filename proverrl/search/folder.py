@@ -9,7 +9,6 @@ any moment leaves a folder that can be continued. Not handled here: running the 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 
 from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.files.lines import write_whole
+from proverrl.files.lines import make_file_name, write_whole
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
@@ -42,7 +41,7 @@ def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
     for problem in problems:
         if problem.id in found:
             raise UsageError(f"problem {problem.id!r} is given twice; give it once")
-        path = out / (re.sub(r"[^\w.-]+", "_", problem.id).strip(".") or "_")
+        path = out / make_file_name(problem.id)
         taken = next((name for name, other in found.items() if other == path), None)
         if taken is not None:
             raise UsageError(
