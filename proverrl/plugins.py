@@ -1,12 +1,12 @@
-"""Parts of somebody's own in place of ours: ``package.module:function``, or an installed name.
+"""Plug-ins, in place of parts of ours: ``package.module:function``, or an installed name.
 
 Flows in: names from a configuration, and the options beside them. Flows out: functions with their
 options bound. A module is looked for where Python looks, and in the working folder. A package that
-brings several parts names them in entry points: the group ``proverrl.SEAM`` with ``name =
+brings several plug-ins names them in entry points: the group ``proverrl.SEAM`` with ``name =
 "package.module:function"``; ``reward.name = "name"`` then means that function. Everything is
 checked before a run starts. A plug-in runs with the rights of its user; it can change what a policy
 learns from, and no verdict but those of a language of its own.
-Not handled here: what the parts do.
+Not handled here: what plug-ins do.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEYS: Mapping[Seam, str] = {
 }
 """Where such a part is named, if not in ``SEAM.name``."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
-"""Parts that have no table of their own."""
+"""Plug-ins that have no table of their own."""
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -172,7 +172,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
         elif options:
             table = _find_table(seam)
             raise UsageError(
-                f"{table} are for a part of your own ({_find_key(seam)} = "
+                f"{table} are for a plug-in ({_find_key(seam)} = "
                 f'"package.module:function"); {name!r} has keys in [{table.partition(".")[0]}]'
             )
 

@@ -234,5 +234,5 @@ def test_a_composer_is_chosen_by_its_name(own: ModuleType) -> None:
     assert composer.compose(PAIR, 1) == "4"
     with pytest.raises(ConfigError, match="unknown composer 'polcy'; the nearest is 'policy'"):
         parse_config({"selfplay": {"composer": "polcy"}}, source="test")
-    with pytest.raises(UsageError, match=r"selfplay.options are for a part of your own \(selfplay"):
+    with pytest.raises(UsageError, match=r"selfplay.options are for a plug-in \(selfplay"):
         plugins.check([("composer", "program", {"x": 4})])

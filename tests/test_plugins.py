@@ -1,4 +1,4 @@
-"""Parts of somebody's own: chosen by name, called, and refused with the place and the remedy."""
+"""Plug-ins: chosen by name, called, and refused with the place and the remedy."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_advantage_and_a_loss_of_ones_own() -> None:
         ("builtins:divmod", {}, "builtins:divmod cannot be called as f(rollout, *, options)"),
         (OWN, {"wieght": 1}, "reward.options: unknown 'wieght'; own_parts:short_proofs knows: wei"),
         (OWN, {"weight": 2}, "reward.options.weight: Input should be less than 1"),
-        ("proved", {"weight": 2}, "reward.options are for a part of your own"),
+        ("proved", {"weight": 2}, "reward.options are for a plug-in"),
     ],
 )
 def test_what_cannot_be_used_is_said_at_the_start(
@@ -191,7 +191,7 @@ def test_callbacks_and_benchmarks_take_no_options(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("section", ["policy", "search"])
 def test_a_training_refuses_options_of_no_part(section: str, tmp_path: Path) -> None:
     table = {"run": str(tmp_path / "run"), section: {"options": {"x": 1}}}
-    with pytest.raises(UsageError, match=rf"^{section}\.options are for a part of your own"):
+    with pytest.raises(UsageError, match=rf"^{section}\.options are for a plug-in"):
         asyncio.run(train(parse_config(table, source="test")))
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,4 @@
-"""Parts of somebody's own: a reward, an advantage, a loss and a callback (docs/plugins.md)."""
+"""Plug-ins: a reward, an advantage, a loss and a callback (docs/plugins.md)."""
 
 from __future__ import annotations
 

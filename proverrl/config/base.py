@@ -22,7 +22,7 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 Options = dict[str, str | int | float | bool | list[str] | list[int] | list[float]]
-"""Of a part of somebody's own."""
+"""Of a plug-in."""
 LeanBackend = Literal["lean-server", "lean-repl", "lean-file"]
 """How Lean is asked."""
 CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
@@ -30,8 +30,8 @@ CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
 
 
 def name_of(seam: Seam, names: Any) -> AfterValidator:
-    """Takes a name of ours, of the literal type ``names``, that of an installed part of somebody's
-    own, or ``package.module:function``."""
+    """Takes a name of ours, of the literal type ``names``, that of an installed plug-in, or
+    ``package.module:function``."""
     known = get_args(names)
 
     def check(value: str) -> str:
@@ -42,8 +42,8 @@ def name_of(seam: Seam, names: Any) -> AfterValidator:
         near = difflib.get_close_matches(value, [*known, *list_installed(seam)], n=1)
         nearest = f"; the nearest is {near[0]!r}" if near else ""
         raise ValueError(
-            f"unknown {seam} {value!r}{nearest}. Known are {', '.join(known)}, and parts of your "
-            "own as package.module:function"
+            f"unknown {seam} {value!r}{nearest}. Known are {', '.join(known)}, and "
+            "plug-ins as package.module:function"
         )
 
     return AfterValidator(check)

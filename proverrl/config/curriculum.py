@@ -181,7 +181,7 @@ class CurriculumConfig(Section):
     0 nor 1 are drawn more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
     ``pools``: see the tables below"""
     options: Options = Field(default_factory=dict)
-    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     floor: Fraction = 0.02
     """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9

@@ -129,7 +129,7 @@ class LossConfig(Section):
     ``prime_rl``, ``kimina`` or ``trajectory_balance``; the last two want ``advantage.name =
     "dr_grpo"``"""
     options: Options = Field(default_factory=dict)
-    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     clip_low: Fraction = 0.2
     """``clipped_*``, ``dr_grpo_constant``: the probability ratio is clipped below 1 minus this"""
     clip_high: NonNegativeFloat = 0.28

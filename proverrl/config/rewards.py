@@ -58,7 +58,7 @@ class RewardConfig(Section):
     ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
     errors ([preface.md](preface.md))"""
     options: Options = Field(default_factory=dict)
-    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
     side_share: Fraction = 0.0
@@ -131,7 +131,7 @@ class AdvantageConfig(Section):
     ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
     ``turn_credit``, ``obligations``; for each token: ``tempo``, ``salt``"""
     options: Options = Field(default_factory=dict)
-    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: StatesName = "lines"
     """``tempo``, ``salt``: what the states of a proof are. ``lines``: its text so far (``tempo``:
     its tokens); ``goals``: Lean's goals between tactics, so that proofs with different text can

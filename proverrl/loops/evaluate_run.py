@@ -191,7 +191,7 @@ OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy
 def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
     """The policy behind ``endpoint.url`` or the function of somebody's own where there is one, else
     a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
-    policies named, or a part of somebody's own that cannot be used; ``RunError``: as
+    policies named, or a plug-in that cannot be used; ``RunError``: as
     ``find_weights``."""
     add_languages(config.languages)
     plugins.check([part for part in config.list_parts() if part[0] in ("search", "policy")])
