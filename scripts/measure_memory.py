@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from proverrl.config import Config
 from proverrl.learner.learner import TorchLearner
-from proverrl.learner.memory import GB, plan_memory
+from proverrl.learner.memory import GIB, plan_memory
 from proverrl.policy.loading import DTYPES
 from proverrl.rollout.samples import build_replay_sample
 
@@ -53,7 +53,7 @@ def measure(hidden: int, wide: int, layers: int, *, checkpointing: bool, folder:
     peak = torch.cuda.max_memory_allocated()
     print(
         f"{plan.parameters / 1e9:.2f} B parameters, checkpointing {checkpointing}: peak "
-        f"{peak / GB:.2f} GB, planned {planned / GB:.2f} GB, {peak / planned:.2f} of it"
+        f"{peak / GIB:.2f} GiB, planned {planned / GIB:.2f} GiB, {peak / planned:.2f} of it"
     )
     return 2 / 3 < peak / planned < 4 / 3
 

@@ -152,12 +152,15 @@ def test_activations_are_those_of_a_step(folder: str, precision: str, checkpoint
 
 def test_the_command(folder: str) -> None:
     words = ["plan", f"policy.path={folder}", "learner.precision=bf16"]
-    done = CliRunner().invoke(cli, [*words, "demo", "--json", "--memory-gb", "80"])
+    done = CliRunner().invoke(cli, [*words, "demo", "--json", "--memory-gib", "80"])
     assert done.exit_code == 0, done.output
     row = json.loads(done.output)
     assert (row["parameters"], row["fits"]) == (PARAMETERS, True)
-    small = CliRunner().invoke(cli, [*words, "demo", "--memory-gb", "0.1"])
+    small = CliRunner().invoke(cli, [*words, "demo", "--memory-gib", "0.1"])
     assert small.exit_code == 1
-    assert "A device is too small: lower learner.micro_batch_tokens" in small.output
+    # In units of 2**30 and 2**10 bytes, and called so.
+    said = " ".join(small.output.split())
+    assert f"at once, on each device {row['peak'] / 2**30:.3f} GiB" in said
+    assert f"a token takes {row['kv_token'] / 2**10:,.1f} KiB" in said
     missing = CliRunner().invoke(cli, ["plan", "policy.path=nowhere", "demo"])
     assert "policy.path 'nowhere' has no configuration to plan for" in str(missing.exception)

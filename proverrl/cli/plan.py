@@ -22,7 +22,9 @@ EXIT_TOO_LARGE = 1
 @count_option("--processes", 1, "Processes of the run, each with a device of its own.")
 @count_option("--prompt-tokens", 512, "The longest prompt, for the cache of the sampler.")
 @click.option(
-    "--memory-gb", type=FiniteRange(0.1), help="Memory of a device.  [this machine's GPU, if any]"
+    "--memory-gib",
+    type=FiniteRange(0.1),
+    help="Memory of a device, in GiB.  [this machine's GPU, if any]",
 )
 @AS_JSON
 def plan(
@@ -30,7 +32,7 @@ def plan(
     overrides: tuple[str, ...],
     processes: int,
     prompt_tokens: int,
-    memory_gb: float | None,
+    memory_gib: float | None,
     as_json: bool,
 ) -> None:
     """Say what GRPO by CONFIG_FILE will hold on each device, before anything is loaded.
@@ -40,13 +42,13 @@ def plan(
     """
     import torch
 
-    from proverrl.learner.memory import GB, plan_memory
+    from proverrl.learner.memory import GIB, plan_memory
 
     config = read_config(config_file, None, overrides, ask="give a configuration file")
     found = plan_memory(config, processes=processes, prompt_tokens=prompt_tokens)
-    if memory_gb is None and torch.cuda.is_available():
-        memory_gb = torch.cuda.get_device_properties(0).total_memory / GB
-    fits = None if memory_gb is None else found.peak <= memory_gb * GB
+    if memory_gib is None and torch.cuda.is_available():
+        memory_gib = torch.cuda.get_device_properties(0).total_memory / GIB
+    fits = None if memory_gib is None else found.peak <= memory_gib * GIB
     if as_json:
         click.echo(json.dumps({**asdict(found), "peak": found.peak, "fits": fits}))
     else:
@@ -56,11 +58,11 @@ def plan(
         parts = {"always": found.always, "update": found.update, "sampling": found.sampling}
         for when, rows in parts.items():
             for name, size in rows.items():
-                click.echo(f"{when:9} {name:36} {size / GB:10.3f} GB")
-        click.echo(f"{'most':9} {'at once, on each device':36} {found.peak / GB:10.3f} GB")
-        click.echo(f"a token takes {found.kv_token / 1024:,.1f} KB of the sampler's cache")
-        if memory_gb is not None:
-            click.echo(f"{'left':9} {'of a device':36} {memory_gb - found.peak / GB:10.3f} GB")
+                click.echo(f"{when:9} {name:36} {size / GIB:10.3f} GiB")
+        click.echo(f"{'most':9} {'at once, on each device':36} {found.peak / GIB:10.3f} GiB")
+        click.echo(f"a token takes {found.kv_token / 1024:,.1f} KiB of the sampler's cache")
+        if memory_gib is not None:
+            click.echo(f"{'left':9} {'of a device':36} {memory_gib - found.peak / GIB:10.3f} GiB")
         if fits is False:
             click.echo(
                 "A device is too small: lower learner.micro_batch_tokens or policy.max_rows, set "

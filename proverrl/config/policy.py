@@ -32,7 +32,7 @@ class VllmConfig(Section):
     dtype: VllmDtype = "float32"
     """number type of vLLM's copy of the weights: ``float32`` or ``bfloat16`` (the one for GPUs)"""
     kv_cache_gb: PositiveFloat = 1.0
-    """memory of its key-value cache"""
+    """memory of its key-value cache, in GiB"""
     max_model_tokens: NonNegative = 0
     """the most tokens of prompt and completion together; 0 is the model's own limit"""
     eager: bool = True

@@ -24,7 +24,7 @@ from proverrl.policy.loading import DTYPES, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
 from proverrl.policy.vllm_engine import WORK_BYTES
 
-GB = 2**30
+GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         dtype = getattr(torch, config.vllm.dtype).itemsize
         kv_token *= dtype
         always["vLLM's weights"] = dtype * parameters
-        always["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GB)
+        always["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GIB)
         always["what vLLM computes with"] = WORK_BYTES
     else:
         kv_token *= size
