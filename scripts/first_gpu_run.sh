@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # What a first run on a GPU machine has to confirm (docs/gpu.md), in about a quarter of an hour.
 #
-#   bash scripts/setup.sh && bash scripts/first_gpu_run.sh [FOLDER]
+#   bash scripts/setup.sh && bash scripts/first_gpu_run.sh [FOLDER [POINT...]]
 #
-# Each point is one command with a log of its own in FOLDER (runs/first_gpu). At the end stands a
-# table of confirmed, failed and skipped points; the exit status is 1 if a point failed. Without a
-# GPU the same points run on the CPU at the same small size, which confirms the script alone.
+# Each point has a log of its own in FOLDER (runs/first_gpu); all of them run unless some are named.
+# A training that learned from nothing has failed, as has a resumed one that began anew. At the end
+# stands a table of confirmed, failed and skipped points; the exit status is 1 if a point failed.
+# Without a GPU the same points run on the CPU at the same small size, which confirms the script
+# alone.
 # PROVERRL names the command (.venv/bin/proverrl), and PYTHON the Python beside it.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out="${1:-runs/first_gpu}"
+chosen=" ${*:2} "
 proverrl="${PROVERRL:-.venv/bin/proverrl}"
 python="${PYTHON:-.venv/bin/python}"
 mkdir -p "$out"
 rows=() failed=0
+# Of the easiest problems, so that a few steps have groups to learn from.
+settings=(problems.train="$out/level1.jsonl" 'warm_start.references_per_level={1=200}' warm_start.steps=120
+  grpo.steps=3 grpo.groups_per_step=8 grpo.groups_per_draw=8 max_minutes=5
+  evaluation.before=false evaluation.max_problems=16 evaluation.samples=2 'evaluation.ks=[1]' pool.workers=2)
 
 gpus="$("$python" -c 'import torch; print(torch.cuda.device_count())')" || exit 2
 if [[ "$gpus" -eq 0 ]]; then
@@ -22,10 +29,15 @@ if [[ "$gpus" -eq 0 ]]; then
   export ACCELERATE_USE_CPU=true
 fi
 
+is_chosen() {
+  [[ "$chosen" == "  " || "$chosen" == *" $1 "* ]]
+}
+
 # point NAME COMMAND...: run it, and note what became of it with its seconds.
 point() {
   local name="$1" started=$SECONDS status=0
   shift
+  is_chosen "$name" || return 0
   printf '%-52s ' "$name"
   "$@" >"$out/$name.log" 2>&1 || status=$?
   local took=$((SECONDS - started))
@@ -40,40 +52,72 @@ point() {
 }
 
 skip() {
+  is_chosen "$1" || return 0
   rows+=("skipped    $1  $2")
   printf '%-52s skipped: %s\n' "$1" "$2"
 }
 
-# train NAME KEY=VALUE...: a short run, which must update the policy.
+# check_learned RUN: a step of it must have moved the policy.
+check_learned() {
+  "$python" - "$1/metrics.jsonl" <<'PYTHON'
+import json, sys
+steps = [row for row in map(json.loads, open(sys.argv[1])) if row["kind"] == "step"]
+moved = [row["step"] for row in steps if (row.get("grad_norm") or 0) > 0]
+print(f"the policy moved in steps {moved} of {[row['step'] for row in steps]}")
+sys.exit(not moved)
+PYTHON
+}
+
+# train NAME COMMAND...: a short run, which must learn from something.
 train() {
   local run="$out/$1"
   shift
   rm -rf "$run"
-  "$@" run="$run" warm_start.steps=60 grpo.steps=3 grpo.groups_per_step=8 grpo.groups_per_draw=8 max_minutes=3 \
-    evaluation.before=false evaluation.max_problems=16 evaluation.samples=2 'evaluation.ks=[1]' pool.workers=2
+  "$@" run="$run" && check_learned "$run"
 }
 
-single="$proverrl train demo"
-launch=("$python" -m torch.distributed.run --nproc_per_node 2 -m proverrl train demo)
+# resume: the same, killed after its first checkpoint; what was done before must not be done again.
+resume() {
+  local run="$out/resume" process row='"kind":"step","step":1,' before
+  rm -rf "$run"
+  "${single[@]}" run="$run" grpo.steps=6 checkpoint_every=1 &
+  process=$!
+  until [[ -e "$run/checkpoints/step_000001" ]]; do
+    kill -0 "$process" || return 1
+    sleep 0.1
+  done
+  kill -KILL "$process"
+  wait "$process" || true
+  [[ ! -e "$run/policy" ]] || { echo "it had ended before it was killed"; return 1; }
+  before="$(grep "$row" "$run/metrics.jsonl")" || return 1
+  "$proverrl" train --resume "$run" || return 1
+  [[ "$(grep "$row" "$run/metrics.jsonl")" == "$before" ]] || { echo "it began anew"; return 1; }
+  check_learned "$run"
+}
+
+single=("$proverrl" train demo "${settings[@]}")
+launch=("$python" -m torch.distributed.run --nproc_per_node 2 -m proverrl train demo "${settings[@]}")
 big=(policy.hidden_size=256 policy.num_heads=4 policy.num_layers=8)
 
 point doctor "$proverrl" doctor
 point plan "$proverrl" plan demo
-point float32 train float32 $single
-point bfloat16 train bfloat16 $single learner.precision=bf16
-point bfloat16-checkpointing train bfloat16-checkpointing $single learner.precision=bf16 \
+"$proverrl" problems convert dafny/curriculum/train.jsonl --levels 1 --out "$out/level1.jsonl" >/dev/null
+
+point float32 train float32 "${single[@]}"
+point bfloat16 train bfloat16 "${single[@]}" learner.precision=bf16
+point bfloat16-checkpointing train bfloat16-checkpointing "${single[@]}" learner.precision=bf16 \
   learner.gradient_checkpointing=true learner.micro_batch_tokens=2048 "${big[@]}"
-point not-in-order train not-in-order $single grpo.in_order=false
+point not-in-order train not-in-order "${single[@]}" grpo.in_order=false
 
 if "$python" -c 'import vllm' >/dev/null 2>&1; then
-  point vllm train vllm $single policy.engine=vllm policy.hidden_size=128 vllm.kv_cache_gb=1
-  point vllm-bfloat16 train vllm-bfloat16 $single policy.engine=vllm policy.hidden_size=128 \
+  point vllm train vllm "${single[@]}" policy.engine=vllm policy.hidden_size=128 vllm.kv_cache_gb=1
+  point vllm-bfloat16 train vllm-bfloat16 "${single[@]}" policy.engine=vllm policy.hidden_size=128 \
     vllm.kv_cache_gb=1 vllm.dtype=bfloat16 learner.precision=bf16
 else
   skip vllm "not installed (extra vllm)"
 fi
 if "$python" -c 'import peft' >/dev/null 2>&1; then
-  point lora train lora $single policy.path="$out/float32/policy" policy.lora.rank=8 warm_start.references_per_level={}
+  point lora train lora "${single[@]}" policy.path="$out/float32/policy" policy.lora.rank=8 warm_start.references_per_level={}
 else
   skip lora "not installed (extra lora)"
 fi
@@ -88,7 +132,7 @@ if [[ "$gpus" -ge 2 || "$gpus" -eq 0 ]]; then
 else
   skip two-processes "one GPU"
 fi
-point resume "$proverrl" train --resume "$out/float32"
+point resume resume
 point memory "$python" scripts/measure_memory.py
 point attention "$python" -m scripts.measure_attention
 

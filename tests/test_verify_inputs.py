@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import UsageError
+from proverrl.files.shipped import shipped_root
 from proverrl.problems import inputs as inputs_module
 from proverrl.problems.inputs import (
     Submission,
@@ -204,12 +205,19 @@ def test_paths_are_read_in_order(tmp_path: Path) -> None:
     assert count_inputs(paths) is None
 
 
-def test_an_empty_folder_and_a_missing_path(tmp_path: Path) -> None:
+def test_an_empty_folder_and_a_missing_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (found,) = read_inputs([str(tmp_path)], stdin=io.BytesIO())
     assert isinstance(found, Unusable)
     assert found.message == f"{tmp_path}: this folder holds no .dfy or .lean file"
-    with pytest.raises(UsageError, match="no such file or folder"):
+    with pytest.raises(UsageError, match="no such file or folder: [^;]*$"):
         list(read_inputs([str(tmp_path / "none.dfy")], stdin=io.BytesIO()))
+    # What comes with ProverRL is named, and not judged in place of one's own.
+    monkeypatch.chdir(tmp_path)
+    shipped = shipped_root() / "examples"
+    with pytest.raises(UsageError, match=f"examples/; what comes with ProverRL is {shipped}$"):
+        list(read_inputs(["examples/"], stdin=io.BytesIO()))
 
 
 def test_the_output_object() -> None:

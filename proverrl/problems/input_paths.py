@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proverrl.errors import UsageError
+from proverrl.files.shipped import find_file
 from proverrl.lang import find_language, find_suffixes
 from proverrl.problems.includes import list_read
 
@@ -94,7 +95,10 @@ def check_paths(paths: Sequence[str]) -> None:
         try:
             mode = os.stat(path).st_mode
         except FileNotFoundError as error:
-            raise UsageError(f"no such file or folder: {path}") from error
+            # Judged in place of a missing folder, ours would pass for the user's own.
+            ours = find_file(path)
+            remedy = f"; what comes with ProverRL is {ours}" if ours.exists() else ""
+            raise UsageError(f"no such file or folder: {path}{remedy}") from error
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
