@@ -103,6 +103,16 @@ def test_figures_on_another_benchmark_stand_in_a_table_of_their_own(tmp_path: Pa
     assert "chip" not in second
 
 
+def test_a_table_has_its_title_on_one_line(tmp_path: Path) -> None:
+    run = made.make_run(tmp_path / "run")
+    (run / "evals" / "before.json").unlink()
+    with (screen := Console(width=100)).capture() as shown:
+        screen.print(headline_table([run]))
+    (title, head, *_) = shown.get().splitlines()
+    assert title.rstrip() == "Solved on heldout, %, with 95 % intervals"
+    assert head.split() == ["level", "pass@", "After"]
+
+
 def test_each_tile_names_its_evaluation(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run")
     made.write_json(run / "evals" / "own.json", made.make_eval("own", {"all": (0.5, 0.75)}))

@@ -178,7 +178,10 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     """
     runs = load_runs(run_dirs)
     columns = list_columns(runs)
-    parts: list[Table | Text] = [_build_table(group) for group in group_by_benchmark(columns)]
+    parts: list[Table | Text] = []
+    for group in group_by_benchmark(columns):
+        # As wide as the screen: a title of the table would be as narrow as its columns.
+        parts += [Text(_name_group(group), style="bold"), _build_table(group)]
     if not columns:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
@@ -190,10 +193,15 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     return Group(*parts)
 
 
-def _build_table(columns: Sequence[Column]) -> Table:
+def _name_group(columns: Sequence[Column]) -> str:
     summary = columns[0].evaluation.summary
     name = str(summary.get("split") or summary.get("benchmark") or "problems")
-    table = open_table(f"Solved on {name}, %, with 95 % intervals and the change in points")
+    changes = " and the change in points" if any(column.base for column in columns) else ""
+    return f"Solved on {name}, %, with 95 % intervals{changes}"
+
+
+def _build_table(columns: Sequence[Column]) -> Table:
+    table = open_table()
     table.add_column("level")
     table.add_column("pass@", justify="right")
     for column in columns:
