@@ -31,6 +31,8 @@ Side = Literal["proverrl", "trl"]
 SIDES: tuple[Side, ...] = ("proverrl", "trl")
 Say = Callable[[str], None]
 
+SIDE_MODULE = "proverrl.bench.grpo_side"
+
 LAUNCH = ("-m", "torch.distributed.run", "--standalone")
 """Starts several processes of a side on this machine."""
 
@@ -85,11 +87,8 @@ def measure_grpo(
     found: dict[str, list[StepCost]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory(prefix="proverrl-bench-") as folder:
         if not model:
-            # It takes seconds, which a bench of something else need not wait for.
-            from proverrl.bench.grpo_side import make_model
-
             model = str(Path(folder) / "model")
-            make_model(Path(model), work)
+            _run(["-m", SIDE_MODULE, "model", _order(work, model, Path(folder))], work, "model")
         for number in range(rounds):
             for side in sides:
                 say(f"round {number + 1} of {rounds}: {side}")
@@ -129,16 +128,13 @@ def make_table(results: dict[str, Any]) -> Table:
     return table
 
 
-def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
-    outs = [folder / f"out-{rank}.json" for rank in range(work.processes)]
-    for out in outs:
-        out.unlink(missing_ok=True)
-    order = json.dumps({"work": asdict(work), "model": model, "folder": str(folder)})
-    module = ["-m", "proverrl.bench.grpo_side", side, order]
-    if work.processes > 1:
-        module = [*LAUNCH, f"--nproc-per-node={work.processes}", *module]
+def _order(work: Work, model: str, folder: Path) -> str:
+    return json.dumps({"work": asdict(work), "model": model, "folder": str(folder)})
+
+
+def _run(arguments: list[str], work: Work, what: str) -> None:
     done = subprocess.run(
-        [sys.executable, *module],
+        [sys.executable, *arguments],
         env={
             **os.environ,
             "OMP_WAIT_POLICY": "PASSIVE",
@@ -150,8 +146,18 @@ def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
         text=True,
         check=False,
     )
-    if done.returncode != 0 or not all(out.exists() for out in outs):
-        raise UsageError(f"the side {side} failed: {done.stderr[-2000:]}")
+    if done.returncode != 0:
+        raise UsageError(f"the {what} failed: {done.stderr[-2000:]}")
+
+
+def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
+    outs = [folder / f"out-{rank}.json" for rank in range(work.processes)]
+    for out in outs:
+        out.unlink(missing_ok=True)
+    module = ["-m", SIDE_MODULE, side, _order(work, model, folder)]
+    if work.processes > 1:
+        module = [*LAUNCH, f"--nproc-per-node={work.processes}", *module]
+    _run(module, work, f"side {side}")
     return join_costs([StepCost(**json.loads(out.read_text("utf-8"))) for out in outs])
 
 

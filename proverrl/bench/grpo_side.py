@@ -1,7 +1,8 @@
 """One side of ``proverrl bench grpo``, in a process of its own.
 
 Flows in: the work as JSON. Flows out: a file of each process, ``out-RANK.json``, with what a step
-costs it. Run as ``python -m proverrl.bench.grpo_side SIDE ORDER``, by torchrun for several.
+costs it. Run as ``python -m proverrl.bench.grpo_side SIDE ORDER``, by torchrun for several; side
+``model`` makes the checkpoint of both.
 """
 
 from __future__ import annotations
@@ -223,6 +224,9 @@ def main(side: str, order: str) -> None:
     work = Work(**given["work"])
     torch.set_num_threads(work.threads)
     folder = Path(given["model"])
+    if side == "model":
+        make_model(folder, work)
+        return
     run: dict[str, Callable[[Work, Path], StepCost]] = {"proverrl": run_proverrl, "trl": run_trl}
     assert set(run) == set(SIDES)
     cost = run[side](work, folder)
