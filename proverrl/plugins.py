@@ -122,6 +122,16 @@ def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any
     return _bind(seam, name, json.dumps(dict(options), sort_keys=True))
 
 
+def refuse(seam: Seam, name: str, given: object, asked: str, wanted: str) -> UsageError:
+    """The error for what a part ``gave`` when it was ``asked`` for something. The folder of a run
+    stays as it was, so that the same command goes on once the part is mended."""
+    text = " ".join(repr(given).split())
+    return UsageError(
+        f"{_find_key(seam)}: {name} gave {text:.120} for {asked}; return {wanted}. A run continues "
+        "by the same command from what it saved last"
+    )
+
+
 @cache
 def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
     options = json.loads(options_text)

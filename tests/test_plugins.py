@@ -20,9 +20,17 @@ from proverrl import plugins
 from proverrl.advantages.base import AdvantageInputs
 from proverrl.advantages.methods import admit_groups, choose_method
 from proverrl.benchmarks.open import is_source, open_benchmark
-from proverrl.config import AdvantageConfig, Config, GrpoConfig, LossConfig, parse_config
+from proverrl.config import (
+    AdvantageConfig,
+    Config,
+    CurriculumConfig,
+    GrpoConfig,
+    LossConfig,
+    parse_config,
+)
 from proverrl.config import RewardConfig as Rewarding
 from proverrl.config.search import SearchConfig
+from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.loops.train import train
 from proverrl.losses.entropy import EntropyControl
@@ -45,6 +53,7 @@ from tests.test_grpo import (  # noqa: F401  (fixtures)
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "own_parts"
 OWN = "own_parts:short_proofs"
+GRPO = GrpoConfig()
 
 
 @pytest.fixture(autouse=True)
@@ -126,10 +135,7 @@ def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "lacking_part.py").write_text("import some_missing_library\n")
     # A library whose name begins a part's is not the part.
     (tmp_path / "torchy_part.py").write_text("import torchy\n")
-    (tmp_path / "odd_part.py").write_text(
-        "import math\ndef f(rollout, *, options: 'Nothing'): return 1\n"
-        "def g(rollout): return math.nan\n"
-    )
+    (tmp_path / "odd_part.py").write_text("def f(rollout, *, options: 'Nothing'): return 1\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="broken_part cannot be imported: RuntimeError: no lic"):
         plugins.bind("reward", "broken_part:f", {})
@@ -139,9 +145,124 @@ def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         plugins.bind("reward", "torchy_part:f", {})
     with pytest.raises(UsageError, match="annotations of odd_part:f name nothing"):
         plugins.bind("reward", "odd_part:f", {})
-    reward = build_reward(Rewarding(name="odd_part:g"), max_new_tokens=9)
-    with pytest.raises(RecordError, match=r"odd_part:g gave rollout .* nan"):
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "None"),
+        (math.nan, "nan"),
+        ("0.5", "'0.5'"),
+        (10**400, "1" + 119 * "0"),
+        (torch.tensor([1.0, 2.0]), "tensor([1., 2.])"),
+        (Reward(1.0, {"a": math.inf}), "Reward(total=1.0, parts={'a': inf})"),
+        (Reward(None), "Reward(total=None, parts={})"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reward_that_is_no_finite_number_is_refused(
+    given: object, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("odd_gifts")
+    module.reward = lambda rollout: given  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "odd_gifts", module)
+    reward = build_reward(Rewarding(name="odd_gifts:reward"), max_new_tokens=9)
+    with pytest.raises(UsageError) as error:
         reward(build_rollout(build_problem("p"), 0, Status.PROVED))
+    assert str(error.value) == (
+        f"reward.name: odd_gifts:reward gave {told} for rollout 'p-0'; return a finite number, or "
+        "a proverrl.types.Reward of finite numbers. A run continues by the same command from what "
+        "it saved last"
+    )
+
+
+def test_numbers_of_other_libraries_are_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("tensor_gifts")
+    module.reward = lambda rollout: torch.tensor(0.5)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensor_gifts", module)
+    reward = build_reward(Rewarding(name="tensor_gifts:reward"), max_new_tokens=9)
+    rollout = build_rollout(build_problem("p"), 0, Status.PROVED)
+    assert reward(rollout) == Reward(0.5, {"own": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "gave None for 1 groups; return a list of as many GroupAdvantages"),
+        ([], "gave [] for 1 groups; return a list of as many GroupAdvantages"),
+        ([[[1.0]]], "gave [[1.0]] for the group on 'p'; return per rollout, per turn, a finite"),
+        ([[[1.0], [math.nan]]], "gave [[1.0], [nan]] for the group on 'p'; return per rollout"),
+        ([[1.0, 2.0]], "gave [1.0, 2.0] for the group on 'p'; return per rollout, per turn"),
+        ([[[1.0], [(0.5,)]]], "gave [[1.0], [(0.5,)]] for the group on 'p'; return per rollout"),
+        ([[[1.0], [(0.5, -0.5)]]], ""),
+    ],
+)
+def test_advantages_that_fit_no_group_are_refused(
+    given: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("odd_advantages")
+    module.compare = lambda inputs: given  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "odd_advantages", module)
+    rollouts = tuple(build_rollout(build_problem("p"), i, Status.PROVED) for i in range(2))
+    group = Group(rollouts[0].group_key, rollouts, (Reward(1.0), Reward(0.0)))
+    settings = AdvantageConfig(name="odd_advantages:compare")
+    inputs = AdvantageInputs([group], settings)
+    if not told:
+        assert choose_method(settings)(inputs) == given
+        return
+    for ask in (choose_method(settings), lambda inputs: admit_groups(inputs, settings, GRPO)):
+        with pytest.raises(UsageError) as error:
+            ask(inputs)
+        assert f"advantage.name: odd_advantages:compare {told}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "None"),
+        (torch.tensor(1.0), "tensor(1.)"),
+        ((torch.tensor(1.0), {}), "(tensor(1.), {})"),
+        ((leaf([1.0, 2.0]), {}), "(tensor([1., 2.], dtype=torch.float64, requires_grad=True), {})"),
+        ((leaf([1.0]).sum(), {"a": "b"}), "(tensor(1., dtype=torch.float64, grad_fn="),
+    ],
+)
+def test_a_loss_that_cannot_be_learned_from_is_refused(
+    given: object, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("odd_losses")
+    module.loss = lambda inputs: given  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "odd_losses", module)
+    inputs = build_inputs(leaf([-1.0, -0.5]), [-1.0, -0.5], [1.0, 1.0], name="odd_losses:loss")
+    with pytest.raises(UsageError) as error:
+        compute_loss(inputs, EntropyControl(LossConfig().entropy), torch.Generator())
+    assert f"loss.name: odd_losses:loss gave {told}" in str(error.value)
+    assert "for 2 tokens; return a scalar tensor with a gradient and" in str(error.value)
+
+
+def test_what_is_no_curriculum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("odd_curricula")
+    module.choose = lambda problems, config, seed: list(problems)[:0]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "odd_curricula", module)
+    settings = CurriculumConfig(name="odd_curricula:choose")
+    said = r"^curriculum\.name: odd_curricula:choose gave \[\] for 1 problems; return a proverrl\."
+    with pytest.raises(UsageError, match=said):
+        open_curriculum([build_problem("p")], settings, 0)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_a_mended_reward(
+    make_config: Callable[..., Config],  # noqa: F811
+    verifiers: list[StubVerifier],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earned: list[float | None] = [None]
+    module = ModuleType("mended")
+    module.reward = lambda rollout: earned[0]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mended", module)
+    config = make_config("mended", reward={"name": "mended:reward"}, grpo__steps=1)
+    with pytest.raises(UsageError, match=r"^reward\.name: mended:reward gave None for rollout "):
+        run(config)
+    earned[0] = 0.0
+    assert len(step_lines(run(config))) == 1
 
 
 def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,19 @@ some learn nothing from certain mixed groups; for those the answer is computed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from proverrl.advantages.base import AdvantageFn, AdvantageInputs, MakeStepsFn, carries_signal
+from proverrl.advantages.base import (
+    AdvantageFn,
+    AdvantageInputs,
+    GroupAdvantages,
+    MakeStepsFn,
+    carries_signal,
+    token_credit,
+)
 from proverrl.advantages.credit import line_steps, obligations, salt, tempo, turn_credit
 from proverrl.advantages.goals import goal_steps
 from proverrl.advantages.group import (
@@ -25,7 +34,8 @@ from proverrl.advantages.group import (
     w_reinforce,
 )
 from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig, StatesName
-from proverrl.plugins import choose
+from proverrl.errors import RecordError
+from proverrl.plugins import bind, refuse
 from proverrl.types import Group, Status
 
 ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
@@ -72,8 +82,38 @@ ADMITS: dict[str, Callable[[AdvantageInputs], list[bool]]] = {
 
 
 def choose_method(settings: AdvantageConfig) -> AdvantageFn:
-    """The configured method. Raises ``UsageError`` for a plug-in that cannot be used."""
-    return choose("advantage", ADVANTAGES, settings.name, settings.options)
+    """The configured method. Raises ``UsageError`` for a plug-in that cannot be used, as the method
+    does when a plug-in gives something other than finite advantages."""
+    if settings.name in ADVANTAGES:
+        return ADVANTAGES[settings.name]
+    own = bind("advantage", settings.name, settings.options)
+
+    def compare(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+        found = own(inputs)
+        if not isinstance(found, list | tuple) or len(found) != len(inputs.groups):
+            wanted, asked = "a list of as many GroupAdvantages", f"{len(inputs.groups)} groups"
+            raise refuse("advantage", settings.name, found, asked, wanted)
+        for given, group in zip(found, inputs.groups, strict=True):
+            if not _fits(given, group):
+                wanted = "per rollout, per turn, a finite number, or a tuple of one for each token"
+                asked = f"the group on {group.key[1]!r}"
+                raise refuse("advantage", settings.name, given, asked, wanted)
+        return list(found)
+
+    return compare
+
+
+def _fits(given: Any, group: Group) -> bool:
+    """Whether these are advantages of the group's tokens."""
+    try:
+        return len(given) == len(group.rollouts) and all(
+            math.isfinite(value)
+            for turns, rollout in zip(given, group.rollouts, strict=True)
+            for credit, turn in zip(turns, rollout.turns, strict=True)
+            for value in token_credit(credit, len(turn.completion.token_ids))
+        )
+    except (TypeError, ValueError, OverflowError, RuntimeError, RecordError):
+        return False
 
 
 def choose_admission(settings: AdvantageConfig) -> Callable[[AdvantageInputs], list[bool]]:

@@ -17,6 +17,7 @@ from proverrl.curriculum.categories import (
     SecCurriculum,
     SwsCurriculum,
 )
+from proverrl.plugins import choose, refuse
 from proverrl.types import Group, Problem
 
 
@@ -184,6 +185,17 @@ class PoolsCurriculum(Curriculum):
     def _figures(self) -> dict[str, Any]:
         counts = Counter(self.pool_of(name) for name in self._problems)
         return {"curriculum_pools": {pool: counts[pool] for pool in self._weights}}
+
+
+def open_curriculum(problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> Curriculum:
+    """The configured curriculum. Raises ``UsageError`` for a plug-in that cannot be used or gives
+    something else."""
+    name = config.name
+    found = choose("curriculum", CURRICULA, name, config.options)(problems, config, seed)
+    if not isinstance(found, Curriculum):
+        wanted = "a proverrl.curriculum.base.Curriculum"
+        raise refuse("curriculum", name, found, f"{len(problems)} problems", wanted)
+    return found
 
 
 CURRICULA: dict[

@@ -18,8 +18,7 @@ from dataclasses import astuple, dataclass
 from scipy import stats
 
 from proverrl.config import CurriculumConfig
-from proverrl.curriculum.sampler import CURRICULA
-from proverrl.plugins import choose
+from proverrl.curriculum.sampler import open_curriculum
 from proverrl.seeds import derive_seed
 from proverrl.statistics import Difference
 from proverrl.types import (
@@ -159,7 +158,6 @@ class SimulatedLearner:
 def run_learner(world: SimulatedWorld, config: CurriculumConfig, seed: int) -> SimulatedRun:
     """One learner under one curriculum, from first draw to last."""
     learner = SimulatedLearner(world, seed)
-    open_curriculum = choose("curriculum", CURRICULA, config.name, config.options)
     curriculum = open_curriculum(learner.problems, config, derive_seed(seed, "curriculum"))
     solved, mixed = [], 0
     for _ in range(world.draws):

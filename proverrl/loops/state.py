@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proverrl.advantages.base import RewardHistory
-from proverrl.curriculum.sampler import CURRICULA
+from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import RunError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.appeals import open_reviewer
@@ -28,7 +28,6 @@ from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
 from proverrl.loops.taught import own_corrections
-from proverrl.plugins import choose
 from proverrl.policy.engines import name_weights
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
@@ -73,11 +72,9 @@ class RunState:
         self.progress = Progress()
         self.store = ProofStore(keep_shortest, self._conditions)
         self.reviewer = open_reviewer(session)
-        settings = config.curriculum
-        open_curriculum = choose("curriculum", CURRICULA, settings.name, settings.options)
         self.curriculum = open_curriculum(
             session.problems.without_reference,
-            settings,
+            config.curriculum,
             derive_seed(config.seed, "curriculum"),
         )
         self.extension: Extension | None = None

@@ -3,7 +3,9 @@ settings' defaults nothing is multiplied or added, and the value is that of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +35,7 @@ from proverrl.losses.regularisers import (
 )
 from proverrl.losses.squared import kimina, trajectory_balance
 from proverrl.losses.weights import importance_weights
-from proverrl.plugins import choose
+from proverrl.plugins import choose, refuse
 
 LOSSES: dict[LossName, LossFn] = {
     "clipped_token": clipped_token,
@@ -57,13 +59,18 @@ def compute_loss(
 ) -> tuple[Tensor, Metrics]:
     """The loss of a micro-batch. ``generator`` draws the tokens that Clip-Cov takes out.
 
-    A micro-batch without a token in the loss costs 0.
+    A micro-batch without a token in the loss costs 0. Raises ``UsageError`` if a plug-in gives no
+    loss that can be learned from.
     """
     settings = inputs.settings
     if not len(inputs.logprobs):
         return inputs.logprobs.sum(), {}
     inputs, metrics = _weigh(inputs, control, generator)
-    loss, values = choose("loss", LOSSES, settings.name, settings.options)(inputs)
+    found = choose("loss", LOSSES, settings.name, settings.options)(inputs)
+    if settings.name not in LOSSES and not _is_loss(found):
+        wanted = "a scalar tensor with a gradient and a mapping of numbers"
+        raise refuse("loss", settings.name, found, f"{len(inputs.logprobs)} tokens", wanted)
+    loss, values = found
     metrics |= values
     moved = (inputs.logprobs.detach() - inputs.sampler_logprobs).abs().amax()
     metrics["ratio_max"] = moved.exp()
@@ -75,6 +82,19 @@ def compute_loss(
     if control.bonus:
         loss = loss - control.bonus * inputs.entropy.sum() / inputs.batch_tokens
     return loss, metrics
+
+
+def _is_loss(found: Any) -> bool:
+    """Whether somebody's own loss can be learned from; what is not finite is the guard's to say."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return False
+    loss, values = found
+    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+        return False
+    return isinstance(values, Mapping) and all(
+        isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
+        for value in values.values()
+    )
 
 
 def _weigh(

@@ -10,7 +10,7 @@ from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
-from proverrl.plugins import bind
+from proverrl.plugins import bind, refuse
 from proverrl.rewards.decide import decide_reward
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.rewards.preface import ATTEMPTS, sum_attempts
@@ -194,7 +194,7 @@ def build_reward(
 
 def _choose(config: RewardConfig) -> Callable[[Rollout, RewardConfig], Reward]:
     """The configured function; one of somebody's own is given judged rollouts alone, and may
-    return a number."""
+    return a number. Raises ``UsageError`` where that is no finite number."""
     if config.name in REWARDS:
         return REWARDS[config.name]
     own = bind("reward", config.name, config.options)
@@ -202,10 +202,17 @@ def _choose(config: RewardConfig) -> Callable[[Rollout, RewardConfig], Reward]:
     def earn(rollout: Rollout, settings: RewardConfig) -> Reward:
         _proved(rollout)
         value = own(rollout)
-        earned = value if isinstance(value, Reward) else Reward(float(value), {"own": float(value)})
-        if not math.isfinite(earned.total):
-            raise RecordError(f"{config.name} gave rollout {rollout.id!r} {earned.total}")
-        return earned
+        numbers = (value.total, *value.parts.values()) if isinstance(value, Reward) else (value,)
+        try:
+            # Unlike float() it takes no text.
+            finite = all(map(math.isfinite, numbers))
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            # The last is what torch says of a tensor of several numbers.
+            finite = False
+        if not finite:
+            wanted = "a finite number, or a proverrl.types.Reward of finite numbers"
+            raise refuse("reward", config.name, value, f"rollout {rollout.id!r}", wanted)
+        return value if isinstance(value, Reward) else Reward(float(value), {"own": float(value)})
 
     return earn
 
