@@ -234,8 +234,12 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None
 
 
 def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"policy\.path .* cannot be loaded"):
-        load_policy(tmp_path / "none", TINY, device="cpu")
+    with pytest.raises(UsageError) as error:
+        load_policy(tmp_path / "none", TINY, device="cpu", key="reward.critic")
+    assert str(error.value) == (
+        f"reward.critic {str(tmp_path / 'none')!r}: there is no folder {tmp_path / 'none'}, and a "
+        "model on the hub is called OWNER/NAME; check the spelling"
+    )
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")

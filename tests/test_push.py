@@ -22,6 +22,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report.model_card import make_card
 from tests.hub import TOKEN, Hub, open_hub
 
+NOWHERE = "http://127.0.0.1:9"
 SMALL = PolicyConfig(num_layers=1, hidden_size=8, num_heads=2, intermediate_size=16)
 LEVEL = {
     "level": "all",
@@ -348,7 +349,7 @@ def test_what_is_refused(hub: Hub, tmp_path: Path) -> None:
     hub.public.add("me/p")
     assert "is there and public" in refused(run, "me/p", "--private")
     assert hub.files == {("me/p", "main"): {}}
-    hub.url = "http://127.0.0.1:9"
+    hub.url = NOWHERE
     assert "the hub cannot be reached" in refused(run, "me/p")
 
 
@@ -365,11 +366,40 @@ def test_what_was_pushed_is_loaded_by_its_name(hub: Hub, tmp_path: Path) -> None
         "policy = load_policy('me/prover', PolicyConfig(path='me/prover'), device='cpu')\n"
         "import torch; torch.save(policy.model.state_dict(), 'state.pt')\n"
     )
-    loaded = run_cli(
-        hub, tmp_path, "-c", f"import os; os.chdir({str(tmp_path)!r})\n{code}", token=""
-    )
-    assert loaded.returncode == 0, loaded.stderr
-    state = torch.load(tmp_path / "state.pt")
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
     own = policy.model.state_dict()
-    assert state.keys() == own.keys()
-    assert all(torch.equal(state[name], own[name]) for name in own)
+    for reached in (True, False):
+        hub.url = hub.url if reached else NOWHERE
+        loaded = run_cli(hub, tmp_path, "-c", code, token="")
+        assert loaded.returncode == 0, loaded.stderr
+        # Without the hub, what was loaded before is stored here.
+        assert ("policy.path is what is stored of me/prover" in loaded.stderr) is not reached
+        assert "Retrying" not in loaded.stderr
+        state = torch.load(tmp_path / "state.pt")
+        assert state.keys() == own.keys()
+        assert all(torch.equal(state[name], own[name]) for name in own)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_nowhere_is_said_at_once(hub: Hub, tmp_path: Path) -> None:
+    def refused(path: str) -> str:
+        words = ("plan", "demo", "--set", f"policy.path={path}")
+        done = run_cli(hub, tmp_path, "-m", "proverrl", *words, token="")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+
+    said = f"error: policy.path 'me/provre': there is no folder {Path.cwd() / 'me/provre'}, "
+    assert refused("me/provre") == (
+        f"{said}and {hub.url} answered 404 when it was asked for that model's config.json; check "
+        "the spelling. A private or gated model needs HF_TOKEN, or `hf auth login`\n"
+    )
+    asked = [request for request in hub.asked if "provre" in request]
+    assert asked == ["HEAD /me/provre/resolve/main/config.json"]
+    hub.url = NOWHERE
+    assert refused("me/provre") == (
+        f"{said}the hub's client has no such model in {tmp_path / 'hf/hub'}, and {NOWHERE} cannot "
+        "be reached ([Errno 111] Connection refused); check the spelling, name the folder of a "
+        "model, or go on with a network\n"
+    )
+    assert "a model on the hub is called OWNER/NAME" in refused("runs/a/policy")

@@ -20,7 +20,7 @@ from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
-from proverrl.policy.loading import DTYPES, small_llama
+from proverrl.policy.loading import DTYPES, find_model, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
 from proverrl.policy.vllm_engine import WORK_BYTES
 
@@ -110,7 +110,10 @@ def _empty_model(config: Config) -> Any:
     """The model without its numbers, on no device; with adapters where they are trained."""
     path = config.policy.path
     try:
-        shape = AutoConfig.from_pretrained(path) if path else small_llama(config.policy)
+        if path:
+            shape = AutoConfig.from_pretrained(find_model(path, "policy.path"))
+        else:
+            shape = small_llama(config.policy)
     except (OSError, ValueError) as error:
         line = str(error).partition("\n")[0]
         raise UsageError(f"policy.path {path!r} has no configuration to plan for: {line}") from None

@@ -7,10 +7,14 @@ Not handled here: adapters (``proverrl.policy.lora``); which share of an average
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import torch
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
@@ -52,19 +56,19 @@ def load_policy(
     key: str = "policy.path",
 ) -> TransformersPolicy:
     """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
-    Raises ``UsageError``, which names it by its ``key``, if it cannot be loaded, or its tokenizer
-    has no end token."""
+    Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded, or
+    its tokenizer has no end token."""
+    found = find_model(path, key)
     with loading(Path(path)):
         try:
-            tokenizer = AutoTokenizer.from_pretrained(path)
-            model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
+            tokenizer = AutoTokenizer.from_pretrained(found)
+            model = AutoModelForCausalLM.from_pretrained(found, dtype=DTYPES[precision])
         except (AttributeError, KeyError, TypeError) as error:
             # What the library says of a file that is JSON and not what it should be.
             raise UsageError(f"{key} {str(path)!r} cannot be loaded: {error!r}") from error
         except (OSError, ValueError, SafetensorError) as error:
             line = str(error).partition("\n")[0]
-            here = "" if Path(path).is_dir() else " There is no folder of that name either."
-            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}{here}") from error
+            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}") from error
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
@@ -74,6 +78,45 @@ def load_policy(
     return TransformersPolicy(
         model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
     )
+
+
+def find_model(path: str | Path, key: str) -> str:
+    """From where a model is loaded: a folder, or the name of one on the hub; where the hub cannot
+    be reached, the folder in which its client stored the model. The hub is asked once, for the
+    model's configuration: the libraries would ask for every file, six times each. Raises
+    ``UsageError``, which begins with ``key``, for what is neither."""
+    name, place = str(path), Path(path).absolute()
+    if place.is_dir():
+        return name
+    nowhere = f"{key} {name!r}: there is no folder {place}"
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"))
+    except HFValidationError:
+        raise UsageError(
+            f"{nowhere}, and a model on the hub is called OWNER/NAME; check the spelling"
+        ) from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        # What passes is left to the library, which tries again.
+        if status != 429 and status < 500:
+            raise UsageError(
+                f"{nowhere}, and {constants.ENDPOINT} answered {status} when it was asked for that "
+                "model's config.json; check the spelling. A private or gated model needs HF_TOKEN, "
+                "or `hf auth login`"
+            ) from error
+    except (httpx2.HTTPError, OSError) as error:
+        line = str(error).partition("\n")[0]
+        stored = try_to_load_from_cache(name, "config.json")
+        if not isinstance(stored, str):
+            raise UsageError(
+                f"{nowhere}, the hub's client has no such model in {constants.HF_HUB_CACHE}, and "
+                f"{constants.ENDPOINT} cannot be reached ({line}); check the spelling, name the "
+                "folder of a model, or go on with a network"
+            ) from error
+        text = f"{constants.ENDPOINT} cannot be reached ({line}): {key} is what is stored of {name}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return str(Path(stored).parent)
+    return name
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
