@@ -130,6 +130,26 @@ def test_what_the_card_says(tmp_path: Path) -> None:
         assert secret not in card
 
 
+def test_a_run_that_is_only_a_warm_start_says_its_steps(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    resolved = json.loads((run / "resolved.json").read_text())
+    resolved["config"]["loop"] = "warm_start"
+    (run / "resolved.json").write_text(json.dumps(resolved))
+    rows = [{"kind": "sft", "step": step, "loss": 1.0} for step in (10, 1250)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    card = make_card(run, repo_id="me/p")
+    assert "- Amount: 1,250 steps of warm start, 0 verifier calls\n" in card
+
+
+def test_sizes_of_the_small_model_are_told_of_it_alone(tmp_path: Path) -> None:
+    for path, told in (("", True), ("someone/base-7b", False)):
+        run = make_run(tmp_path / f"run{told}", path=path, hidden_size=24, num_heads=2, max_rows=9)
+        lines = make_card(run, repo_id="me/p").splitlines()
+        assert ("- `policy.hidden_size = 24`" in lines) is told
+        assert ("- `policy.num_heads = 2`" in lines) is told
+        assert "- `policy.max_rows = 9`" in lines
+
+
 def test_figures_of_other_weights_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     summary = json.loads((run / "evals/after.json").read_text())
@@ -342,7 +362,12 @@ def test_what_is_refused(hub: Hub, tmp_path: Path) -> None:
     said = refused(run, "others/p")
     assert "answered 403" in said
     assert "check the owner's name" in said
-    assert "write OWNER/NAME" in refused(run, "a/b/c")
+    for bad, why in (("a/b/c", "'namespace/repo_name'"), ("me/a b", "must use alphanumeric")):
+        for words in ((), ("--dry-run",)):
+            said = refused(run, bad, *words)
+            assert said.startswith(f"error: {bad!r}: write OWNER/NAME (Repo id must ")
+            assert why in said
+    assert not (run / "model_card.md").exists()
     assert "holds no finished policy" in refused(tmp_path / "nowhere", "me/p")
     assert hub.files == {}
     hub.files["me/p", "main"] = {}

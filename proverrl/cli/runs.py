@@ -119,9 +119,10 @@ def push(
     The token is HF_TOKEN, or the one that `hf auth login` stored.
     """
     from proverrl.files.lines import write_whole
-    from proverrl.loops.publish import CARD, list_policy_files, publish
+    from proverrl.loops.publish import CARD, check_repo_id, list_policy_files, publish
     from proverrl.report.model_card import make_card
 
+    check_repo_id(repo_id)
     files = list_policy_files(run)
     card = make_card(run, repo_id=repo_id, licence=licence)
     if dry_run:

@@ -21,6 +21,19 @@ CARD = "README.md"
 _SUFFIXES = {".json", ".safetensors", ".model", ".txt", ".jinja", ".md"}
 
 
+def check_repo_id(repo_id: str) -> None:
+    """Raise ``UsageError`` for what is no ``OWNER/NAME`` to the hub."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise UsageError(f"{repo_id!r}: write OWNER/NAME ({error})") from error
+    if "/" not in repo_id:
+        raise UsageError(f"{repo_id!r}: write OWNER/NAME (the owner is missing)")
+
+
 def list_policy_files(run: Path) -> dict[str, Path]:
     """The files of a finished run's policy by their names on the hub. Raises ``RunError``: there
     is no finished policy, a file is a link, or something cannot be read."""
@@ -62,7 +75,7 @@ def publish(
     # Here, because the hub's client is a second of imports that no other command needs.
     import httpx2
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import HfHubHTTPError
 
     if not get_token():
         raise UsageError(
@@ -88,8 +101,6 @@ def publish(
             commit_message="Upload a policy with its card",
             revision=branch,
         )
-    except HFValidationError as error:
-        raise UsageError(f"{repo_id!r}: write OWNER/NAME ({error})") from error
     except HfHubHTTPError as error:
         status = error.response.status_code
         remedies = {

@@ -267,7 +267,11 @@ def describe_cost(run: RunRecord) -> str:
 
 
 def describe_length(run: RunRecord) -> str:
-    """``3 of 40 steps`` where the steps end the run, else ``3 steps``."""
+    """``3 of 40 steps`` where the steps end the run, else ``3 steps``; of a run that is only a warm
+    start its steps."""
+    if run.loop == "warm_start":
+        made = (row.get("step") or 0 for row in run.metrics if row.get("kind") == "sft")
+        return f"{max(made, default=0):,} steps of warm start"
     unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
     if run.limits and run.limits[0].unit == unit:
         return run.limits[0].describe()

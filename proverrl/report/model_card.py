@@ -14,6 +14,7 @@ from typing import Any
 
 from proverrl.config import Config, load_stored_config
 from proverrl.config.load import flatten_table
+from proverrl.config.policy import FRESH_KEYS
 from proverrl.report.headline import describe_length
 from proverrl.report.run import RunRecord, load_runs
 
@@ -152,8 +153,9 @@ def _list_settings(config: Config) -> Iterator[str]:
     yield "Keys that differ from ProverRL's defaults, without those of servers and logging:"
     yield ""
     usual = flatten_table(Config().dump())
+    unused = [f"policy.{key}" for key in FRESH_KEYS] if config.policy.path else []
     for key, value in flatten_table(config.dump()).items():
-        told = not any(key == one or key.startswith(one + ".") for one in _UNTOLD)
+        told = not any(key == one or key.startswith(one + ".") for one in (*_UNTOLD, *unused))
         if told and value != usual.get(key):
             text = json.dumps(_shorten_all(value), ensure_ascii=False)
             yield f"- {_quote(f'{_shorten(key)} = {text}')}"
