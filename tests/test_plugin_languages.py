@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         find_language.cache_clear()
         lang._find_or_leave_out.cache_clear()
         lang._INSTALLED.clear()
+        lang._BROKEN.clear()
         lang._LOADED.clear()
         lang._add_installed.cache_clear()
         plugins.load.cache_clear()
@@ -138,6 +140,65 @@ def test_a_broken_language_of_a_package_stops_only_who_asks_for_it(
         list_languages()
 
 
+NAME_FAULTS = {
+    "dafny": ("tests.sums:SUMS", "languages.dafny: dafny is a language already, proverrl.lang.da"),
+    "my-sums": ("tests.sums:SUMS", "languages.my-sums: 'tests.sums:SUMS'; write NAME = package.mo"),
+    "placeless": ("tests.sums", "language 'placeless' of the installed package given is 'tests.su"),
+}
+
+
+@pytest.mark.parametrize("name", NAME_FAULTS)
+def test_a_name_that_no_language_can_have_stops_only_who_asks_for_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, fault = NAME_FAULTS[name]
+    package = tmp_path / "given-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: given\nVersion: 1\n")
+    points = f"[proverrl.language]\n{name} = {place}\nsums = {SUMS}\n"
+    (package / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.warns(RuntimeWarning) as said:
+        found = [list_names() for _ in range(2)]
+    # The others of the package are languages.
+    assert found == 2 * [("dafny", "lean", "critique", "sums")]
+    (warning,) = said
+    text = str(warning.message)
+    assert text.startswith(f"the language {name} of the installed package given is left out: ")
+    assert fault in text
+    assert text.endswith(". Update or uninstall the package")
+    if name == "dafny":
+        assert find_language(name).title == "Dafny"
+        return
+    with pytest.raises(UsageError) as error:
+        find_language(name)
+    assert str(error.value).startswith(fault)
+
+
+def test_a_language_of_two_packages_is_the_one_that_a_command_names(tmp_path: Path) -> None:
+    for number in (1, 2):
+        package = tmp_path / f"given{number}-1.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text(f"Name: given{number}\nVersion: 1\n")
+        (package / "entry_points.txt").write_text("[proverrl.language]\nsums = tests.sums:Sums\n")
+    good = tmp_path / "good.sum"
+    good.write_text("1 + 1 = 2\n")
+
+    def verify(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "proverrl", *words, "verify", "--no-cache", str(good)]
+        where = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+        return subprocess.run(
+            command, cwd=ROOT, env=where, capture_output=True, text=True, timeout=120
+        )
+
+    chosen = verify("--language", f"sums={SUMS}")
+    assert (chosen.returncode, "1 proved" in chosen.stderr) == (0, True), chosen
+    assert chosen.stderr.count("warning: the language sums of the installed package given") == 1
+    unknown = verify()
+    assert unknown.returncode == 2
+    assert "'sums' is a name of two installed packages, given" in unknown.stderr
+
+
 def test_two_languages_of_ones_own_share_neither_ending_nor_fence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,7 +239,7 @@ def test_none_of_ours_can_be_replaced(name: str, monkeypatch: pytest.MonkeyPatch
     assert isinstance(done.exception, UsageError)
     given = [EntryPoint(name, SUMS, "proverrl.language")]
     monkeypatch.setattr(plugins, "entry_points", lambda *, group: given)
-    with pytest.raises(UsageError, match="is a language already"):
+    with pytest.warns(RuntimeWarning, match="is a language already"):
         list_names()
     assert before == LANGUAGES
 

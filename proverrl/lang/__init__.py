@@ -31,6 +31,8 @@ LANGUAGES: dict[str, str] = {
 OURS = frozenset(LANGUAGES)
 _INSTALLED: set[str] = set()
 """Those that only an installed package names."""
+_BROKEN: dict[str, UsageError] = {}
+"""Why a name that an installed package gives is none."""
 _LOADED: dict[str, Language] = {}
 """Somebody's own that were loaded."""
 
@@ -61,18 +63,33 @@ def list_own() -> dict[str, str]:
 
 
 def list_names() -> tuple[str, ...]:
-    """The names of all languages, ours first. Raises ``UsageError`` as ``add_languages`` for those
-    of installed packages."""
+    """The names of all languages, ours first. One of an installed package that ``add_languages``
+    would refuse is left out with a warning."""
     _add_installed()
     return tuple(LANGUAGES)
 
 
 @cache
 def _add_installed() -> None:
-    named = set(LANGUAGES)
-    installed = {name: find_installed("language", name) for name in list_installed("language")}
-    add_languages(installed)
-    _INSTALLED.update(installed.keys() - named)
+    for name in list_installed("language"):
+        named = name in LANGUAGES
+        try:
+            add_languages({name: find_installed("language", name)})
+        except UsageError as error:
+            _BROKEN[name] = error
+            _warn_of(name, error)
+        else:
+            _INSTALLED.update(() if named else (name,))
+
+
+def _warn_of(name: str, error: UsageError) -> None:
+    package = find_package("language", name)
+    warnings.warn(
+        f"the language {name} of the installed package {package} is left out: {error}. Update or "
+        "uninstall the package",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 @cache
@@ -81,6 +98,8 @@ def find_language(name: str) -> Language:
     for one of somebody's own that cannot be used."""
     names = list_names()
     if name not in names:
+        if name in _BROKEN:
+            raise _BROKEN[name]
         near = difflib.get_close_matches(name, names, n=1)
         nearest = f"; the nearest is {near[0]!r}" if near else ""
         raise ProblemError(
@@ -115,9 +134,7 @@ def _find_or_leave_out(name: str, installed: bool) -> Language | None:
     except UsageError as error:
         if not installed:
             raise
-        package = find_package("language", name)
-        text = f"the language {name} of the installed package {package} is left out: {error}"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        _warn_of(name, error)
         return None
 
 
