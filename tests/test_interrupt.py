@@ -19,6 +19,7 @@ from proverrl.lang.dafny.workers.toolchain import run_for_version
 from proverrl.loops.checkpoint import save_checkpoint
 from proverrl.loops.train import describe_unsaved
 from proverrl.monitor import Monitor
+from proverrl.monitor.metrics import RunLimits
 from tests.terminal import ROOT, Terminal
 from tests.test_grpo import step_lines, weights
 from tests.warm import WARM
@@ -171,7 +172,7 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
     if saved:
         save_checkpoint(session.checkpoints, saved, {}, save_policy=lambda _: None)
     stream = io.StringIO()
-    with Monitor(tmp_path, live=False, total_steps=9, stream=stream) as session.monitor:
+    with Monitor(tmp_path, live=False, limits=RunLimits(9), stream=stream) as session.monitor:
         for step in range(1, made + 1):
             session.monitor.log("step", step, {})
         assert describe_unsaved(session) == f"ended at once; lost: {lost}"

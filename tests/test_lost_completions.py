@@ -23,6 +23,7 @@ from proverrl.loops.evaluation import search_row
 from proverrl.loops.tally import Tally
 from proverrl.monitor import Monitor
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
+from proverrl.monitor.metrics import RunLimits
 from proverrl.monitor.search_display import (
     describe_glance,
     list_warnings,
@@ -147,7 +148,9 @@ FINE = {"solve_rate": 0.5, "turns": 40, **CompletionCounts(num=40).figures()}
 
 def test_plain_lines_of_a_training_warn_once_while_there_is_cause(tmp_path: Path) -> None:
     stream = io.StringIO()
-    with Monitor(tmp_path, live=False, total_steps=9, stream=stream, clock=lambda: 0.0) as monitor:
+    with Monitor(
+        tmp_path, live=False, limits=RunLimits(9), stream=stream, clock=lambda: 0.0
+    ) as monitor:
         for number, values in enumerate((STEP, STEP, FINE, STEP), start=1):
             monitor.log("step", number, values)
     cut = f"warning: 95% of the {CUT}"

@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleRenderable
 
 from proverrl.errors import RunError
 from proverrl.monitor import Monitor, can_draw_live, read_metrics
+from proverrl.monitor.console import open_console, open_table
 from proverrl.monitor.display import (
     LiveDisplay,
     describe_place,
@@ -51,7 +52,7 @@ STEP: dict[str, Any] = {
 
 def open_monitor(run_dir: Path, **options: Any) -> tuple[Monitor, io.StringIO, Clock]:
     stream, clock = io.StringIO(), Clock()
-    options.setdefault("total_steps", 4)
+    options.setdefault("limits", RunLimits(4))
     return Monitor(run_dir, stream=stream, clock=clock, **options), stream, clock
 
 
@@ -175,7 +176,8 @@ def test_a_killed_writer_leaves_every_logged_line(tmp_path: Path) -> None:
     """The line is on disk when log returns: the process then dies without closing anything."""
     code = (
         "import os, sys; from pathlib import Path; from proverrl.monitor import Monitor\n"
-        "m = Monitor(Path(sys.argv[1]), total_steps=9, live=False)\n"
+        "from proverrl.monitor.metrics import RunLimits\n"
+        "m = Monitor(Path(sys.argv[1]), limits=RunLimits(9), live=False)\n"
         "for step in range(1, 6): m.log('step', step, {'solve_rate': step / 10})\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -238,7 +240,7 @@ def test_the_live_panel_shows_the_figures(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream, clock = FakeTerminal(), Clock()
-    with Monitor(tmp_path, live=True, total_steps=4, stream=stream, clock=clock) as monitor:
+    with Monitor(tmp_path, live=True, limits=RunLimits(4), stream=stream, clock=clock) as monitor:
         assert isinstance(monitor._display, LiveDisplay)
         monitor.log("step", 1, {**STEP, "solve_rate": 0.1})
         clock.now += 60
@@ -335,7 +337,7 @@ def test_the_limit_that_ends_the_run_is_named_and_counted(
 
 
 def test_a_bar_is_filled_by_the_limit_that_ends_the_run(tmp_path: Path) -> None:
-    monitor, stream, clock = open_monitor(tmp_path, total_steps=2000, max_minutes=7.0)
+    monitor, stream, clock = open_monitor(tmp_path, limits=RunLimits(2000, minutes=7.0))
     monitor.log("step", 1, {"seconds_left": 400.0})
     with (screen := Console(width=80)).capture() as shown:
         screen.print(render_steps(monitor._state))
@@ -357,7 +359,7 @@ def test_time_left_is_bounded_by_the_budget(tmp_path: Path) -> None:
     now = 0.0
     stream = io.StringIO()
     with Monitor(
-        tmp_path, live=False, total_steps=100, stream=stream, clock=lambda: now
+        tmp_path, live=False, limits=RunLimits(100), stream=stream, clock=lambda: now
     ) as monitor:
         monitor.log("step", 1, {"seconds_left": 55.0})
         now = 10.0
@@ -367,3 +369,13 @@ def test_time_left_is_bounded_by_the_budget(tmp_path: Path) -> None:
     lines = [line.rpartition("left ")[2] for line in stream.getvalue().splitlines()]
     # No pace is known at first; 97 steps at ten seconds each when nothing bounds them.
     assert lines == ["step 1/100", "45s", "16m10s"]
+
+
+def test_a_title_is_not_wrapped_at_the_width_of_its_columns() -> None:
+    table = open_table("Solved, %, with 95 % intervals")
+    table.add_column("k")
+    table.add_row("1")
+    stream = io.StringIO()
+    open_console(stream).print(table)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines == ["Solved, %, with 95 % intervals", "k", "1"]

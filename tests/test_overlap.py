@@ -24,6 +24,7 @@ from proverrl.loops.session import Session, TrainingProblems
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import IdleClock
 from proverrl.monitor import Monitor
+from proverrl.monitor.metrics import RunLimits
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
@@ -158,7 +159,9 @@ class Bench:
             cast(TransformersPolicy, self.sampler),
             cast(Sampler, self.sampler),
             TrainingProblems((), PROBLEMS),
-            Monitor(folder, live=False, total_steps=100, resume_step=None if state is None else 0),
+            Monitor(
+                folder, live=False, limits=RunLimits(100), resume_step=None if state is None else 0
+            ),
         )
         self.state = GrpoState(session)
         if state is not None:

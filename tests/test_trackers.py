@@ -13,6 +13,7 @@ from proverrl.config import Config
 from proverrl.config.load import parse_config
 from proverrl.errors import UsageError
 from proverrl.monitor import Monitor, read_metrics, trackers
+from proverrl.monitor.metrics import RunLimits
 from proverrl.monitor.trackers import TrackerSet, open_trackers
 
 
@@ -31,7 +32,7 @@ def read_back(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_tensorboard_holds_what_metrics_hold(tmp_path: Path) -> None:
     opened = open_trackers(make_config("jsonl", "tensorboard"), tmp_path)
-    with Monitor(tmp_path, live=False, total_steps=2, trackers=opened) as monitor:
+    with Monitor(tmp_path, live=False, limits=RunLimits(2), trackers=opened) as monitor:
         monitor.log("sft", 7, {"loss": 2.5})
         monitor.log("step", 1, {"solve_rate": 0.25, "levels": {"3": {"solved": 4}}, "name": "x"})
         monitor.log("step", 2, {"solve_rate": 0.5, "loss": float("nan"), "limits": [1, 2]})
@@ -48,7 +49,7 @@ def test_a_resumed_run_adds_to_its_curves(tmp_path: Path) -> None:
     for step, resume_step in ((1, None), (2, 1)):
         opened = open_trackers(make_config("tensorboard"), tmp_path)
         how: dict[str, Any] = {"resume_step": resume_step, "trackers": opened}
-        with Monitor(tmp_path, live=False, total_steps=2, **how) as monitor:
+        with Monitor(tmp_path, live=False, limits=RunLimits(2), **how) as monitor:
             monitor.log("step", step, {"solve_rate": step / 4})
     assert read_back(tmp_path)["step/solve_rate"] == [(1, 0.25), (2, 0.5)]
 
@@ -111,7 +112,7 @@ def test_wandb_goes_on_under_the_id_that_the_run_has(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("fake_wandb")
 def test_a_tool_with_one_axis_gets_the_step_as_a_figure(tmp_path: Path) -> None:
     opened = open_trackers(make_config("wandb"), tmp_path)
-    with Monitor(tmp_path, live=False, total_steps=2, trackers=opened) as monitor:
+    with Monitor(tmp_path, live=False, limits=RunLimits(2), trackers=opened) as monitor:
         monitor.log("sft", 9, {"loss": 1.0})
         monitor.log("step", 1, {"loss": 2.0})
     [tool] = FakeTool.made

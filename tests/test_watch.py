@@ -18,7 +18,7 @@ from rich.console import Console
 from proverrl.cli.main import cli
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import ctrl_c_while_asleep
-from proverrl.monitor.metrics import MetricsTail
+from proverrl.monitor.metrics import MetricsTail, RunLimits
 from proverrl.monitor.watch import (
     RunView,
     describe_flow,
@@ -126,13 +126,13 @@ def test_a_run_is_followed_from_before_its_beginning_to_its_end(tmp_path: Path) 
 def test_a_resumed_run_goes_on_without_its_lost_steps(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made.write_json(run / "resolved.json", {"config": CONFIG})
-    with Monitor(run, total_steps=40, live=False, stream=io.StringIO()) as monitor:
+    with Monitor(run, limits=RunLimits(40), live=False, stream=io.StringIO()) as monitor:
         for number in (1, 2, 3):
             monitor.log("step", number, {"solve_rate": 0.5})
 
     def resume() -> None:
         with Monitor(
-            run, total_steps=40, live=False, stream=io.StringIO(), resume_step=1
+            run, limits=RunLimits(40), live=False, stream=io.StringIO(), resume_step=1
         ) as monitor:
             monitor.log("step", 2, {"solve_rate": 0.75})
 

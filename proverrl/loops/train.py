@@ -49,7 +49,7 @@ from proverrl.loops.taught import teach_correcting, teach_resuming
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
-from proverrl.monitor.metrics import count_steps_wanted
+from proverrl.monitor.metrics import read_limits
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -230,9 +230,7 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     return Monitor(
         folder,
         live=live,
-        total_steps=count_steps_wanted(config.dump()),
-        max_verifier_calls=config.max_verifier_calls,
-        max_minutes=config.max_minutes,
+        limits=read_limits(config.dump()),
         resume_step=resume_step,
         trackers=open_trackers(config, folder),
         callbacks=[plugins.bind("callback", name, {}) for name in config.logging.callbacks],

@@ -30,6 +30,7 @@ from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
 from proverrl.loops.session import load_weights
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.monitor.metrics import RunLimits
 from proverrl.monitor.trackers import open_trackers
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
@@ -100,7 +101,7 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
     epochs = settings.epochs
     trackers = open_trackers(config, folder)
     with Monitor(
-        folder, live=live, total_steps=epochs, resume_step=resume_step, trackers=trackers
+        folder, live=live, limits=RunLimits(epochs), resume_step=resume_step, trackers=trackers
     ) as monitor:
         monitor.phase("policy", policy.engine)
         num_problems = len({pair.problem.id for pair in pairs})

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import IO, Any, ClassVar, Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -38,9 +38,9 @@ def open_console(stream: TextIO | None = None, *, stderr: bool = False) -> Panel
 
 
 def open_table(title: str = "") -> Table:
-    """An empty table whose rules and edges take no columns, so that more fits into 80."""
-    shown = Text(title, style="bold") if title else None
-    return Table(title=shown, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    """An empty table whose rules and edges take no columns, so that more fits into 80. Its title
+    may be wider than its columns."""
+    return HeadedTable(title, box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def open_progress(console: PanelConsole) -> Progress:
@@ -70,6 +70,20 @@ def can_draw_live(stream: IO[str] | None = None) -> bool:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", ""):
         return False
     return stream.isatty()
+
+
+class HeadedTable(Table):
+    """rich's ``Table``, which wraps a title at the width of the columns; here it has all of the
+    console's."""
+
+    def __init__(self, heading: str, **how: Any) -> None:
+        super().__init__(**how)
+        self._heading = heading
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._heading:
+            yield Text(self._heading, style="bold")
+        yield from super().__rich_console__(console, options)
 
 
 class PanelConsole(Console):

@@ -49,10 +49,9 @@ class Monitor:
 
     ``resume_step`` is the step of the checkpoint that the run continues from: all that was
     written after it is dropped and the clock continues where it stood. Without it the folder
-    must hold no metrics yet. ``total_steps`` and the two limits
-    say when the run will end. ``live`` forces the panel (True) or plain lines (False); None
-    asks the terminal. ``trackers`` are those of ``open_trackers``. Raises RunError when the folder
-    cannot be written.
+    must hold no metrics yet. ``limits`` say when the run will end. ``live`` forces the panel
+    (True) or plain lines (False); None asks the terminal. ``trackers`` are those of
+    ``open_trackers``. Raises RunError when the folder cannot be written.
     """
 
     def __init__(
@@ -60,9 +59,7 @@ class Monitor:
         run_dir: Path,
         *,
         live: bool | None = None,
-        total_steps: int,
-        max_verifier_calls: int = 0,
-        max_minutes: float = 0.0,
+        limits: RunLimits,
         resume_step: int | None = None,
         trackers: Mapping[str, Any] | None = None,
         callbacks: Sequence[Callable[[str, Row], object]] = (),
@@ -71,7 +68,7 @@ class Monitor:
     ) -> None:
         self.run_dir = Path(run_dir)
         self._path = self.run_dir / METRICS_FILE
-        self._limits = RunLimits(total_steps, max_verifier_calls, max_minutes)
+        self._limits = limits
         self._clock = clock
         self._state: dict[str, Any] = {}
         self._resumed = max(0, resume_step or 0)
