@@ -18,7 +18,7 @@ from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
-from proverrl.policy.decoding import draw_tokens, keep_likeliest
+from proverrl.policy.decoding import draw_tokens, keep_likeliest, measure_entropy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
@@ -363,7 +363,25 @@ def test_a_token_that_was_drawn_is_always_kept() -> None:
     logits = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
     kept = keep_likeliest(logits, 1, torch.tensor([3])).exp()
     assert kept.tolist() == [pytest.approx([0.5, 0.0, 0.0, 0.1])]
-    assert (keep_likeliest(logits, 2) > -1e29).sum() == 2
+    assert (keep_likeliest(logits, 2) > -torch.inf).sum() == 2
+
+
+@pytest.mark.parametrize(("top_k", "most"), [(1, 0.693147), (50, 0.019803)])
+def test_a_drawn_token_that_rounding_takes_out_adds_itself_to_the_others(
+    top_k: int, most: float
+) -> None:
+    # All but the last are equally likely, and the last by a hair less than that; it was drawn.
+    logits = torch.zeros(1, top_k + 1)
+    logits[0, -1] = -1e-6
+    drawn = torch.tensor([top_k])
+    logprob = keep_likeliest(logits, top_k, drawn).log_softmax(-1)[0, -1]
+    assert float(-logprob) - math.log(top_k) == pytest.approx(most, abs=2e-6)
+
+
+def test_the_entropy_of_what_cannot_be_drawn_is_0() -> None:
+    # 1/2, 1/4, 1/4 and 0: 1.5 bits.
+    logprobs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
+    assert measure_entropy(logprobs).tolist() == pytest.approx([1.5 * math.log(2), 0.0])
 
 
 @pytest.mark.parametrize("top_k", [1, 5, 40])

@@ -142,3 +142,36 @@ def test_a_model_that_changes_them_in_another_way_is_refused() -> None:
     model.register_forward_hook(lambda _, __, out: setattr(out, "logits", out.logits * 2))
     with pytest.raises(UsageError, match="LlamaForCausalLM changes its logits after the last"):
         check_head(model, FLOAT32)
+
+
+def test_a_token_without_probability_adds_nothing() -> None:
+    # 1/2, 1/4, 1/4 and 0.
+    logits = torch.tensor([[2.0, 1.0, 1.0, 0.0]]).log().requires_grad_()
+    scored = vocabulary._Scores.apply(logits.clone(), torch.tensor([0]), 1.0, True)  # type: ignore[no-untyped-call]
+    logprobs, entropy = scored
+    bit = math.log(2)
+    assert float(logprobs.detach()) == pytest.approx(-bit)
+    assert float(entropy.detach()) == pytest.approx(1.5 * bit)
+    (of_entropy,) = torch.autograd.grad(entropy.sum(), logits)
+    # -p (log p + H).
+    assert of_entropy[0].tolist() == pytest.approx([-bit / 4, bit / 8, bit / 8, 0.0])
+    scored = vocabulary._Scores.apply(logits.clone(), torch.tensor([0]), 1.0, True)  # type: ignore[no-untyped-call]
+    (of_logprobs,) = torch.autograd.grad(scored[0].sum(), logits)
+    assert of_logprobs[0].tolist() == pytest.approx([0.5, -0.25, -0.25, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("temperature", "logprob", "entropy"),
+    [(1e-9, 0.0, 0.0), (1.0, -0.313262, 0.582203), (1e30, -math.log(2), math.log(2))],
+)
+def test_what_top_k_leaves_out_is_out_at_every_temperature(
+    temperature: float, logprob: float, entropy: float
+) -> None:
+    model = make_head(4, 4, torch.float32)
+    model.get_output_embeddings().weight.data = torch.eye(4)
+    # Two are kept; at 1 they have e / (e + 1) = 0.731059 and 0.268941.
+    hidden = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    found = token_logprobs(
+        model, hidden, torch.tensor([0]), temperature=temperature, top_k=2, entropy_grad=True
+    )
+    assert [float(each.detach()) for each in found] == pytest.approx([logprob, entropy], abs=1e-6)

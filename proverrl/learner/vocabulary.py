@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from proverrl.errors import UsageError
-from proverrl.policy.decoding import keep_likeliest
+from proverrl.policy.decoding import LOWEST, keep_likeliest
 
 CHUNK_BYTES = 2**28
 """Logits that exist at once, in float32; tokens of more than that are computed in chunks."""
@@ -87,6 +87,7 @@ class _Scores(torch.autograd.Function):
             norms[block] = values.logsumexp(-1)
             values -= norms[block, None]
             logprobs[block] = values.gather(-1, targets[block, None]).squeeze(-1)
+            values.clamp_(min=LOWEST)
             entropy[block] = -values.mul_(values.exp()).sum(-1)
         ctx.save_for_backward(logits, targets, norms, entropy)
         ctx.temperature, ctx.entropy_grad = temperature, entropy_grad
@@ -101,7 +102,7 @@ class _Scores(torch.autograd.Function):
         logits, targets, norms, entropy = ctx.saved_tensors
         for block in _blocks(logits):
             values = logits[block].to(norms.dtype, copy=True).div_(ctx.temperature)
-            values -= norms[block, None]
+            values.sub_(norms[block, None]).clamp_(min=LOWEST)
             # d log p_t / d x_j = [j = t] - p_j, and d H / d x_j = -p_j (log p_j + H).
             factor = d_logprobs[block, None].expand(-1, 1)
             if ctx.entropy_grad:

@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+LOWEST = -1e4
+"""A log-probability below this is one of 0: its exponential is 0 in float64 too, and so is their
+product, while -inf times 0 is no number."""
 _ROOM = 64
 
 
@@ -138,17 +141,25 @@ def draw_tokens(
 
 
 def keep_likeliest(logits: Tensor, top_k: int, always: Tensor | None = None) -> Tensor:
-    """Logits of shape (rows, vocabulary) with -1e30, which is finite, for all but the ``top_k``
-    largest of each row and, where it is given, the token ``always`` of shape (rows,).
+    """Logits of shape (rows, vocabulary) with -inf, at every temperature a probability of 0, for
+    all but the ``top_k`` largest of each row and, where it is given, the token ``always`` of shape
+    (rows,).
 
     Of equal logits at the limit as many are kept as there is room for, so that the normaliser is
-    continuous: whoever computes nearly these logits gets nearly these log-probabilities.
+    continuous. Not so where rounding takes ``always`` out of the ``top_k``: whoever drew it had one
+    token less, and its log-probability is lower here by up to log(1 + 1 / ``top_k``), 0.69 nats for
+    1 and 0.02 for 50.
     """
     kept = logits.topk(min(top_k, logits.shape[-1]), dim=-1).indices
     if always is not None:
         kept = torch.cat([kept, always[:, None]], dim=-1)
     left_out = torch.ones_like(logits, dtype=torch.bool).scatter(-1, kept, False)
-    return logits.masked_fill(left_out, -1e30)
+    return logits.masked_fill(left_out, -torch.inf)
+
+
+def measure_entropy(logprobs: Tensor) -> Tensor:
+    """The entropies, in nats, of distributions over the last dimension, with 0 log 0 = 0."""
+    return -(logprobs.exp() * logprobs.clamp(min=LOWEST)).sum(-1)
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:

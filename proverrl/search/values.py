@@ -32,6 +32,7 @@ from proverrl.files.strict_json import load_json
 from proverrl.files.typed_rows import ROW, read_row
 from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
+from proverrl.policy.decoding import measure_entropy
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import make_extend, render_prefix
@@ -359,6 +360,6 @@ def _likelihoods(
     total = logprobs.sum(1)
     numbers = torch.arange(len(lengths), device=own.device)
     last = torch.log_softmax(output(states[numbers, lengths - 1]).float(), -1)
-    entropy = -(last.exp() * last).sum(-1)
+    entropy = measure_entropy(last)
     mean = total / own.sum(1).clamp(min=1)
     return torch.stack([total, mean, logprobs.amin(1), entropy], dim=1)
