@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from proverrl.verifier.process_group import ProcessGroup
+from proverrl.verifier.process_group import ProcessGroup, make_folder, remove_folder
 
 SLEEP = ("/bin/sleep", "100")
 
@@ -54,3 +58,55 @@ def test_an_end_that_is_cancelled_twice_is_waited_for() -> None:
         assert list_children() == before
 
     asyncio.run(main())
+
+
+MAKE = """
+import os, sys
+from proverrl.verifier.process_group import make_folder
+folder = make_folder()
+(folder / "text").write_text("x")
+print(folder, flush=True)
+if sys.argv[1] == "wait":
+    sys.stdin.read()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Path) -> None:
+    def start(how: str) -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAKE, how],
+            env=os.environ | {"TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    def list_folders() -> set[Path]:
+        return set(tmp_path.iterdir())
+
+    living, kept = start("wait")
+    killed, left = start("die")
+    assert killed.wait() == -signal.SIGKILL
+    foreign = tmp_path / "proverrl-worker-a-link"
+    foreign.symlink_to(tmp_path)
+    assert list_folders() == {kept, left, foreign}
+    killed, next_left = start("die")
+    killed.wait()
+    assert list_folders() == {kept, next_left, foreign}
+    assert (kept / "text").read_text() == "x"
+    living.communicate("")
+    killed, last_left = start("die")
+    killed.wait()
+    assert list_folders() == {last_left, foreign}
+
+
+def test_a_folder_that_was_removed_is_locked_no_longer() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    folder = make_folder()
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    for _ in range(2):
+        remove_folder(folder)
+    assert (folder.exists(), len(os.listdir("/proc/self/fd"))) == (False, before)

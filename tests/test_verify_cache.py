@@ -263,7 +263,9 @@ def test_an_unusable_file_is_named_with_the_remedy(tmp_path: Path, kind: str) ->
     else:
         path.mkdir()
 
-    with pytest.raises(UsageError, match=r"verdicts\.sqlite cannot be used .*delete it"):
+    with pytest.raises(
+        UsageError, match=r"verdicts\.sqlite cannot be used .*delete it.*--no-cache"
+    ):
         run(ask_for_bad, path)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from proverrl.concurrency import outlast
@@ -46,6 +48,9 @@ rm -rf "$PWD"; kill -KILL 0) </dev/null >/dev/null 2>&1 &
 [ -z "$CGROUP" ] || echo "$$" >"$CGROUP/cgroup.procs" || exit 126
 unset LIFELINE CGROUP; exec "$@"
 """
+_PREFIX = "proverrl-worker-"
+_locks: dict[Path, int] = {}
+"""The descriptors that lock this process's folders."""
 _STDERR_TAIL_BYTES = 65536
 _CHUNK_BYTES = 65536
 _LAST_WORDS_SECONDS = 10.0
@@ -117,7 +122,7 @@ class ProcessGroup:
                     starting.result().kill()
                     await _reap(starting.result())
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
                 if cgroup:
                     cgroup.remove()
             if isinstance(error, OSError):
@@ -201,7 +206,7 @@ class ProcessGroup:
         if self._cgroup:
             self._cgroup.kill()
         os.close(self._lifeline)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     async def join(self) -> None:
         """After ``kill``: wait until the main process is reaped, and remove the folder."""
@@ -209,7 +214,7 @@ class ProcessGroup:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._drain_stdout(), _LAST_WORDS_SECONDS)
             await asyncio.wait_for(self._drain, _LAST_WORDS_SECONDS)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
         if self._cgroup:
             self._cgroup.remove()
 
@@ -312,8 +317,39 @@ def find_cause(exit_code: int) -> Cause:
 
 
 def make_folder() -> Path:
-    """A new private temporary folder."""
-    return Path(tempfile.mkdtemp(prefix="proverrl-verify-"))
+    """A new private temporary folder, for ``remove_folder``. What processes that were killed left
+    is removed by the next one: a folder is locked while its process lives."""
+    _remove_left()
+    new = Path(tempfile.mkdtemp(prefix="proverrl-new-"))
+    lock = os.open(new, os.O_RDONLY)
+    # Where a file system has no locks, nobody gets one to remove it either.
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # It is locked before it has the name by which others find it.
+    folder = new.rename(new.with_name(_PREFIX + new.name.removeprefix("proverrl-new-")))
+    _locks[folder] = lock
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, as far as nobody writes into it. Safe to call twice."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if (lock := _locks.pop(folder, None)) is not None:
+        os.close(lock)
+
+
+@cache
+def _remove_left() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # Locked, somebody else's, or gone by now: let it be.
+        with contextlib.suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _make_cgroup(limit_mb: float | None) -> MemoryCgroup | None:
