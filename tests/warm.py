@@ -17,12 +17,10 @@ import hashlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import ModuleType
@@ -34,8 +32,12 @@ def _find_folder() -> str:
     """Where the waiting processes of a test run are; made by its first process, and the waiting
     end when it is gone."""
     if _VARIABLE not in os.environ:
-        os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="proverrl-warm-")
-        atexit.register(shutil.rmtree, os.environ[_VARIABLE], ignore_errors=True)
+        # Not for the program, which is to start at once.
+        from proverrl.verifier.process_group import make_folder, remove_folder
+
+        folder = make_folder()
+        os.environ[_VARIABLE] = str(folder)
+        atexit.register(remove_folder, folder)
     return os.environ[_VARIABLE]
 
 
