@@ -162,5 +162,6 @@ def test_the_command(folder: str) -> None:
     said = " ".join(small.output.split())
     assert f"at once, on each device {row['peak'] / 2**30:.3f} GiB" in said
     assert f"a token takes {row['kv_token'] / 2**10:,.1f} KiB" in said
-    missing = CliRunner().invoke(cli, ["plan", "policy.path=nowhere", "demo"])
-    assert "policy.path 'nowhere' has no configuration to plan for" in str(missing.exception)
+    assert "A device is too small: lower learner.micro_batch_tokens" in small.output
+    missing = CliRunner().invoke(cli, ["plan", "policy.path=no/such/folder", "demo"])
+    assert "policy.path 'no/such/folder': there is no folder" in str(missing.exception)
