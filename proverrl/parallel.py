@@ -26,7 +26,7 @@ from proverrl.errors import PeerError, ProverRLError, UsageError
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=1)
-"""How long a process waits for another: rank 0 may judge, or train alone, for hours."""
+"""How long a process waits for another: rank 0 may judge for hours."""
 
 WARN_SECONDS = 600.0
 """After so long a process that waits says so."""

@@ -20,7 +20,7 @@ import torch
 from proverrl.config import load_config
 from proverrl.loops.pairs import Pair, make_source
 from proverrl.loops.session import load_training, make_policy
-from proverrl.loops.warm_start import draw_batches, supervised_loss
+from proverrl.loops.supervised import draw_batches, supervised_loss
 from proverrl.policy.transformers import TransformersPolicy
 
 BATCHES = 2

@@ -3,13 +3,15 @@
 python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
 CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``,
 ``bucket_bytes``, the rank that ``skips`` its pushes, and ``file``, where the learner's state goes
-after the two steps.
+after the two steps. With ``supervised``, fields of ``Course``, the steps are supervised ones.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,16 @@ from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
+from proverrl.loops.pairs import Pair
+from proverrl.loops.preferences import Preferring, Ranked
+from proverrl.loops.supervised import Course, Imitation, SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Prompt, Sampling
-from tests.tiny_model import tiny_model, tiny_samples
+from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 
 
 @dataclass
@@ -122,6 +127,58 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
+    """What rank 0 has after four supervised steps on uneven batches, and what each process held at
+    once."""
+    model = tiny_model(seed=world.rank)
+    if "lora" in case:
+        attach_adapter(model, LoraConfig.model_validate(case["lora"]), seed=world.rank)
+    policy = TransformersPolicy(model, train_tokenizer(["a b c"], vocab_size=24), world=world)
+    held: list[int] = []
+    layers: list[int] = []
+    decoder = model.get_decoder()
+    decoder.register_forward_pre_hook(
+        lambda _, __, given: held.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    decoder.layers[0].mlp.register_forward_pre_hook(lambda *_: layers.append(1))
+    pairs = tiny_pairs()
+    if not world.leads:
+        Follower(world, policy, lambda: TorchLearner(model, LearnerConfig(), temperature=1.0)).run()
+        world.gather((held, len(layers)))
+        return {}
+    fields = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.0, "seed": 3}
+    fields |= {"max_grad_norm": 1.0, "max_tokens": 64, "checkpointing": False}
+    loss: SupervisedLoss = Imitation(0.3, case.get("pack_tokens", 0))
+    items: Sequence[Any] = pairs
+    if case.get("prefers"):
+        loss = Preferring(0.5)
+        items = [Ranked(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
+    learner = SupervisedLearner(policy, Course(**(fields | case["supervised"])), loss)
+    scores = learner.score(items)
+    batches = [items[:7], items[4:], items[:1], items]
+    steps = [learner.step(batch, rate) for batch, rate in zip(batches, (1, 1, 0.5, 1), strict=True)]
+    learner.close()
+    check_weights(world, policy)
+    dismiss(world)
+    return {
+        "processes": world.size,
+        "steps": steps,
+        "scores": scores,
+        "weights": [w.detach().clone() for w in trained_parts(model)],
+        "held": world.gather((held, len(layers))),
+    }
+
+
+def tiny_pairs(num: int = 9) -> list[Pair]:
+    """Pairs of 3 to 31 tokens; the last tokens of some prompts are only shown."""
+    rng = random.Random(3)
+
+    def draw(most: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(VOCABULARY) for _ in range(rng.randrange(2, most)))
+
+    return [Pair(draw(20), draw(12), num_shown=i % 2) for i in range(num)]
+
+
 def trained_parts(model: Any) -> list[torch.Tensor]:
     """What learns, in the model's order."""
     return [p for p in model.parameters() if p.requires_grad]
@@ -142,7 +199,7 @@ def main(out: Path, cases: list[dict[str, Any]]) -> None:
     found = []
     for case in cases:
         try:
-            found.append(run_case(world, case))
+            found.append((run_supervised if "supervised" in case else run_case)(world, case))
         except ProverRLError:
             # A follower that was told to compare, and found a difference.
             world.share(None)

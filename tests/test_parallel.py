@@ -20,7 +20,7 @@ from proverrl import parallel
 from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
-from tests.parallel_worker import run_case
+from tests.parallel_worker import run_case, run_supervised
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED
 from tests.warm import WARM
 
@@ -38,6 +38,13 @@ CASES: dict[str, dict[str, Any]] = {
     # Weights of 16 * 16 and 24 * 16 numbers: some messages hold several, some one.
     "buckets": {"bucket_bytes": 1500},
 }
+SUPERVISED: dict[str, dict[str, Any]] = {
+    "padded": {"supervised": {}},
+    "packed": {"supervised": {"checkpointing": True}, "pack_tokens": 40},
+    "muon": {"supervised": {"optimizer": "muon", "learning_rate": 1e-4}},
+    "preferences": {"supervised": {"max_tokens": 80}, "prefers": True},
+}
+CASES |= SUPERVISED
 if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
@@ -116,6 +123,34 @@ def test_an_update_of_two_processes_is_that_of_one(
     assert two["complaint"] == ""
     # Each prompt has its completions, in the order of the prompts.
     assert [[c[0] for c in row] for row in two["written"]] == [[(1, 2 + i)] * 3 for i in range(5)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(SUPERVISED))
+def test_supervised_steps_of_two_processes_are_those_of_one(
+    by_two: dict[str, dict[str, Any]], name: str
+) -> None:
+    case = CASES[name]
+    one, two = run_supervised(SINGLE, case), by_two[name]
+    assert (one["processes"], two["processes"]) == (1, 2)
+    # Means of the two shares would be off: a batch of one pair has an empty share.
+    assert [list(values) for values in two["steps"]] == [list(values) for values in one["steps"]]
+    for mine, theirs in zip(one["steps"], two["steps"], strict=True):
+        assert theirs == pytest.approx(mine, rel=FLOAT32, abs=FLOAT32)
+    # Sums over at most 11 tokens.
+    assert two["scores"] == [pytest.approx(row, abs=11 * FLOAT32) for row in one["scores"]]
+    moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
+    assert float(torch.cat([move.flatten() for move in moves]).mean()) < MOVED
+    # Every forward pass keeps the limit, and neither process does the work of both.
+    limit = case.get("pack_tokens") or case["supervised"].get("max_tokens", 64)
+    passes = [(sum(held), num) for held, num in (*one["held"], *two["held"])]
+    assert max(max(held) for held, _ in (*one["held"], *two["held"])) <= limit
+    (whole, _), (first, _), (second, _) = passes
+    assert max(first, second) < 0.75 * whole
+    for held, num_layer_passes in (*one["held"], *two["held"]):
+        # A checkpointed layer runs once more in each backward pass; scores have none.
+        again = num_layer_passes - len(held)
+        assert (again > 0) == case["supervised"].get("checkpointing", False)
 
 
 @pytest.mark.slow

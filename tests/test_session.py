@@ -20,7 +20,7 @@ from proverrl.loops.session import (
     run_fraction,
     split_references,
 )
-from proverrl.loops.warm_start import draw_batches, supervised_loss
+from proverrl.loops.supervised import draw_batches, supervised_loss
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE
 from tests.builders import build_problem

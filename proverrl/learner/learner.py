@@ -359,6 +359,12 @@ def enable_checkpointing(model: Any) -> None:
             f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}; "
             "set it to false"
         )
+    checkpoint_layers(model)
+
+
+def checkpoint_layers(model: Any) -> None:
+    """Layers recompute their activations where the model is in training mode; dropout draws the
+    same again."""
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 

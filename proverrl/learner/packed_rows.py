@@ -74,13 +74,16 @@ def samples_of(rows: Iterable[PackedRow]) -> list[TrainingSample]:
     return [sample for row in rows for sample in row.samples]
 
 
-def batch_rows(rows: Iterable[SizedT], max_tokens: int) -> Iterator[list[SizedT]]:
+def batch_rows(
+    rows: Iterable[SizedT], max_tokens: int, *, padded: bool = False
+) -> Iterator[list[SizedT]]:
     """Batches of rows of like length with at most ``max_tokens`` tokens each (one row that is
-    longer goes alone)."""
+    longer goes alone); ``padded`` counts each row as the longest of its batch."""
     batch: list[SizedT] = []
     num_tokens = 0
     for row in sorted(rows, key=lambda row: row.num_tokens):
-        if batch and num_tokens + row.num_tokens > max_tokens:
+        held = len(batch) * row.num_tokens if padded else num_tokens
+        if batch and held + row.num_tokens > max_tokens:
             yield batch
             batch, num_tokens = [], 0
         batch.append(row)

@@ -21,7 +21,7 @@ import torch
 
 from proverrl.files.disk import loading
 from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.follow import push_weights
+from proverrl.loops.follow import check_weights
 from proverrl.loops.pairs import (
     PairSource,
     choose_proofs,
@@ -34,8 +34,8 @@ from proverrl.loops.pipeline import InOrder, Order, Pipeline
 from proverrl.loops.reverify import import_proofs, keep_sample_proofs, reverify_proofs
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState, Stateful
+from proverrl.loops.supervised import train_supervised
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import train_supervised
 from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards.verdicts import proved_reward
 from proverrl.seeds import derive_seed
@@ -94,7 +94,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
     sampling_seconds = time.monotonic() - started
     sources = base + _round_sources(state)
     loss = await asyncio.to_thread(_train_round, session, sources, progress.step)
-    await asyncio.to_thread(push_weights, session.policy.world, session.policy)
+    await asyncio.to_thread(check_weights, session.policy.world, session.policy)
     pushed = await asyncio.to_thread(session.sampler.push, progress.step)
     problems = session.problems.without_reference
     pushed |= await asyncio.to_thread(probe_adapter, session.policy, problems)

@@ -1,8 +1,7 @@
 """What the processes beside rank 0 do in a run: as they are told.
 
 Flows in: orders of rank 0, through ``World.share``. Flows out: their share of completions and
-gradients. Rank 0 holds everything else. Not handled here: supervised training, which rank 0 does
-alone and pushes.
+gradients. Rank 0 holds everything else.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 from proverrl.config import Config
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.session import TrainingProblems
+from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.probe import MIN_SEQUENCES, choose_rows
@@ -29,6 +29,7 @@ class Follower:
     """A process that obeys; ``open_learner`` makes the learner of rank 0, without its guard."""
 
     learner: TorchLearner
+    supervised: SupervisedLearner
 
     def __init__(
         self,
@@ -47,6 +48,10 @@ class Follower:
             "learner": self._start_learner,
             "step": lambda *what: self.learner.step(what[0], tuple, *what[1:]),
             "state": lambda: self.learner.state(),
+            "supervise": self._start_supervised,
+            "teach": lambda batch, rate: self.supervised.step(batch, rate),
+            "score": lambda items: self.supervised.score(items),
+            "taught": lambda: self.supervised.close(),
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),
         }
@@ -72,6 +77,9 @@ class Follower:
         self.learner = self.open_learner()
         if checkpoint is not None:
             self.learner.load(checkpoint / "learner.pt")
+
+    def _start_supervised(self, course: Course, loss: SupervisedLoss) -> None:
+        self.supervised = SupervisedLearner(self.policy, course, loss)
 
 
 def open_learner(

@@ -4,7 +4,8 @@ Flows in: a session after its warm start, ``preferences.pairs``. Flows out: upda
 figures of each step. Pairs of statements ranked by what a prover makes of them are the HPO of
 Mathesis (Yu et al. 2025, arXiv 2506.07047); ``proverrl prove --preferences`` writes them. The
 policy's log-probabilities of all pairs are computed before the first step, so that no second model
-is held. An interrupted loop begins again. Not handled here: where preferences come from.
+is held. All processes of a run learn. An interrupted loop begins again. Not handled here: where
+preferences come from.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError
-from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.weights import TrainedWeights
+from proverrl.learner.packed_rows import batch_rows
 from proverrl.loops.pairs import Pair, make_source, refuse_kept_apart
 from proverrl.loops.session import Session
-from proverrl.loops.warm_start import score_targets, supervised_rate
+from proverrl.loops.supervised import (
+    SupervisedLearner,
+    plan_course,
+    score_targets,
+    supervised_rate,
+)
 from proverrl.losses.preference import dpo_loss
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
@@ -50,50 +57,69 @@ def load_preferences(config: Config) -> list[Preference]:
     return [(problem, chosen, rejected) for _, problem, (chosen, rejected) in found]
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Two answers to one prompt, and the log-probabilities that the first policy gave them."""
+
+    chosen: Pair
+    rejected: Pair
+    first: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def num_tokens(self) -> int:
+        """Of both, padded to the longer one."""
+        return 2 * max(self.chosen.num_tokens, self.rejected.num_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Preferring:
+    """The ``SupervisedLoss`` over ``Ranked`` answers (``dpo_loss``)."""
+
+    beta: float
+
+    def cut(self, items: Sequence[Ranked], max_tokens: int) -> Iterator[list[Ranked]]:
+        return batch_rows(items, max_tokens, padded=True)
+
+    def compute(
+        self, policy: TransformersPolicy, part: Sequence[Ranked], whole: Sequence[Ranked]
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        scores = self.score(policy, part)
+        first = torch.tensor([item.first for item in part], device=scores.device)
+        loss, figures = dpo_loss(*scores.unbind(1), *first.unbind(1), beta=self.beta)
+        share = len(part) / len(whole)
+        return loss * share, {name: value * share for name, value in figures.items()}
+
+    def score(self, policy: TransformersPolicy, part: Sequence[Ranked]) -> torch.Tensor:
+        """Log-probabilities of the preferred and of the other answer: [items, 2]."""
+        answers = [*(item.chosen for item in part), *(item.rejected for item in part)]
+        return score_targets(policy, answers).view(2, len(part)).T
+
+
 def _learn(session: Session, preferences: Sequence[Preference]) -> None:
     config, policy = session.config.preferences, session.policy
     pairs = [
-        (make_source(policy, problem, chosen)(), make_source(policy, problem, rejected)())
+        Ranked(make_source(policy, problem, chosen)(), make_source(policy, problem, rejected)())
         for problem, chosen, rejected in preferences
     ]
-    with torch.no_grad():
-        first = [_score(session, [pair]) for pair in pairs]
-    weights = TrainedWeights(
-        policy.model,
-        config.optimizer,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
     seed = derive_seed(session.config.seed, "preferences")
-    torch.manual_seed(seed)
+    course = plan_course(session.config, config, seed)
+    learner = SupervisedLearner(policy, course, Preferring(config.beta))
+    scores = learner.score(pairs)
+    pairs = [
+        replace(pair, first=(chosen, rejected))
+        for pair, (chosen, rejected) in zip(pairs, scores, strict=True)
+    ]
     rng = random.Random(seed)
     num_batches = math.ceil(len(pairs) / config.batch_size)
     steps = config.epochs * num_batches
-    policy.model.train()
     for step in range(steps):
         session.check_stop(f"preferences were at step {step} and begin again")
         place = step % num_batches
         if place == 0:
-            order = rng.sample(range(len(pairs)), len(pairs))
+            order = rng.sample(pairs, len(pairs))
         batch = order[place * config.batch_size :][: config.batch_size]
-        scale_rates(weights.optimizers, supervised_rate(step, steps))
-        weights.zero_grad()
-        chosen, rejected = _score(session, [pairs[i] for i in batch])
-        first_chosen, first_rejected = torch.cat([first[i] for i in batch], dim=1)
-        loss, metrics = dpo_loss(chosen, rejected, first_chosen, first_rejected, beta=config.beta)
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = weights.clip(session.config.learner.max_grad_norm)
-        weights.step()
+        figures = learner.step(batch, supervised_rate(step, steps))
         policy.version += 1
-        session.monitor.phase("preferences", f"{step + 1}/{steps}, loss {float(loss.detach()):.3f}")
-        figures = {name: float(value) for name, value in metrics.items()}
-        figures |= {"loss": float(loss.detach()), "grad_norm": norm}
+        session.monitor.phase("preferences", f"{step + 1}/{steps}, loss {figures['loss']:.3f}")
         session.monitor.log("preferences", step + 1, figures)
-    policy.model.eval()
-    weights.close()
-
-
-def _score(session: Session, pairs: Sequence[tuple[Pair, Pair]]) -> torch.Tensor:
-    """Log-probabilities of the preferred answers and of the others: [2, pairs]."""
-    both = [pair for place in (0, 1) for pair in (each[place] for each in pairs)]
-    return score_targets(session.policy, both).view(2, len(pairs))
+    learner.close()
