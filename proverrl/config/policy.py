@@ -208,6 +208,10 @@ class PolicyConfig(Section):
     """base of its rotary position embeddings"""
     max_rows: Positive = 256
     """the most completions generated at once; lower it when memory is short"""
+    max_cached_tokens: Positive = 2**20
+    """the most tokens of prompts and completions in the key-value cache of ``engine =
+    "transformers"``, each completion counted at its full length: fewer are then generated at once
+    (one at least)"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")

@@ -71,8 +71,8 @@ class LearnerConfig(Section):
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
     """tokens in one forward pass (a prompt counts once for its group, padding of a warm start's
-    bodies as tokens); lower it when memory is short. A group that is longer is divided, but for the losses ``kimina`` and
-    ``trajectory_balance`` and those of your own, which see a group whole"""
+    bodies as tokens); lower it when memory is short. A group that is longer is divided, but for the
+    losses ``kimina`` and ``trajectory_balance`` and those of your own, which see a group whole"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time; the model
     must have no dropout. ``auto``: from 500 million parameters on"""

@@ -90,8 +90,9 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     else:
         kv_token *= size
         length = prompt_tokens + config.sampling.max_new_tokens
-        sampling["key-value cache"] = config.policy.max_rows * length * kv_token
-        sampling["logits of the next token"] = config.policy.max_rows * shape.vocab_size * 12
+        rows = max(1, min(config.policy.max_rows, config.policy.max_cached_tokens // length))
+        sampling["key-value cache"] = rows * length * kv_token
+        sampling["logits of the next token"] = rows * shape.vocab_size * 12
     always = {name: value for name, value in always.items() if value}
     return MemoryPlan(parameters, trained, always, update, sampling, kv_token)
 

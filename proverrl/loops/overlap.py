@@ -53,6 +53,7 @@ class SamplerCopy(TransformersPolicy):
             layout=source.layout,
             device=source.device,
             max_rows=source.max_rows,
+            max_cached_tokens=source.max_cached_tokens,
             version=source.version,
         )
         self.step = step

@@ -3,7 +3,8 @@
 Flows in: token ids, then one more token of each row at a time. Flows out: logits of the next token,
 and draws from them. transformers' own dynamic cache copies all that it holds at every step; the one
 here reserves room and copies once per ``_ROOM`` steps. Models with sliding windows or linear
-attention keep the library's cache.
+attention keep the library's cache. Nothing here waits for the device while tokens are added, but
+for models whose masks the library has to make.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 LOWEST = -1e4
 """A log-probability below this is one of 0: its exponential is 0 in float64 too, and so is their
@@ -78,6 +80,9 @@ class CachedRows:
         self._model = model
         self._cache = make_cache(model)
         ids, self._mask = pad_left(rows, pad_id, device)
+        # The library reads each mask to see whether it may be left out; here it is known.
+        self._is_padded = len({len(row) for row in rows}) > 1
+        self._masks_itself = _takes_masks(model, self._cache)
         self._read(ids, (self._mask.cumsum(-1) - 1).clamp(min=0))
 
     def repeat(self, times: int) -> None:
@@ -91,6 +96,7 @@ class CachedRows:
         """Drop all rows but these; from here on ``logits`` are those of the next ``add``."""
         self._cache.batch_select_indices(rows)
         self._mask, self.position = self._mask[rows], self.position[rows]
+        self._is_padded = self._is_padded and not bool(self._mask.all())
 
     def add(self, tokens: Tensor) -> None:
         """One more token for each row, of shape (rows,)."""
@@ -98,9 +104,14 @@ class CachedRows:
         self._read(tokens[:, None], self.position + 1)
 
     def _read(self, ids: Tensor, positions: Tensor) -> None:
+        mask: Tensor | None = self._mask
+        if self._masks_itself and not self._is_padded:
+            mask = None
+        elif self._masks_itself and ids.shape[1] == 1:
+            mask = self._mask.bool()[:, None, None]
         out = self._model(
             input_ids=ids,
-            attention_mask=self._mask,
+            attention_mask=mask,
             position_ids=positions,
             past_key_values=self._cache,
             use_cache=True,
@@ -108,6 +119,17 @@ class CachedRows:
         )
         self.logits = out.logits[:, -1]
         self.position = positions[:, -1:]
+
+
+def _takes_masks(model: Any, cache: Cache) -> bool:
+    """Whether a model can be given no mask where nothing is padded, and for one token its row of a
+    mask as it is: one kind of layer, and torch's attention."""
+    config = model.config.get_text_config(decoder=True)
+    return (
+        getattr(cache, "layer_class_to_replicate", None) is RoomyLayer
+        and ALL_MASK_ATTENTION_FUNCTIONS.get(config._attn_implementation) is sdpa_mask
+        and not getattr(config, "alibi", False)
+    )
 
 
 def draw_tokens(
@@ -119,7 +141,8 @@ def draw_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Sample one token per row; returns ids and their log-probabilities, both of shape (rows,).
 
-    Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.
+    Temperature 0 takes the likeliest token and reports its log-probability at temperature 1. Of
+    logits that are not numbers the log-probabilities are none either.
     ``top_k`` above 0 draws from so many likeliest tokens (Fan et al. 2018, arXiv 1805.04833), and
     the log-probabilities are those among them. ``top_p`` draws from the fewest likeliest of these
     that together have at least this probability (nucleus sampling, Holtzman et al. 2020, arXiv
@@ -136,7 +159,9 @@ def draw_tokens(
             ordered, order = weights.sort(dim=-1, descending=True)
             likelier = ordered.cumsum(-1) - ordered
             weights = weights.scatter(-1, order, ordered.masked_fill(likelier >= top_p, 0.0))
-        token = torch.multinomial(weights, 1, generator=generator).squeeze(-1)
+        # What torch.multinomial draws, which would wait for the device to look for faults.
+        race = torch.empty_like(weights).exponential_(1.0, generator=generator)
+        token = (weights / race).argmax(dim=-1)
     return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
 
 

@@ -76,7 +76,12 @@ def load_policy(
     if tokenizer.eos_token_id is None:
         raise UsageError(f"{key} {str(path)!r}: its tokenizer has no end-of-sequence token")
     return TransformersPolicy(
-        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+        model,
+        tokenizer,
+        layout=config.layout,
+        device=device,
+        max_rows=config.max_rows,
+        max_cached_tokens=config.max_cached_tokens,
     )
 
 
@@ -140,7 +145,12 @@ def build_policy(
     model = LlamaForCausalLM(small_llama(config, tokenizer))  # type: ignore[no-untyped-call]
     cast_parameters(model, DTYPES[precision])
     return TransformersPolicy(
-        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+        model,
+        tokenizer,
+        layout=config.layout,
+        device=device,
+        max_rows=config.max_rows,
+        max_cached_tokens=config.max_cached_tokens,
     )
 
 

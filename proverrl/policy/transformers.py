@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
+from proverrl.errors import ProverRLError
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.conversation import encode_messages, resume_prompt
@@ -56,6 +58,7 @@ class TransformersPolicy:
         layout: LayoutName = "plain",
         device: str = "cpu",
         max_rows: int = 256,
+        max_cached_tokens: int = 2**20,
         version: int = 0,
         world: World = SINGLE,
     ) -> None:
@@ -64,6 +67,7 @@ class TransformersPolicy:
         self.layout = layout
         self.device = device
         self.max_rows = max_rows
+        self.max_cached_tokens = max_cached_tokens
         self.version = version
         self.world = world
 
@@ -163,17 +167,33 @@ class TransformersPolicy:
         self, prompts: list[Prompt], n: int, sampling: Sampling, cancelled: threading.Event
     ) -> list[list[Completion]]:
         generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
-        # Prompts of like length share a batch, so that little padding is computed.
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids))
-        per_batch = max(1, self.max_rows // n)
         results: list[list[Completion]] = [[] for _ in prompts]
-        for start in range(0, len(order), per_batch):
-            chosen = order[start : start + per_batch]
+        for chosen, num in self._cut_batches(prompts, n, sampling.max_new_tokens):
             batch = [prompts[i] for i in chosen]
-            rows = self._generate_rows(batch, n, sampling, generator, cancelled)
+            rows = self._generate_rows(batch, num, sampling, generator, cancelled)
             for position, index in enumerate(chosen):
-                results[index] = rows[position * n : (position + 1) * n]
+                results[index] += rows[position * num : (position + 1) * num]
         return results
+
+    def _cut_batches(
+        self, prompts: Sequence[Prompt], n: int, most: int
+    ) -> Iterator[tuple[list[int], int]]:
+        """Which prompts are written on at once, and how many completions of each: ``n``, but for a
+        prompt that has no room for so many."""
+        lengths = [min(len(prompt.token_ids) + most, self.context_tokens) for prompt in prompts]
+        batch: list[int] = []
+        # Prompts of like length share a batch, so that little padding is computed.
+        for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
+            room = max(1, min(self.max_rows, self.max_cached_tokens // lengths[index]))
+            if batch and (len(batch) + 1) * n > room:
+                yield batch, n
+                batch = []
+            if n > room:
+                yield from (([index], min(room, n - done)) for done in range(0, n, room))
+            else:
+                batch.append(index)
+        if batch:
+            yield batch, n
 
     @torch.inference_mode()
     def _generate_rows(
@@ -201,26 +221,34 @@ class TransformersPolicy:
             token, logprob = draw_tokens(
                 rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
             )
-            live = alive[writing]
-            drawn[live, step] = token[writing]
-            logprobs[live, step] = logprob[writing]
-            ended = writing & (token == self.end_id)
-            if stop:
-                found = [self._ends_with(row, stop) for row in drawn[alive, : step + 1].tolist()]
-                ended |= writing & torch.tensor(found, device=self.device)
+            drawn[alive, step] = torch.where(writing, token, pad_id)
+            logprobs[alive, step] = torch.where(writing, logprob, 0.0)
             # The place of the token that was just drawn is one more than that of the last.
-            ended |= writing & (rows.position.squeeze(-1) + 2 >= self.context_tokens)
-            lengths[alive[ended]] = step + 1
-            writing = writing & ~ended
-            num_writing = int(writing.sum())
+            full = rows.position.squeeze(-1) + 2 >= self.context_tokens
+            still = writing & (token != self.end_id) & ~full
+            # The one place at each token where this waits for the device.
+            if stop:
+                found = self._find_stops(drawn[alive, : step + 1], still, stop)
+                still &= torch.tensor(found, device=self.device) == 0
+                num_writing = found.count(0)
+            else:
+                num_writing = int(still.sum())
+            lengths[alive] = torch.where(writing & ~still, step + 1, lengths[alive])
+            writing = still
             if num_writing == 0 or step + 1 == most or cancelled.is_set():
                 break
             if num_writing < COMPACT_BELOW * len(alive):
-                kept = writing.nonzero().squeeze(-1)
+                # The indices of those that write, in their order.
+                kept = writing.int().argsort(descending=True, stable=True)[:num_writing]
                 rows.keep(kept)
                 alive, token = alive[kept], token[kept]
-                writing = torch.ones(len(kept), dtype=torch.bool, device=self.device)
+                writing = torch.ones(num_writing, dtype=torch.bool, device=self.device)
             rows.add(token)
+        if bool(logprobs.isnan().any()):
+            raise ProverRLError(
+                "the policy's logits are not numbers (NaN), so that nothing can be drawn; its "
+                "weights are spoiled, or its number type is too small for it"
+            )
         completions = []
         written = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         for row, (tokens, values, length) in enumerate(written):
@@ -255,6 +283,12 @@ class TransformersPolicy:
             policy_version=self.version,
             missing=("logprobs",) if logprobs is None else (),
         )
+
+    def _find_stops(self, drawn: Tensor, writing: Tensor, stop: tuple[str, ...]) -> list[int]:
+        """For each row 0 where it is still being written after its last token."""
+        longest = max(len(text.encode()) for text in stop)
+        rows = torch.cat([writing[:, None], drawn[:, -longest:]], dim=1).tolist()
+        return [int(not alive or self._ends_with(ids, stop)) for alive, *ids in rows]
 
     def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
         """Whether the last token completed a stop text, whatever else the token contains."""

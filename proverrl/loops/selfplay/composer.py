@@ -73,6 +73,7 @@ class OwnComposer:
             layout=policy.layout,
             device=policy.device,
             max_rows=policy.max_rows,
+            max_cached_tokens=policy.max_cached_tokens,
         )
         self.learner: TorchLearner | None = None
         if config.selfplay.train_composer:
