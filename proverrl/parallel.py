@@ -51,6 +51,14 @@ class World:
         """Whether this is the process that all others follow."""
         return self.rank == 0
 
+    def split(self) -> World:
+        """The same processes in a group of their own, for objects that one thread of each exchanges
+        while another exchanges others here. Called by all at the same time."""
+        if self.size == 1:
+            return self
+        group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
+        return World(self.rank, self.size, group)
+
     def share(self, value: T | None) -> T:
         """Rank 0's value, on every process; the others give None."""
         if self.size == 1:

@@ -18,9 +18,10 @@ from pathlib import Path
 import torch
 
 from proverrl.config import load_config
+from proverrl.loops.imitation import supervised_loss
 from proverrl.loops.pairs import Pair, make_source
 from proverrl.loops.session import load_training, make_policy
-from proverrl.loops.supervised import draw_batches, supervised_loss
+from proverrl.loops.supervised import draw_batches
 from proverrl.policy.transformers import TransformersPolicy
 
 BATCHES = 2

@@ -3,14 +3,19 @@
 python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
 CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``,
 ``bucket_bytes``, the rank that ``skips`` its pushes, and ``file``, where the learner's state goes
-after the two steps. With ``supervised``, fields of ``Course``, the steps are supervised ones.
+after the two steps. With ``supervised``, fields of ``Course``, the steps are supervised ones; with
+``apart`` completions are written while a learner makes steps.
 """
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
 import random
 import sys
+import threading
+import unittest.mock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +31,17 @@ from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
+from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair
 from proverrl.loops.preferences import Preferring, Ranked
-from proverrl.loops.supervised import Course, Imitation, SupervisedLearner, SupervisedLoss
+from proverrl.loops.samplers import SamplerCopy
+from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.types import Prompt, Sampling
+from proverrl.types import Completion, Prompt, Sampling
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 
 
@@ -169,6 +176,75 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
+    """What rank 0 got while it learned, the weights of each version, and on how many prompts each
+    process wrote; then a batch that was cancelled."""
+    model = tiny_model(seed=world.rank)
+    policy = TransformersPolicy(model, train_tokenizer(["a b c"], vocab_size=24), world=world)
+    samples = tiny_samples(model, prompts=3, each=2)
+    num_prompts = 0
+    begun = threading.Event()
+    generate = TransformersPolicy._generate
+
+    def count(self: TransformersPolicy, prompts: list[Prompt], *others: Any) -> Any:
+        nonlocal num_prompts
+        num_prompts += len(prompts)
+        begun.set()
+        return generate(self, prompts, *others)
+
+    def open_learner() -> TorchLearner:
+        config = LearnerConfig(learning_rate=1e-2)
+        return TorchLearner(model, config, temperature=1.0, world=world)
+
+    with unittest.mock.patch.object(TransformersPolicy, "_generate", count):
+        if not world.leads:
+            Follower(world, policy, open_learner).run()
+            world.gather(num_prompts)
+            return {}
+        push_weights(world, policy)
+        start_learners(world, None)
+        learner = open_learner()
+        sampler = SamplerCopy(policy, 0)
+        weights = {0: copy.deepcopy(model.state_dict())}
+        prompts = [Prompt(problem_id=f"p{i}", text="", token_ids=(1, 2 + i)) for i in range(5)]
+
+        async def write(number: int, most: int = 8) -> list[list[Completion]]:
+            sampling = Sampling(temperature=1.0, max_new_tokens=most, seed=number)
+            return await sampler.generate(prompts, n=2, sampling=sampling)
+
+        async def learn() -> None:
+            for step in range(1, 9):
+                await asyncio.to_thread(learner.step, samples)
+                policy.version = learner.version
+                weights[learner.version] = copy.deepcopy(model.state_dict())
+                await sampler.publish(step)
+
+        async def work() -> tuple[list[list[list[Completion]]], bool]:
+            learning = asyncio.create_task(learn())
+            written = [await write(number) for number in range(6)]
+            await learning
+            written.append(await write(6))
+            begun.clear()
+            last = asyncio.create_task(write(7, most=60))
+            await asyncio.to_thread(begun.wait)
+            last.cancel()
+            await asyncio.wait([last])
+            await sampler.aclose()
+            return written, last.cancelled()
+
+        written, was_cancelled = asyncio.run(work())
+        # The learner's conversation goes on.
+        learner.step(samples)
+        check_weights(world, policy)
+        dismiss(world)
+    return {
+        "written": written,
+        "weights": weights,
+        "was_cancelled": was_cancelled,
+        "num_prompts": world.gather(num_prompts),
+    }
+
+
 def tiny_pairs(num: int = 9) -> list[Pair]:
     """Pairs of 3 to 31 tokens; the last tokens of some prompts are only shown."""
     rng = random.Random(3)
@@ -199,7 +275,8 @@ def main(out: Path, cases: list[dict[str, Any]]) -> None:
     found = []
     for case in cases:
         try:
-            found.append((run_supervised if "supervised" in case else run_case)(world, case))
+            runs = {"supervised": run_supervised, "apart": run_apart}
+            found.append(next((runs[k] for k in runs if k in case), run_case)(world, case))
         except ProverRLError:
             # A follower that was told to compare, and found a difference.
             world.share(None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,8 +19,9 @@ from proverrl.errors import ConfigError, VerifierError
 from proverrl.learner.guard import Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.grpo import GrpoRun, make_reward, make_step, open_source
-from proverrl.loops.overlap import AsCompleted, SamplerCopy
+from proverrl.loops.overlap import AsCompleted
 from proverrl.loops.pipeline import InOrder
+from proverrl.loops.samplers import SamplerCopy
 from proverrl.loops.session import Session, TrainingProblems
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import IdleClock
@@ -72,6 +74,8 @@ class ScriptedSampler:
     async def publish(self, step: int) -> dict[str, float]:
         self.step = step
         return {"pushed": float(step)}
+
+    async def aclose(self) -> None: ...
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
@@ -392,6 +396,38 @@ def test_the_sampler_takes_published_weights_and_no_others() -> None:
         assert {c.policy_version for c in after} == {7}
 
     asyncio.run(publish())
+
+
+def test_weights_are_kept_while_they_may_be_asked_for() -> None:
+    policy = tiny_policy()
+    sampler = SamplerCopy(policy, 0)
+
+    def publish(version: int, asked: int) -> None:
+        with torch.no_grad():
+            next(policy.model.parameters()).fill_(float(version))
+        policy.version = version
+        sampler.hold(version, asked)
+
+    def written() -> tuple[int, float]:
+        return sampler.version, float(next(sampler.model.parameters())[0, 0])
+
+    publish(1, asked=0)
+    # Rank 0 asks for version 1, and what it says arrives after two further steps.
+    publish(2, asked=1)
+    publish(3, asked=1)
+    assert sorted(sampler._held) == [1, 3]
+    sampler.take(1)
+    assert written() == (1, 1.0)
+    # An update that was left out has the weights that are there already.
+    sampler.hold(1, asked=1)
+    assert sampler._held == {}
+    publish(4, asked=1)
+    taker = threading.Thread(target=sampler.take, args=(5,))
+    taker.start()
+    assert taker.is_alive()
+    publish(5, asked=4)
+    taker.join(30)
+    assert written() == (5, 5.0)
 
 
 def test_staleness_in_order_is_one_at_most() -> None:

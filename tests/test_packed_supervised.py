@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from proverrl.config import Config
 from proverrl.config.training import LearnerConfig, WarmStartConfig
 from proverrl.learner.packed_rows import batch_rows
+from proverrl.loops.imitation import supervised_loss
 from proverrl.loops.pairs import Pair
-from proverrl.loops.supervised import supervised_loss, train_supervised
+from proverrl.loops.supervised import train_supervised
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 

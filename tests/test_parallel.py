@@ -21,6 +21,7 @@ from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case, run_supervised
+from tests.tiny_model import tiny_model
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED
 from tests.warm import WARM
 
@@ -45,6 +46,7 @@ SUPERVISED: dict[str, dict[str, Any]] = {
     "preferences": {"supervised": {"max_tokens": 80}, "prefers": True},
 }
 CASES |= SUPERVISED
+CASES["apart"] = {"apart": True}
 if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
@@ -91,7 +93,7 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     out = tmp_path_factory.mktemp("two") / "found.pt"
     done = launch(2, "tests.parallel_worker", str(out), json.dumps(list(CASES.values())))
     assert [d.returncode for d in done] == [0, 0], done[0].stderr + done[1].stderr
-    return dict(zip(CASES, torch.load(out), strict=True))
+    return dict(zip(CASES, torch.load(out, weights_only=False), strict=True))
 
 
 @pytest.mark.slow
@@ -151,6 +153,36 @@ def test_supervised_steps_of_two_processes_are_those_of_one(
         # A checkpointed layer runs once more in each backward pass; scores have none.
         again = num_layer_passes - len(held)
         assert (again > 0) == case["supervised"].get("checkpointing", False)
+
+
+@pytest.mark.slow
+def test_both_processes_write_while_they_learn(by_two: dict[str, dict[str, Any]]) -> None:
+    found = by_two["apart"]
+    model = tiny_model()
+    versions = []
+    for written in found["written"]:
+        assert [[c.prompt_ids for c in row] for row in written] == [
+            [(1, 2 + i)] * 2 for i in range(5)
+        ]
+        # Both wrote a batch with the weights of one version, whenever the next were published.
+        (version,) = {c.policy_version for row in written for c in row}
+        versions.append(version)
+        for other in {version, (version + 4) % 9}:
+            model.load_state_dict(found["weights"][other])
+            worst = 0.0
+            for completion in (c for row in written for c in row):
+                ids = torch.tensor([completion.prompt_ids + completion.token_ids])
+                with torch.no_grad():
+                    logprobs = model(input_ids=ids).logits[0].log_softmax(-1)
+                own = [float(logprobs[1 + i, t]) for i, t in enumerate(completion.token_ids)]
+                difference = torch.tensor(own) - torch.tensor(completion.logprobs)
+                worst = max(worst, float(difference.abs().max()))
+            assert (worst < FLOAT32) == (other == version)
+    assert versions == sorted(versions)
+    assert versions[-1] == 8
+    # Three of five prompts of each of eight batches, and two; the last batch was cancelled.
+    assert found["num_prompts"] == [24, 16]
+    assert found["was_cancelled"]
 
 
 @pytest.mark.slow
@@ -295,3 +327,16 @@ def test_a_run_on_real_dafny_by_two_processes_resumes_bit_for_bit(tmp_path: Path
     assert all(row["grad_norm"] > 0 for row in read_steps(whole))
     weights = "policy/model.safetensors"
     assert (whole / weights).read_bytes() == (parts / weights).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_run_on_real_dafny_learns_from_groups_as_they_complete(tmp_path: Path) -> None:
+    changes = {"grpo.in_order": False, "grpo.max_staleness": 2, "evaluation.after": True}
+    changes |= {"evaluation.split": "valid", "evaluation.max_problems": 4}
+    run = train_by_two(tmp_path, "apart", 4, changes)
+    steps = read_steps(run)
+    assert [row["groups_admitted"] for row in steps] == [2] * 4
+    assert max(row["staleness_max"] for row in steps) <= 2
+    # The evaluation after it is written by both once more.
+    assert len(list((run / "evals").glob("*.json"))) == 1

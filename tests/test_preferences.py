@@ -13,8 +13,8 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ConfigError, ProblemError
+from proverrl.loops.imitation import score_targets
 from proverrl.loops.pairs import Pair
-from proverrl.loops.supervised import score_targets
 from proverrl.losses.preference import dpo_loss
 from proverrl.problems.load import load_texts, write_problems
 from tests.test_grpo import (  # noqa: F401  (fixtures)

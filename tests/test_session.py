@@ -12,6 +12,7 @@ import torch
 
 from proverrl.config import AdvantageConfig, Config, ProblemsConfig
 from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.loops.imitation import supervised_loss
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.run_folder import lock_run
 from proverrl.loops.session import (
@@ -20,7 +21,7 @@ from proverrl.loops.session import (
     run_fraction,
     split_references,
 )
-from proverrl.loops.supervised import draw_batches, supervised_loss
+from proverrl.loops.supervised import draw_batches
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE
 from tests.builders import build_problem

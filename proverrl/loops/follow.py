@@ -1,19 +1,27 @@
 """What the processes beside rank 0 do in a run: as they are told.
 
 Flows in: orders of rank 0, through ``World.share``. Flows out: their share of completions and
-gradients. Rank 0 holds everything else.
+gradients. Rank 0 holds everything else. Where it learns and samples at the same time, a thread
+obeys what samples, in a group of its own.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from proverrl.config import Config
+from proverrl.errors import PeerError
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
+from proverrl.loops.samplers import SamplerCopy
 from proverrl.loops.session import TrainingProblems
 from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World
@@ -37,11 +45,14 @@ class Follower:
         policy: TransformersPolicy,
         open_learner: Callable[[], TorchLearner],
         sampler: SharedSampler | None = None,
+        take: Callable[[int], None] | None = None,
     ) -> None:
         self.world = world
         self.policy = policy
         self.sampler: SharedSampler = policy if sampler is None else sampler
         self.open_learner = open_learner
+        self._take = self._number if take is None else take
+        self._copy: SamplerCopy | None = None
         self.orders: dict[str, Callable[..., Any]] = {
             "generate": self._generate,
             "load": lambda version: self.sampler.push(version),
@@ -52,6 +63,10 @@ class Follower:
             "teach": lambda batch, rate: self.supervised.step(batch, rate),
             "score": lambda items: self.supervised.score(items),
             "taught": lambda: self.supervised.close(),
+            "copy": self._copy_sampler,
+            "publish": self._publish,
+            "apart": self._sample_apart,
+            "rest": lambda: self.world.gather(None),
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),
         }
@@ -70,8 +85,52 @@ class Follower:
             self.orders[name](*values)
 
     def _generate(self, prompts: Any, n: int, sampling: Any, version: int) -> None:
-        self.policy.version = version
+        self._take(version)
         self.sampler.generate_shared(prompts, n, sampling)
+
+    def _number(self, version: int) -> None:
+        self.policy.version = version
+
+    def _copy_sampler(self, step: int, version: int) -> None:
+        self.policy.version = version
+        self._copy = made = SamplerCopy(self.policy, step)
+        self._obey_apart(Follower(made.world, made, self.open_learner, take=made.take))
+
+    def _publish(self, version: int, asked: int) -> None:
+        assert self._copy is not None
+        self._copy.hold(version, asked)
+
+    def _sample_apart(self) -> None:
+        self.sampler.world = self.world.split()
+        # The engine numbers its weights as they are pushed.
+        self._obey_apart(
+            Follower(
+                self.sampler.world, self.policy, self.open_learner, self.sampler, lambda _: None
+            )
+        )
+
+    def _obey_apart(self, follower: Follower) -> None:
+        """Obey what samples in a thread, until rank 0 has written its last batch."""
+        device = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+        def obey() -> None:
+            if device is not None:
+                # A thread begins with the first one.
+                torch.cuda.set_device(device)
+            try:
+                follower.run()
+                self.sampler.world = self.world
+                follower.world.gather(None)
+            except PeerError:
+                # The thread that learns hears of it as well, and says so.
+                return
+            except BaseException:  # noqa: BLE001
+                # That thread may wait for rank 0, which waits for this one.
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+
+        threading.Thread(target=obey, name="sampler", daemon=True).start()
 
     def _start_learner(self, checkpoint: Path | None) -> None:
         self.learner = self.open_learner()

@@ -28,10 +28,11 @@ from proverrl.learner.optimizers import rate_factor
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.follow import check_weights, open_learner, start_learners
-from proverrl.loops.overlap import AsCompleted, PushedSampler, SamplerCopy
+from proverrl.loops.overlap import AsCompleted
 from proverrl.loops.pairs import make_pairs
 from proverrl.loops.pipeline import InOrder, Pipeline, Source
 from proverrl.loops.reverify import keep_sample_proofs, learn_paths, reverify_proofs
+from proverrl.loops.samplers import PushedSampler, SamplerCopy
 from proverrl.loops.session import Session, run_fraction
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Tally

@@ -7,117 +7,25 @@ later one is counted and dropped. The policy writes on while fewer groups are un
 ``max_staleness`` + 1 steps take; groups that are too old do not count, or one that hangs would hold
 its place for good. The sampler has weights of its own, because generation must not see an update
 half made nor wait for it: after each step a copy is published, which it takes over before its next
-batch. The checkpoint holds groups that are not yet learned from, by their first turns, and the draw
-that is being written, by its number and problems. Not handled here: bit-for-bit repetition
-(``pipeline.InOrder``); further turns of several groups in one batch.
+batch (``samplers``). The checkpoint holds groups that are not yet learned from, by their first
+turns, and the draw that is being written, by its number and problems. Not handled here: bit-for-bit
+repetition (``pipeline.InOrder``); further turns of several groups in one batch.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from proverrl.concurrency import cancel_all
-from proverrl.config import LayoutName
 from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
 from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, Use
-from proverrl.loops.session import Session
+from proverrl.loops.samplers import Publisher
 from proverrl.loops.state import GrpoState
-from proverrl.policy.base import Exchange, Policy
-from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.whole_proof import Draw
-from proverrl.types import Completion, Problem, Prompt, Sampling
-
-
-class Publisher(Policy, Protocol):
-    """A sampler with weights as last published; those of ``step`` wrote the last batch."""
-
-    step: int
-
-    async def publish(self, step: int) -> dict[str, float]:
-        """Batches that begin from now on use the weights of ``step``. Returns figures."""
-
-
-class SamplerCopy(TransformersPolicy):
-    """A ``Publisher`` with a copy of another policy's weights; one batch is written at a time."""
-
-    def __init__(self, source: TransformersPolicy, step: int) -> None:
-        super().__init__(
-            copy.deepcopy(source.model).requires_grad_(False),
-            source.tokenizer,
-            layout=source.layout,
-            device=source.device,
-            max_rows=source.max_rows,
-            max_cached_tokens=source.max_cached_tokens,
-            version=source.version,
-        )
-        self.step = step
-        self._source = source
-        self._lock = asyncio.Lock()
-        self._published: tuple[dict[str, Tensor], int, int] | None = None
-
-    async def publish(self, step: int) -> dict[str, float]:
-        """See ``Publisher.publish``. Not to be called while the source is being updated."""
-        state = self._source.model.state_dict()
-        weights = {name: value.detach().clone() for name, value in state.items()}
-        self._published = (weights, self._source.version, step)
-        return {}
-
-    async def generate(
-        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
-    ) -> list[list[Completion]]:
-        async with self._lock:
-            if self._published is not None:
-                weights, self.version, self.step = self._published
-                self._published = None
-                await asyncio.to_thread(self.model.load_state_dict, weights)
-            return await super().generate(prompts, n=n, sampling=sampling)
-
-
-class PushedSampler:
-    """A ``Publisher`` on an engine that holds the weights itself: a push waits for the batch that
-    is being written, and the learner for the push."""
-
-    def __init__(self, session: Session, step: int) -> None:
-        self.step = step
-        self._sampler = session.sampler
-        self._policy = session.policy
-        self._lock = asyncio.Lock()
-
-    @property
-    def version(self) -> int:
-        return self._sampler.version
-
-    @property
-    def engine(self) -> str:
-        return self._sampler.engine
-
-    @property
-    def layout(self) -> LayoutName:
-        return self._sampler.layout
-
-    def prompt(self, problem: Problem) -> Prompt:
-        return self._sampler.prompt(problem)
-
-    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-        return self._sampler.resume(prompt, history)
-
-    async def publish(self, step: int) -> dict[str, float]:
-        async with self._lock:
-            figures = await asyncio.to_thread(self._sampler.push, self._policy.version)
-            self.step = step
-        return figures
-
-    async def generate(
-        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
-    ) -> list[list[Completion]]:
-        async with self._lock:
-            return await self._sampler.generate(prompts, n=n, sampling=sampling)
+from proverrl.types import Problem
 
 
 class AsCompleted(Source):
@@ -186,6 +94,7 @@ class AsCompleted(Source):
 
     async def aclose(self) -> None:
         await cancel_all([self._generator, *(group.judged for group in self._waiting.values())])
+        await self._sampler.aclose()
 
     def _age(self, group: Flight) -> int:
         return self._state.progress.step - group.step

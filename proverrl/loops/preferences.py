@@ -22,14 +22,10 @@ import torch
 from proverrl.config import Config
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
+from proverrl.loops.imitation import score_targets
 from proverrl.loops.pairs import Pair, make_source, refuse_kept_apart
 from proverrl.loops.session import Session
-from proverrl.loops.supervised import (
-    SupervisedLearner,
-    plan_course,
-    score_targets,
-    supervised_rate,
-)
+from proverrl.loops.supervised import SupervisedLearner, plan_course, supervised_rate
 from proverrl.losses.preference import dpo_loss
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts

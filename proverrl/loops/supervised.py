@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,10 +27,9 @@ from proverrl.config.training import (
 )
 from proverrl.learner.learner import add_up, checkpoint_layers
 from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
-from proverrl.learner.packed_rows import Sized, batch_rows
-from proverrl.learner.vocabulary import token_logprobs
+from proverrl.learner.packed_rows import Sized
 from proverrl.learner.weights import TrainedWeights
+from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.session import Session
 from proverrl.policy.transformers import TransformersPolicy
@@ -51,35 +49,6 @@ class SupervisedLoss(Protocol):
 
     def score(self, policy: TransformersPolicy, part: Sequence[Any]) -> torch.Tensor:
         """What the model makes of each item, of shape [items, figures]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Imitation:
-    """The weighted mean cross-entropy of pairs (``supervised_loss``)."""
-
-    prompt_weight: float
-    pack_tokens: int = 0
-
-    def cut(self, items: Sequence[Pair], max_tokens: int) -> Iterator[list[Pair]]:
-        if self.pack_tokens:
-            return batch_rows(items, min(self.pack_tokens, max_tokens))
-        return batch_rows(items, max_tokens, padded=True)
-
-    def compute(
-        self, policy: TransformersPolicy, part: Sequence[Pair], whole: Sequence[Pair]
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        if self.pack_tokens:
-            use_packed_attention(policy.model)
-            layout = _pack(part, self.prompt_weight, policy.device)
-        else:
-            layout = _pad(part, self.prompt_weight)
-        losses, picked, weights = _score_tokens(policy, layout)
-        # A sequence's first token has nothing before it that could predict it.
-        total = sum(sum(_weigh(pair, self.prompt_weight)[1:]) for pair in whole)
-        return (losses * weights[picked]).sum() / total, {}
-
-    def score(self, policy: TransformersPolicy, part: Sequence[Pair]) -> torch.Tensor:
-        return score_targets(policy, part)[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,93 +194,6 @@ def draw_batches(
         batches = [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
         rng.shuffle(batches)
         yield from batches
-
-
-def supervised_loss(
-    policy: TransformersPolicy,
-    batch: Sequence[Pair],
-    *,
-    prompt_weight: float,
-    pack_tokens: int = 0,
-) -> torch.Tensor:
-    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``, and
-    what a pair only shows 0.
-
-    Padded and packed batches give the same loss; a packed one needs a model that
-    ``proverrl.learner.packed_attention`` can attend through. Raises ``UsageError`` if it cannot
-    attend through this one.
-    """
-    imitation = Imitation(prompt_weight, pack_tokens)
-    # One row of all pairs, or rows of ``pack_tokens``: gradients are wanted of all at once.
-    most = pack_tokens or sys.maxsize
-    parts = [imitation.compute(policy, part, batch)[0] for part in imitation.cut(batch, most)]
-    return torch.stack(parts).sum()
-
-
-def score_targets(policy: TransformersPolicy, batch: Sequence[Pair]) -> torch.Tensor:
-    """For each pair the log-probability of its target after its prompt, summed over the target's
-    tokens. Shape [pairs]; gradients flow where they are recorded."""
-    losses, picked, _ = _score_tokens(policy, _pad(batch, 0.0))
-    rows = picked.nonzero()[:, 0]
-    return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
-
-
-def _score_tokens(
-    policy: TransformersPolicy, layout: dict[str, Any]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The cross-entropy of each token with a weight, where those stand ([rows, tokens - 1], true or
-    false), and all weights there."""
-    device = policy.device
-    layout = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()}
-    weights = layout.pop("weights")[:, 1:]
-    hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
-    picked = weights > 0
-    targets = layout["input_ids"][:, 1:][picked]
-    logprobs, _ = token_logprobs(policy.model, hidden[:, :-1][picked], targets)
-    return -logprobs, picked, weights
-
-
-def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
-    """A row a pair, the decoder's arguments and the weight of each token in the loss."""
-    longest = max(pair.num_tokens for pair in batch)
-    ids = torch.zeros((len(batch), longest), dtype=torch.long)
-    mask = torch.zeros((len(batch), longest), dtype=torch.long)
-    weights = torch.zeros((len(batch), longest))
-    for row, pair in enumerate(batch):
-        tokens = pair.prompt_ids + pair.target_ids
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        mask[row, : len(tokens)] = 1
-        weights[row, : len(tokens)] = torch.tensor(_weigh(pair, prompt_weight))
-    return {"input_ids": ids, "attention_mask": mask, "weights": weights}
-
-
-def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
-    num_learned = len(pair.prompt_ids) - pair.num_shown
-    shown = [0.0] * pair.num_shown
-    return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
-
-
-def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str, Any]:
-    """The same for one row with all pairs end to end, none of which sees another."""
-    ids: list[int] = []
-    positions: list[int] = []
-    weights: list[float] = []
-    spans: list[Span] = []
-    for pair in batch:
-        own = torch.arange(len(ids), len(ids) + pair.num_tokens)
-        spans.append(Span(pair.num_tokens, own))
-        ids += pair.prompt_ids + pair.target_ids
-        positions += range(pair.num_tokens)
-        own_weights = _weigh(pair, prompt_weight)
-        # What stands before a sequence's first token is another sequence.
-        weights += [0.0, *own_weights[1:]]
-    return {
-        "input_ids": torch.tensor([ids]),
-        "attention_mask": NO_MASK,
-        "position_ids": torch.tensor([positions]),
-        "attention_plan": plan_attention(spans, torch.device(device)),
-        "weights": torch.tensor([weights]),
-    }
 
 
 def supervised_rate(step: int, steps: int) -> float:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
+from proverrl.parallel import World
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling
 
 
@@ -66,7 +67,9 @@ class Sampler(Policy, Protocol):
 
 
 class SharedSampler(Sampler, Protocol):
-    """A sampler for which several processes write."""
+    """A sampler for which several processes write, which talk over ``world``."""
+
+    world: World
 
     def generate_shared(
         self, prompts: list[Prompt], n: int, sampling: Sampling
