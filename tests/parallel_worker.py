@@ -19,6 +19,7 @@ import unittest.mock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from torch.distributed.tensor import DTensor
 
 from proverrl import parallel
 from proverrl.cli.ending import run_to_the_end
-from proverrl.config import LearnerConfig, LoraConfig, LossConfig
+from proverrl.config import LearnerConfig, LoraConfig, LossConfig, VllmConfig
 from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
@@ -34,14 +35,18 @@ from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights
 from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair
 from proverrl.loops.preferences import Preferring, Ranked
-from proverrl.loops.samplers import SamplerCopy
+from proverrl.loops.samplers import Publisher, PushedSampler, SamplerCopy
 from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
+from proverrl.policy.base import SharedSampler
 from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.vllm import VllmPolicy
 from proverrl.types import Completion, Prompt, Sampling
+from tests.builders import build_problem
+from tests.fake_sampler import FakeEngine
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 
 
@@ -184,27 +189,40 @@ def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
     samples = tiny_samples(model, prompts=3, each=2)
     num_prompts = 0
     begun = threading.Event()
-    generate = TransformersPolicy._generate
+    kind: Any = VllmPolicy if case["apart"] == "engine" else TransformersPolicy
+    generate = kind._generate
 
-    def count(self: TransformersPolicy, prompts: list[Prompt], *others: Any) -> Any:
+    def count(self: Any, prompts: list[Prompt], *others: Any) -> Any:
         nonlocal num_prompts
-        num_prompts += len(prompts)
+        # The engine is told of all prompts, and which of them are its own.
+        num_prompts += len(prompts if kind is TransformersPolicy else others[0])
         begun.set()
         return generate(self, prompts, *others)
+
+    def open_engine() -> SharedSampler:
+        settings = VllmConfig()
+        short: Any = policy
+        # Of tokens that the tiny model has.
+        short.prompt = lambda problem: Prompt(problem.id, "", tuple(map(int, problem.id[1:] * 3)))
+        problems = [build_problem(f"p{i}", n=10**i) for i in range(8)]
+        return VllmPolicy(policy, lambda: FakeEngine(policy, settings), settings, problems)
 
     def open_learner() -> TorchLearner:
         config = LearnerConfig(learning_rate=1e-2)
         return TorchLearner(model, config, temperature=1.0, world=world)
 
-    with unittest.mock.patch.object(TransformersPolicy, "_generate", count):
+    with unittest.mock.patch.object(kind, "_generate", count):
+        engine = open_engine() if kind is VllmPolicy else None
         if not world.leads:
-            Follower(world, policy, open_learner).run()
+            Follower(world, policy, open_learner, engine).run()
             world.gather(num_prompts)
             return {}
         push_weights(world, policy)
         start_learners(world, None)
         learner = open_learner()
-        sampler = SamplerCopy(policy, 0)
+        sampler: Publisher = (
+            SamplerCopy(policy, 0) if engine is None else open_pushed(policy, engine)
+        )
         weights = {0: copy.deepcopy(model.state_dict())}
         prompts = [Prompt(problem_id=f"p{i}", text="", token_ids=(1, 2 + i)) for i in range(5)]
 
@@ -243,6 +261,13 @@ def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
         "was_cancelled": was_cancelled,
         "num_prompts": world.gather(num_prompts),
     }
+
+
+def open_pushed(policy: TransformersPolicy, engine: SharedSampler) -> PushedSampler:
+    """The sampler over an engine that has the first weights."""
+    engine.push(0)
+    session: Any = SimpleNamespace(sampler=engine, policy=policy)
+    return PushedSampler(session, 0)
 
 
 def tiny_pairs(num: int = 9) -> list[Pair]:

@@ -46,7 +46,7 @@ SUPERVISED: dict[str, dict[str, Any]] = {
     "preferences": {"supervised": {"max_tokens": 80}, "prefers": True},
 }
 CASES |= SUPERVISED
-CASES["apart"] = {"apart": True}
+CASES |= {"apart": {"apart": "copy"}, "apart_engine": {"apart": "engine"}}
 if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
@@ -156,8 +156,11 @@ def test_supervised_steps_of_two_processes_are_those_of_one(
 
 
 @pytest.mark.slow
-def test_both_processes_write_while_they_learn(by_two: dict[str, dict[str, Any]]) -> None:
-    found = by_two["apart"]
+@pytest.mark.parametrize("name", ["apart", "apart_engine"])
+def test_both_processes_write_while_they_learn(
+    by_two: dict[str, dict[str, Any]], name: str
+) -> None:
+    found = by_two[name]
     model = tiny_model()
     versions = []
     for written in found["written"]:
@@ -332,7 +335,11 @@ def test_a_run_on_real_dafny_by_two_processes_resumes_bit_for_bit(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.dafny
 def test_a_run_on_real_dafny_learns_from_groups_as_they_complete(tmp_path: Path) -> None:
-    changes = {"grpo.in_order": False, "grpo.max_staleness": 2, "evaluation.after": True}
+    changes: dict[str, Any] = {
+        "grpo.in_order": False,
+        "grpo.max_staleness": 2,
+        "evaluation.after": True,
+    }
     changes |= {"evaluation.split": "valid", "evaluation.max_problems": 4}
     run = train_by_two(tmp_path, "apart", 4, changes)
     steps = read_steps(run)

@@ -267,10 +267,11 @@ class TransformersPolicy:
         logprobs: Sequence[float] | None,
         *,
         stopped: bool,
+        version: int | None = None,
     ) -> Completion:
         """What was drawn after a prompt, its end token included; ``logprobs`` are None where those
-        of the whole distribution are not known, and ``stopped`` says that it ended of itself or
-        with a stop text."""
+        of the whole distribution are not known, ``stopped`` says that it ended of itself or with a
+        stop text, and ``version`` whose weights wrote it where these are not the policy's own."""
         ended = len(token_ids) > 0 and token_ids[-1] == self.end_id
         # Special tokens stay visible: a pad in the middle is garbage, not a blank.
         text = str(self.tokenizer.decode(list(token_ids[:-1] if ended else token_ids)))
@@ -280,7 +281,7 @@ class TransformersPolicy:
             token_ids=tuple(token_ids),
             logprobs=() if logprobs is None else tuple(logprobs),
             finish_reason="stop" if stopped else "length",
-            policy_version=self.version,
+            policy_version=self.version if version is None else version,
             missing=("logprobs",) if logprobs is None else (),
         )
 

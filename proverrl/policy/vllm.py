@@ -164,6 +164,8 @@ class VllmPolicy:
                 one.token_ids,
                 one.logprobs if is_whole else None,
                 stopped=one.stopped,
+                # The trained policy may be further, where it learns at the same time.
+                version=self.version,
             )
             for request, one in zip(requests, drawn, strict=True)
         ]
