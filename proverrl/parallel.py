@@ -22,6 +22,7 @@ from torch import Tensor
 
 from proverrl.config.training import ShardName
 from proverrl.errors import PeerError, ProverRLError, UsageError
+from proverrl.timeline import Activity, Timeline
 
 T = TypeVar("T")
 
@@ -40,9 +41,18 @@ class World:
     verifiers and the run folder's files. Every process must make the same calls in the same order.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, objects: Any = None) -> None:
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        objects: Any = None,
+        timeline: Timeline | None = None,
+        waits: Activity = "wait",
+    ) -> None:
         self.rank = rank
         self.size = size
+        self.timeline = Timeline() if timeline is None else timeline
+        self._waits = waits
         # Objects go over gloo, also between GPUs: then no thread needs to know its device.
         self._objects = objects
 
@@ -57,7 +67,7 @@ class World:
         if self.size == 1:
             return self
         group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
-        return World(self.rank, self.size, group)
+        return World(self.rank, self.size, group, self.timeline, "wait of the sampler")
 
     def share(self, value: T | None) -> T:
         """Rank 0's value, on every process; the others give None."""
@@ -118,7 +128,7 @@ class World:
         timer.daemon = True
         timer.start()
         try:
-            with _naming_the_lost():
+            with _naming_the_lost(), self.timeline.span(self._waits, place):
                 yield
         finally:
             timer.cancel()
@@ -179,23 +189,25 @@ def checksum(weights: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def open_world(shard: ShardName = "none") -> World:
-    """The processes that ``accelerate launch`` started; one if it did not. Raises ``UsageError`` if
-    the launcher's configuration is not for ``learner.shard``."""
+def open_world(shard: ShardName = "none", *, trace: bool = False) -> World:
+    """The processes that ``accelerate launch`` started; one if it did not. With ``trace`` they keep
+    timelines. Raises ``UsageError`` if the launcher's configuration is not for ``learner.shard``.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
         if shard != "none":
             raise UsageError(
                 f"learner.shard = {shard!r} needs several processes and this is one; start with "
                 "accelerate launch (docs/engines.md), or set learner.shard = 'none'"
             )
-        return SINGLE
+        return World(timeline=Timeline(is_on=True)) if trace else SINGLE
     _check_launcher(shard)
     from accelerate import PartialState
 
     use_cpu = _is_set("ACCELERATE_USE_CPU") or not torch.cuda.is_available()
     state = PartialState(cpu=use_cpu, timeout=PATIENCE)
     objects = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
-    return World(state.process_index, state.num_processes, objects)
+    timeline = Timeline(is_on=trace)
+    return World(state.process_index, state.num_processes, objects, timeline)
 
 
 def _check_launcher(shard: ShardName) -> None:

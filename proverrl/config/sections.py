@@ -128,6 +128,9 @@ class LoggingConfig(Section):
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own, ``package.module:function``, that are told of each step, round,
     evaluation and checkpoint ([plugins.md](plugins.md#callbacks))"""
+    trace: bool = False
+    """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
+    ([engines.md](engines.md#who-waits))"""
     project: Annotated[str, Field(min_length=1)] = "proverrl"
     """name of the project in ``wandb`` and ``trackio``; the run is named after its folder"""
     offline: bool = False

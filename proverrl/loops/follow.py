@@ -57,8 +57,10 @@ class Follower:
             "generate": self._generate,
             "load": lambda version: self.sampler.push(version),
             "learner": self._start_learner,
-            "step": lambda *what: self.learner.step(what[0], tuple, *what[1:]),
+            "step": self._step,
             "state": lambda: self.learner.state(),
+            "at": lambda step: setattr(self.world.timeline, "step", step),
+            "spans": lambda: self.world.gather(self.world.timeline.take()),
             "supervise": self._start_supervised,
             "teach": lambda batch, rate: self.supervised.step(batch, rate),
             "score": lambda items: self.supervised.score(items),
@@ -86,7 +88,12 @@ class Follower:
 
     def _generate(self, prompts: Any, n: int, sampling: Any, version: int) -> None:
         self._take(version)
-        self.sampler.generate_shared(prompts, n, sampling)
+        with self.world.timeline.span("generate"):
+            self.sampler.generate_shared(prompts, n, sampling)
+
+    def _step(self, samples: Any, *others: Any) -> None:
+        with self.world.timeline.span("update"):
+            self.learner.step(samples, tuple, *others)
 
     def _number(self, version: int) -> None:
         self.policy.version = version

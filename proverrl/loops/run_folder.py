@@ -38,6 +38,7 @@ MAY_DIFFER = (
     "pool.memory_mb",
     "pool.cache",
     "logging.backends",
+    "logging.trace",
     "logging.project",
     "logging.offline",
 )

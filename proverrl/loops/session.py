@@ -20,6 +20,7 @@ from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor import Monitor
+from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Policy, Sampler
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
@@ -30,6 +31,7 @@ from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rewards.preface import ATTEMPTS
 from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
+from proverrl.timeline import Timeline
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
 
@@ -69,6 +71,10 @@ class Session:
     """What writes the bodies, where the policy instructs."""
     critic: Critic | None = None
     """What judges statements, where the reward asks for one."""
+    timeline: Timeline = field(default_factory=Timeline)
+    """What this process did when."""
+    trace: TraceFile | None = None
+    """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
 
@@ -76,6 +82,21 @@ class Session:
         """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""
         if self.stop.is_set():
             raise StoppedError(f"stopped; {saved}; the same command continues")
+
+    def begin_step(self, number: int) -> None:
+        """What all processes do from now on is step or round ``number``; called on rank 0."""
+        self.timeline.step = number
+        if self.trace is not None and self.policy.world.size > 1:
+            self.policy.world.share(("at", (number,)))
+
+    def write_spans(self) -> None:
+        """Add to the trace what all processes did since the last time; called on rank 0."""
+        if self.trace is None:
+            return
+        world = self.policy.world
+        if world.size > 1:
+            world.share(("spans", ()))
+        self.trace.add(world.gather(self.timeline.take()))
 
     @property
     def checkpoints(self) -> Path:

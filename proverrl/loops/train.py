@@ -50,6 +50,7 @@ from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.monitor.metrics import read_limits
+from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -97,7 +98,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         return await value.train_value(config, live=live)
     if config.threads:
         torch.set_num_threads(config.threads)
-    world = open_world(config.learner.shard)
+    world = open_world(config.learner.shard, trace=config.logging.trace)
     try:
         if world.leads:
             await _lead(config, world, live)
@@ -150,8 +151,16 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                     session = Session(
                         config, folder, verifier, policy, sampler, problems, monitor, writer, critic
                     )
+                    session.timeline = world.timeline
+                    if config.logging.trace:
+                        session.trace = TraceFile(folder / TRACE_FILE)
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
-                        await _run_stages(session)
+                        try:
+                            await _run_stages(session)
+                        except StoppedError:
+                            session.write_spans()
+                            raise
+                        session.write_spans()
             finally:
                 await verifier.aclose()
     dismiss(world)
@@ -260,7 +269,8 @@ async def _evaluate(session: Session, name: str) -> None:
         show=monitor.phase,
         warn=monitor.warn,
     )
-    await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
+    with session.timeline.span("evaluate", name):
+        await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 
 

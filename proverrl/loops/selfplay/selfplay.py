@@ -39,7 +39,7 @@ from proverrl.loops.selfplay.round import JudgedRound, solve_rate
 from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
-from proverrl.loops.tally import IdleClock, Tally
+from proverrl.loops.tally import Component, IdleClock, Tally
 from proverrl.rewards.composer import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Group, Problem, Reward, Rollout
@@ -108,9 +108,10 @@ class SelfplaySource(Source):
     """The ``Source`` of a self-play run: a round and a draw on base problems each step."""
 
     def __init__(self, state: GrpoState, rounds: Rounds, composer: Composer) -> None:
-        self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
         self._state = state
         self._session = session = state.session
+        parts: tuple[Component, ...] = ("generator", "pool", "learner", "composer")
+        self.usage = IdleClock(parts=parts, timeline=session.timeline)
         self._rounds = rounds
         self._composer = composer
         self._num_groups = session.config.grpo.groups_per_draw

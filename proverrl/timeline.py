@@ -1,0 +1,71 @@
+"""When a process of a run did what.
+
+Flows in: spans, from any thread. Flows out: the spans since the last look. Not handled here: the
+file that they are written to (``proverrl.monitor.trace``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+Activity = Literal[
+    "step",
+    "generate",
+    "verify",
+    "update",
+    "supervised",
+    "push weights",
+    "compose",
+    "evaluate",
+    "checkpoint",
+    "wait",
+    "wait of the sampler",
+]
+"""What a process can be at, each a row of its own. The last two: for other processes."""
+
+
+class Span(NamedTuple):
+    """``began`` is in seconds since 1970, which is the same on machines whose clocks agree."""
+
+    activity: Activity
+    began: float
+    seconds: float
+    step: int
+    place: str
+
+
+class Timeline:
+    """Notes spans if it ``is_on``. ``step`` is the one that is being made."""
+
+    def __init__(self, *, is_on: bool = False) -> None:
+        self.is_on = is_on
+        self.step = 0
+        self._spans: list[Span] = []
+        self._lock = threading.Lock()
+        self._start = time.time() - time.monotonic()
+
+    @contextmanager
+    def span(self, activity: Activity, place: str = "") -> Iterator[None]:
+        """What is inside is this activity; ``place`` says more of it."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(activity, began, time.monotonic(), place)
+
+    def add(self, activity: Activity, began: float, ended: float, place: str = "") -> None:
+        """An activity between two times of the monotonic clock."""
+        if self.is_on:
+            with self._lock:
+                span = Span(activity, self._start + began, ended - began, self.step, place)
+                self._spans.append(span)
+
+    def take(self) -> list[Span]:
+        """The spans since the last call."""
+        with self._lock:
+            spans, self._spans = self._spans, []
+        return spans
