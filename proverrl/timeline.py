@@ -28,7 +28,7 @@ Activity = Literal[
 """What a process can be at, each a row of its own. The last two: for other processes."""
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """``began`` is in seconds since 1970, which is the same on machines whose clocks agree."""
 
     activity: Activity
@@ -45,7 +45,7 @@ class Timeline:
         self.is_on = is_on
         self.step = 0
         # Other threads may add while one takes.
-        self._spans: deque[Span] = deque()
+        self._spans: deque[TimeSpan] = deque()
         self._start = time.time() - time.monotonic()
 
     @contextmanager
@@ -60,9 +60,9 @@ class Timeline:
     def add(self, activity: Activity, began: float, ended: float, place: str = "") -> None:
         """An activity between two times of the monotonic clock."""
         if self.is_on:
-            span = Span(activity, self._start + began, ended - began, self.step, place)
+            span = TimeSpan(activity, self._start + began, ended - began, self.step, place)
             self._spans.append(span)
 
-    def take(self) -> list[Span]:
+    def take(self) -> list[TimeSpan]:
         """The spans since the last call."""
         return [self._spans.popleft() for _ in range(len(self._spans))]

@@ -197,6 +197,8 @@ def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
         # The engine is told of all prompts, and which of them are its own.
         num_prompts += len(prompts if kind is TransformersPolicy else others[0])
         begun.set()
+        if case["apart"] == "fault" and not world.leads:
+            raise RuntimeError("no memory is left")
         return generate(self, prompts, *others)
 
     def open_engine() -> SharedSampler:

@@ -23,7 +23,8 @@ PACKAGE = ROOT / "proverrl"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "__init__ version types errors seeds hint files statistics concurrency text_cache plugins",
+        "__init__ version types errors seeds hint files statistics concurrency text_cache timeline "
+        "plugins",
         "config parallel",
         "verifier",
         "lang",

@@ -189,6 +189,15 @@ def test_both_processes_write_while_they_learn(
 
 
 @pytest.mark.slow
+def test_a_fault_in_the_thread_that_samples_ends_both_processes(tmp_path: Path) -> None:
+    cases = json.dumps([{"apart": "fault"}])
+    done = launch(2, "tests.parallel_worker", str(tmp_path / "found.pt"), cases)
+    assert all(d.returncode != 0 for d in done)
+    assert "no memory is left" in done[1].stderr
+    assert "another process of this run has ended" in done[0].stderr
+
+
+@pytest.mark.slow
 def test_processes_with_other_weights_are_caught(by_two: dict[str, dict[str, Any]]) -> None:
     assert "the processes have different weights" in by_two["spoil"]["complaint"]
 

@@ -12,7 +12,7 @@ import pytest
 from proverrl.config import Config
 from proverrl.loops.tally import IdleClock
 from proverrl.monitor.trace import TRACE_FILE, TraceFile
-from proverrl.timeline import Span, Timeline
+from proverrl.timeline import Timeline, TimeSpan
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,
@@ -84,10 +84,10 @@ def test_busy_parts_are_spans_that_end_with_the_step() -> None:
             now[0] = 6.5
         now[0] = 7.0
     assert timeline.take() == [
-        Span("generate", 100.0, 5.0, 1, ""),
-        Span("verify", 103.0, 2.0, 1, ""),
-        Span("verify", 105.0, 1.5, 2, ""),
-        Span("generate", 105.0, 2.0, 2, ""),
+        TimeSpan("generate", 100.0, 5.0, 1, ""),
+        TimeSpan("verify", 103.0, 2.0, 1, ""),
+        TimeSpan("verify", 105.0, 1.5, 2, ""),
+        TimeSpan("generate", 105.0, 2.0, 2, ""),
     ]
     assert timeline.take() == []
     assert usage.take_idle() == {
@@ -101,9 +101,9 @@ def test_the_file_is_whole_after_each_addition_and_survives_a_cut(tmp_path: Path
     path = tmp_path / TRACE_FILE
     file = TraceFile(path)
     assert json.loads(path.read_text()) == []
-    file.add([[Span("generate", 10.0, 0.25, 1, "")], []])
+    file.add([[TimeSpan("generate", 10.0, 0.25, 1, "")], []])
     first = json.loads(path.read_text())
-    file.add([[], [Span("wait", 11.0, 0.5, 1, "World.share")]])
+    file.add([[], [TimeSpan("wait", 11.0, 0.5, 1, "World.share")]])
     events = json.loads(path.read_text())
     assert events[: len(first)] == first
     assert [e for e in events if e["ph"] == "X"] == [
@@ -117,7 +117,7 @@ def test_the_file_is_whole_after_each_addition_and_survives_a_cut(tmp_path: Path
     # A process that was killed while it wrote: the whole lines stay.
     text = path.read_text()
     path.write_text(text[: text.index('"ts":11')])
-    TraceFile(path).add([[Span("update", 12.0, 1.0, 2, "")]])
+    TraceFile(path).add([[TimeSpan("update", 12.0, 1.0, 2, "")]])
     after = [e["name"] for e in json.loads(path.read_text()) if e["ph"] == "X"]
     assert after == ["generate", "update"]
 

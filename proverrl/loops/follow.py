@@ -124,18 +124,21 @@ class Follower:
             if device is not None:
                 # A thread begins with the first one.
                 torch.cuda.set_device(device)
+            is_over = False
             try:
                 follower.run()
                 self.sampler.world = self.world
                 follower.world.gather(None)
+                is_over = True
             except PeerError:
                 # The thread that learns hears of it as well, and says so.
-                return
-            except BaseException:  # noqa: BLE001
-                # That thread may wait for rank 0, which waits for this one.
-                traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(1)
+                is_over = True
+            finally:
+                if not is_over:
+                    # That thread may wait for rank 0, which waits for this one.
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                    os._exit(1)
 
         threading.Thread(target=obey, name="sampler", daemon=True).start()
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from proverrl.files.disk import write_error
 from proverrl.files.lines import encode_line, write_atomically
-from proverrl.timeline import Activity, Span
+from proverrl.timeline import Activity, TimeSpan
 
 TRACE_FILE = "trace.json"
 _ACTIVITIES: tuple[str, ...] = get_args(Activity)
@@ -33,7 +33,7 @@ class TraceFile:
         write_atomically(path, f"[\n{text}{_END.decode()}")
         self._is_empty = not kept
 
-    def add(self, spans: Sequence[Sequence[Span]]) -> None:
+    def add(self, spans: Sequence[Sequence[TimeSpan]]) -> None:
         """Spans of each process, in the order of their ranks."""
         events = [event for rank, own in enumerate(spans) for event in self._describe(rank, own)]
         if not events:
@@ -47,7 +47,7 @@ class TraceFile:
             raise write_error(self._path, error) from error
         self._is_empty = False
 
-    def _describe(self, rank: int, spans: Sequence[Span]) -> Iterable[dict[str, Any]]:
+    def _describe(self, rank: int, spans: Sequence[TimeSpan]) -> Iterable[dict[str, Any]]:
         if rank not in self._named:
             self._named.add(rank)
             yield _name("process_name", rank, 0, f"rank {rank}")
