@@ -121,8 +121,7 @@ def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str,
     weights: list[float] = []
     spans: list[Span] = []
     for pair in batch:
-        own = torch.arange(len(ids), len(ids) + pair.num_tokens)
-        spans.append(Span(pair.num_tokens, own))
+        spans.append(Span(range(len(ids), len(ids) + pair.num_tokens)))
         ids += pair.prompt_ids + pair.target_ids
         positions += range(pair.num_tokens)
         own_weights = _weigh(pair, prompt_weight)

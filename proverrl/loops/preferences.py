@@ -98,7 +98,7 @@ def _learn(session: Session, preferences: Sequence[Preference]) -> None:
         for problem, chosen, rejected in preferences
     ]
     seed = derive_seed(session.config.seed, "preferences")
-    course = plan_course(session.config, config, seed)
+    course = plan_course(session.config, config, policy.model, seed)
     learner = SupervisedLearner(policy, course, Preferring(config.beta))
     scores = learner.score(pairs)
     pairs = [

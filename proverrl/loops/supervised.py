@@ -67,6 +67,7 @@ class Course:
 def plan_course(
     config: Config,
     settings: WarmStartConfig | ExpertIterationConfig | PreferencesConfig,
+    model: Any,
     seed: int,
 ) -> Course:
     """The optimizer of ``settings``, with what ``[learner]`` says of gradients and memory."""
@@ -76,7 +77,7 @@ def plan_course(
         settings.weight_decay,
         config.learner.max_grad_norm,
         config.learner.micro_batch_tokens,
-        config.learner.gradient_checkpointing,
+        config.learner.recomputes(sum(p.numel() for p in model.parameters())),
         seed,
     )
 
@@ -170,7 +171,8 @@ def train_supervised(
     Called on rank 0."""
     config = session.config
     imitation = Imitation(config.warm_start.prompt_weight, settings.pack_tokens)
-    learner = SupervisedLearner(session.policy, plan_course(config, settings, seed), imitation)
+    course = plan_course(config, settings, session.policy.model, seed)
+    learner = SupervisedLearner(session.policy, course, imitation)
     batches = draw_batches(sources, settings.batch_size, random.Random(seed))
     losses: list[float] = []
     for step, batch in zip(range(steps), batches, strict=False):
