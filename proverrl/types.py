@@ -140,15 +140,8 @@ class Candidate:
     @property
     def key(self) -> str:
         """SHA-256 over everything that determines a verdict, except toolchain and limits."""
-        problem = self.problem
-        parts = (
-            problem.language,
-            problem.kind,
-            problem.preamble,
-            problem.statement,
-            self.prelude,
-            self.body,
-        )
+        of = self.problem
+        parts = (of.language, of.kind, of.preamble, of.statement, self.prelude, self.body)
         text = "\x00".join(f"{len(part)}:{part}" for part in parts)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -289,7 +282,8 @@ class Completion:
     at the sampling temperature; ``token_ids`` ends with the end token if it was drawn.
 
     ``missing`` names what a server did not give: the fields of that name are empty, and nothing
-    can be learned from such a completion.
+    can be learned from such a completion. ``segments`` are the versions and token counts of one
+    that was written piece by piece; ``policy_version`` is then that of the first.
     """
 
     text: str
@@ -299,8 +293,11 @@ class Completion:
     finish_reason: FinishReason
     policy_version: int
     missing: tuple[TokenField, ...] = ()
+    segments: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.segments and sum(num for _, num in self.segments) != len(self.token_ids):
+            raise RecordError(f"segments {self.segments} of {len(self.token_ids)} tokens")
         for name in self.missing:
             if getattr(self, name):
                 raise RecordError(f"a completion has {name} and calls them missing")

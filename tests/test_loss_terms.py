@@ -204,4 +204,4 @@ def test_old_and_truncated_samples_are_left_out_and_counted() -> None:
     settings = LossConfig.model_validate({"mask_truncated": True, "weights": {"max_staleness": 4}})
     kept, counts = select_samples(samples, settings, version=10)
     assert [s.rollout_id for s in kept] == ["new", "edge"]
-    assert counts == {"samples_too_old": 2, "samples_truncated": 1}
+    assert counts == {"samples_too_old": 2, "tokens_too_old": 2, "samples_truncated": 1}

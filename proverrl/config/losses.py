@@ -69,7 +69,8 @@ class WeightsConfig(Section):
     high: NonNegativeFloat = 0.0
     """upper bound; 0 uses the method's own"""
     max_staleness: NonNegative = 0
-    """samples more than this many policy versions old do not train; 0 keeps all"""
+    """tokens more than this many policy versions old do not train, nor does a sample that has no
+    others; 0 keeps all"""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:

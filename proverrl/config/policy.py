@@ -109,6 +109,28 @@ class SamplingConfig(Section):
     model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
     ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
     context does"""
+    segment_tokens: NonNegative = 0
+    """``grpo``: the most tokens that a draw writes of each completion; one that is longer goes on
+    in the next draw, with the weights of then ([engines.md](engines.md#long-answers)).
+    ``max_new_tokens`` must be a multiple. 0 writes each completion at once"""
+
+    def against_segments(self, *, loop: str, mode: str) -> str:
+        """Why completions cannot be written in segments; empty when they can."""
+        if not self.segment_tokens:
+            return ""
+        if loop != "grpo":
+            return f'sampling.segment_tokens is for loop = "grpo", not {loop!r}; set it to 0'
+        if mode != "whole_proof":
+            return (
+                'sampling.segment_tokens is for rollout.mode = "whole_proof": turns after the '
+                "first are written at once; choose that, or set it to 0"
+            )
+        if self.max_new_tokens % self.segment_tokens:
+            return (
+                f"sampling.max_new_tokens = {self.max_new_tokens} is no multiple of "
+                f"sampling.segment_tokens = {self.segment_tokens}; change one of them"
+            )
+        return ""
 
     @model_validator(mode="before")
     @classmethod

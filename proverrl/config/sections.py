@@ -266,6 +266,9 @@ class Config(Section):
             raise ValueError(
                 "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
             )
+        mode = self.rollout.mode
+        if reason := self.sampling.against_segments(loop=self.loop, mode=mode):
+            raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
@@ -305,6 +308,7 @@ class Config(Section):
             "grpo.in_order = true": not self.grpo.in_order,
             "learner.epochs = 1": self.learner.epochs > 1,
             "learner.groups_per_update = 0": self.learner.groups_per_update,
+            "sampling.segment_tokens = 0": self.sampling.segment_tokens,
         }
         if names := ", ".join(name for name, asked in moved.items() if asked):
             return (

@@ -161,9 +161,10 @@ class GrpoConfig(Section):
     groups as they complete, while generation, verification and learning run at the same time; the
     sampler then holds a copy of the weights"""
     max_staleness: NonNegative = 1
-    """the most steps between the weights that wrote a group and the step that learns from it. In
-    order: 1 writes one draw ahead, 0 none (synchronous). Otherwise older groups are dropped and
-    counted; 0 also means in order"""
+    """the most steps between the weights that wrote a group (the last segment of it, with
+    ``sampling.segment_tokens``) and the step that learns from it. In order: 1 writes one draw
+    ahead, 0 none (synchronous). Otherwise older groups are dropped and counted; 0 also means in
+    order"""
     mixed_verdicts: bool = False
     """train only on groups with both proofs and failures, whatever penalties do to their rewards"""
     min_pass_rate: Fraction = 0.0

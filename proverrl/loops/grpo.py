@@ -131,6 +131,7 @@ async def make_step(run: GrpoRun) -> None:
     run.guard.watch(admitted, tally.solve_rate)
     with source.usage.busy("learner"):
         samples = list(chain(*map(build_samples, admitted, advantages), others))
+        tally.add_samples(samples, run.learner.version)
         metrics = await _learn(run, samples, seen)
     state.progress.step += 1
     state.progress.verifier_calls += tally.verifier_calls

@@ -29,6 +29,7 @@ from proverrl.loops.tally import IdleClock, Tally
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import PAYS_FOR_FORM
 from proverrl.rollout.samples import TrainingSample
+from proverrl.rollout.segments import OpenDraws
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
@@ -104,7 +105,7 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
     """How a loop samples, under a seed of its own."""
     return Sampling(
         temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
+        max_new_tokens=config.sampling.segment_tokens or config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
         stop=first_stop(config.rollout),
         top_k=config.sampling.top_k,
@@ -129,12 +130,18 @@ class Pipeline:
         self._reviewer = reviewer
         self._num = num
         self._sampler = sampler or session.sampler
+        self._open: OpenDraws | None = None
+        if session.config.sampling.segment_tokens:
+            most, room = session.config.sampling.max_new_tokens, session.sampler.context_tokens
+            self._open = OpenDraws(session.policy, max_new_tokens=most, context_tokens=room)
 
     async def write(self, order: Order) -> tuple[list[Draw], float]:
-        """Completions on the order's problems, seeded by its number; and the seconds."""
+        """Completions on the order's problems, seeded by its number; and the seconds. With segments
+        one of each that is open, these included, and the draws are those that are whole now."""
         started = time.monotonic()
+        write = draw_groups if self._open is None else self._open.draw_groups
         with self.usage.busy("generator"):
-            draws = await draw_groups(
+            draws = await write(
                 self._sampler,
                 order.problems,
                 n=self._num,
@@ -143,6 +150,9 @@ class Pipeline:
                 hints=order.hints or None,
                 writer=self.session.writer,
             )
+        written = [len(c.token_ids) for draw in draws for c in draw.completions]
+        lengths, waiting = self._open.last if self._open is not None else (written, None)
+        self.usage.wrote(lengths, waiting=waiting)
         return draws, time.monotonic() - started
 
     def launch(
@@ -159,13 +169,35 @@ class Pipeline:
         return Flight(draws, seconds, step, asyncio.create_task(judge()))
 
     def relaunch(self, in_flight: Mapping[str, Any] | None) -> Flight | None:
-        """Have judged again what a checkpoint held (``dump_flights``); None where that is
-        nothing."""
-        # Checkpoints of a self-play run of the version before hold no draws.
-        if in_flight is None or not in_flight.get("draws"):
+        """Have judged again what a checkpoint held (``dump``); None where that is nothing. What was
+        open goes on."""
+        if in_flight is None:
             return None
-        by_id = {problem.id: problem for problem in self.session.problems.without_reference}
-        return self.launch(load_draws(in_flight["draws"], by_id), step=in_flight["step"])
+        self.load_open(in_flight)
+        # Of a draw with segments nothing may be whole. Checkpoints of a self-play run of the
+        # version before hold no draws.
+        if not in_flight.get("draws") and not in_flight.get("waits"):
+            return None
+        return self.launch(self._load(in_flight["draws"]), step=in_flight["step"])
+
+    def dump(self, flights: Sequence[Flight]) -> dict[str, Any]:
+        """Flights that began at one step, and what is open, as JSON values."""
+        rows = [row for flight in flights for row in dump_draws(flight.draws)]
+        state = {"draws": rows, "step": flights[0].step if flights else 0}
+        return state | ({"waits": bool(flights), **self.dump_open()} if self._open else {})
+
+    def dump_open(self) -> dict[str, Any]:
+        """The draws that are open; nothing without segments."""
+        return {} if self._open is None else {"open": dump_draws(self._open.draws)}
+
+    def load_open(self, in_flight: Mapping[str, Any]) -> None:
+        """Go on with what ``dump_open`` wrote."""
+        if self._open is not None:
+            self._open.draws = self._load(in_flight["open"])
+
+    def _load(self, rows: Sequence[Mapping[str, Any]]) -> list[Draw]:
+        problems = self.session.problems.without_reference
+        return load_draws(rows, {problem.id: problem for problem in problems})
 
     async def land(self, flight: Flight) -> list[JudgedDraw]:
         """The verdicts of a flight, once its turns are taken."""
@@ -207,14 +239,6 @@ class Pipeline:
                 reviewed, self.session.verifier, deadline_seconds=config.pool.deadline_seconds
             )
         return reviewed if critic is None else await add_critiques(reviewed, critic)
-
-
-def dump_flights(flights: Sequence[Flight]) -> dict[str, Any]:
-    """Flights that began at one step, as JSON values."""
-    return {
-        "draws": [row for flight in flights for row in dump_draws(flight.draws)],
-        "step": flights[0].step if flights else 0,
-    }
 
 
 class InOrder(Source):
@@ -263,7 +287,7 @@ class InOrder(Source):
         return await asyncio.to_thread(session.sampler.push, session.policy.version)
 
     def state_dict(self) -> dict[str, Any]:
-        return dump_flights(self._flights.waiting)
+        return self._pipeline.dump(self._flights.waiting)
 
     async def aclose(self) -> None:
         await cancel_all([flight.judged for flight in self._flights.waiting])

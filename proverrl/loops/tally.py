@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Literal
 
 from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.attempt_rows import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.timeline import Activity, Timeline
 from proverrl.types import Group, Reward, Rollout, Status
@@ -58,6 +60,7 @@ class Tally:
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
     ages: list[int] = field(default_factory=list)
     num_stale: int = 0
+    token_ages: Counter[int] = field(default_factory=Counter)
     figures: dict[str, Any] = field(default_factory=dict)
 
     def add_draw(self, judged: Sequence[JudgedDraw], generation_seconds: float) -> None:
@@ -105,6 +108,12 @@ class Tally:
         self.num_admitted += len(groups)
         for group, values in zip(groups, advantages, strict=True):
             self.advantages |= zip((r.id for r in group.rollouts), values, strict=True)
+
+    def add_samples(self, samples: Sequence[TrainingSample], version: int) -> None:
+        """Note how many versions before ``version`` each token in the loss was written."""
+        for sample in samples:
+            versions = sample.versions or (sample.policy_version,) * len(sample.token_ids)
+            self.token_ages.update(version - v for v in compress(versions, sample.loss_mask))
 
     def add_injected(self, rollout: Rollout, reward: Reward) -> None:
         """Keep a stored proof for the rows; it is no attempt of this step, but cost a call."""
@@ -157,11 +166,16 @@ class Tally:
         }
 
     def staleness(self) -> dict[str, Any]:
-        """Steps between the weights that wrote an admitted group and those that learn from it."""
+        """Steps between the weights that wrote an admitted group (the last segment of it) and those
+        that learn from it, and versions between those that wrote a token and learn from it."""
+        num_tokens = self.token_ages.total()
+        versions = sum(age * num for age, num in self.token_ages.items())
         return {
             "staleness_mean": sum(self.ages) / len(self.ages) if self.ages else 0.0,
             "staleness_max": max(self.ages, default=0),
             "groups_stale": self.num_stale,
+            "token_staleness_mean": versions / num_tokens if num_tokens else 0.0,
+            "token_staleness_max": max(self.token_ages, default=0),
         }
 
     def rows(self, step: int) -> Iterator[Mapping[str, Any]]:
@@ -202,9 +216,9 @@ def _solve_rate(verdicts: Counter[str]) -> float | None:
 
 
 class IdleClock:
-    """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
-    verdict is awaited; turns after the first, their writing included, count for it. What each did
-    is noted in ``timeline``."""
+    """How long each part of a run had nothing to do, in wall seconds, and rows of a generation.
+    ``pool`` works while any verdict is awaited; turns after the first, their writing included,
+    count for it. What each did is noted in ``timeline``."""
 
     def __init__(
         self,
@@ -218,6 +232,16 @@ class IdleClock:
         self._depth: dict[Component, int] = dict.fromkeys(parts, 0)
         self._began: dict[Component, float] = {}
         self._busy: dict[Component, float] = dict.fromkeys(parts, 0.0)
+        self._rows: dict[str, float] = {}
+        self._tokens = [0, 0]
+
+    def wrote(self, lengths: Sequence[int], *, waiting: int | None = None) -> None:
+        """So many tokens were written of each of a draw's completions, which begin together; of
+        those that go on in segments so many wait, for themselves or for one of their group."""
+        self._tokens[0] += sum(lengths)
+        self._tokens[1] += len(lengths) * max(lengths, default=0)
+        if waiting is not None:
+            self._rows["completions_waiting"] = waiting
 
     @contextmanager
     def busy(self, part: Component) -> Iterator[None]:
@@ -237,9 +261,13 @@ class IdleClock:
         self._timeline.add(_ACTIVITIES[part], self._began[part], now)
 
     def take_idle(self) -> dict[str, float]:
-        """Idle seconds of each part since this was last asked, for the metrics."""
+        """Idle seconds of each part since this was last asked, for the metrics; ``row_occupancy``
+        is the share of rows that had a token left to write, over the steps of all generations."""
         now = self._clock()
-        idle = {}
+        idle = dict(self._rows)
+        if self._tokens[1]:
+            idle["row_occupancy"] = round(self._tokens[0] / self._tokens[1], 4)
+            self._tokens = [0, 0]
         for part, busy in self._busy.items():
             if self._depth[part]:
                 # Cut here, so that the spans of a step are what it was not idle.

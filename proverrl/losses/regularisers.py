@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -88,18 +89,34 @@ def select_samples(
     """The samples that may train a policy of ``version``, and counts of the others.
 
     ``mask_truncated`` drops those cut off at the token limit (overlong filtering: DAPO, Yu et al.
-    2025, arXiv 2503.14476), and samples older than ``weights.max_staleness`` versions are dropped
-    too. Advantages stay as they are, because the group was compared with them.
+    2025, arXiv 2503.14476). Tokens older than ``weights.max_staleness`` versions are context only,
+    and a sample without any other is dropped. Advantages stay as they are, because the group was
+    compared with them.
     """
     limit = settings.weights.max_staleness
-    fresh = [s for s in samples if not limit or version - s.policy_version <= limit]
+    fresh = [new for s in samples if (new := mask_old(s, version - limit))] if limit else samples
     kept = [s for s in fresh if not (settings.mask_truncated and s.truncated)]
     counts: dict[str, float] = {}
     if limit:
         counts["samples_too_old"] = len(samples) - len(fresh)
+        learned = [sum(map(sum, (s.loss_mask for s in some))) for some in (samples, fresh)]
+        counts["tokens_too_old"] = learned[0] - learned[1]
     if settings.mask_truncated:
         counts["samples_truncated"] = len(fresh) - len(kept)
     return kept, counts
+
+
+def mask_old(sample: TrainingSample, oldest: int) -> TrainingSample | None:
+    """The sample with the tokens of versions below ``oldest`` out of the loss; None if no other is
+    in it."""
+    if sample.policy_version >= oldest:
+        return sample
+    versions = sample.versions or (sample.policy_version,) * len(sample.token_ids)
+    mask = tuple(
+        kept if version >= oldest else 0
+        for kept, version in zip(sample.loss_mask, versions, strict=True)
+    )
+    return replace(sample, loss_mask=mask) if any(mask) else None
 
 
 def top_entropy_mask(entropy: Tensor, share: float) -> Tensor:

@@ -57,6 +57,10 @@ class Policy(Protocol):
 class Sampler(Policy, Protocol):
     """A policy that samples from a model trained in this process."""
 
+    @property
+    def context_tokens(self) -> int:
+        """The most tokens of prompt and completion together."""
+
     def push(self, version: int) -> dict[str, float]:
         """Sample from the trained weights as they are now, and call them ``version``; returns
         figures for the metrics. The weights must not change meanwhile. Raises ``WeightSyncError``

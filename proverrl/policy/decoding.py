@@ -2,7 +2,7 @@
 
 Flows in: token ids, then one more token of each row at a time. Flows out: logits of the next token,
 and draws from them. transformers' own dynamic cache copies all that it holds at every step; the one
-here reserves room and copies once per ``_ROOM`` steps. Models with sliding windows or linear
+here reserves room and copies once per ``ROOM`` steps. Models with sliding windows or linear
 attention keep the library's cache. Nothing here waits for the device while tokens are added, but
 for models whose masks the library has to make.
 """
@@ -20,7 +20,8 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 LOWEST = -1e4
 """A log-probability below this is one of 0: its exponential is 0 in float64 too, and so is their
 product, while -inf times 0 is no number."""
-_ROOM = 64
+ROOM = 64
+"""Tokens for which room is made at once."""
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -85,17 +86,12 @@ class CachedRows:
         self._masks_itself = _takes_masks(model, self._cache)
         self._read(ids, (self._mask.cumsum(-1) - 1).clamp(min=0))
 
-    def repeat(self, times: int) -> None:
-        self._cache.batch_repeat_interleave(times)
-        self.logits, self._mask, self.position = (
-            tensor.repeat_interleave(times, dim=0)
-            for tensor in (self.logits, self._mask, self.position)
-        )
-
-    def keep(self, rows: Tensor) -> None:
-        """Drop all rows but these; from here on ``logits`` are those of the next ``add``."""
+    def take(self, rows: Tensor) -> None:
+        """From here on have these rows, some of them several times or not at all."""
         self._cache.batch_select_indices(rows)
-        self._mask, self.position = self._mask[rows], self.position[rows]
+        self.logits, self._mask, self.position = (
+            tensor[rows] for tensor in (self.logits, self._mask, self.position)
+        )
         self._is_padded = self._is_padded and not bool(self._mask.all())
 
     def add(self, tokens: Tensor) -> None:
@@ -200,6 +196,6 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[T
 
 def _with_room(tensor: Tensor, length: int) -> Tensor:
     rows, heads, held, size = tensor.shape
-    buffer = tensor.new_empty((rows, heads, length + _ROOM, size))
+    buffer = tensor.new_empty((rows, heads, length + ROOM, size))
     buffer[..., :held, :] = tensor
     return buffer

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -28,7 +29,7 @@ from proverrl.errors import ProverRLError
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.conversation import encode_messages, resume_prompt
-from proverrl.policy.decoding import CachedRows, draw_tokens
+from proverrl.policy.decoding import ROOM, CachedRows, draw_tokens
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
     adapter_weights,
@@ -209,15 +210,21 @@ class TransformersPolicy:
         pad = self.tokenizer.pad_token_id
         pad_id = self.end_id if pad is None else int(pad)
         prompt_ids = [prompt.token_ids for prompt in prompts]
-        rows = CachedRows(self.model, prompt_ids, pad_id=pad_id, device=self.device)
-        rows.repeat(n)
+        # Equal prompts are read once.
+        places = {ids: place for place, ids in enumerate(dict.fromkeys(prompt_ids))}
+        rows = CachedRows(self.model, list(places), pad_id=pad_id, device=self.device)
+        wanted = torch.tensor([places[ids] for ids in prompt_ids], device=self.device)
+        rows.take(wanted.repeat_interleave(n))
         num_rows = len(prompts) * n
         alive = torch.arange(num_rows, device=self.device)
-        drawn = torch.full((num_rows, most), pad_id, device=self.device)
-        logprobs = torch.zeros((num_rows, most), device=self.device)
+        drawn = torch.empty((num_rows, 0), dtype=torch.long, device=self.device)
+        logprobs = torch.empty((num_rows, 0), device=self.device)
         lengths = torch.full((num_rows,), most, device=self.device)
         writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
         for step in range(most):
+            if step == drawn.shape[1]:
+                # Room for what is written, not for all that may be.
+                drawn, logprobs = (F.pad(held, (0, ROOM)) for held in (drawn, logprobs))
             token, logprob = draw_tokens(
                 rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
             )
@@ -240,7 +247,7 @@ class TransformersPolicy:
             if num_writing < COMPACT_BELOW * len(alive):
                 # The indices of those that write, in their order.
                 kept = writing.int().argsort(descending=True, stable=True)[:num_writing]
-                rows.keep(kept)
+                rows.take(kept)
                 alive, token = alive[kept], token[kept]
                 writing = torch.ones(num_writing, dtype=torch.bool, device=self.device)
             rows.add(token)

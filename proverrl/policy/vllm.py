@@ -77,6 +77,10 @@ class VllmPolicy:
     def layout(self) -> LayoutName:
         return self.trained.layout
 
+    @property
+    def context_tokens(self) -> int:
+        return self._engine.max_tokens
+
     def prompt(self, problem: Problem) -> Prompt:
         return self.trained.prompt(problem)
 
@@ -89,7 +93,7 @@ class VllmPolicy:
         """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token,
         and ``WeightSyncError`` if the last push failed."""
         remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
-        require_room(prompts, self._engine.max_tokens, remedy)
+        require_room(prompts, self.context_tokens, remedy)
         # One process may leave what it writes; several would talk across each other.
         run = in_thread if self.world.size > 1 else asyncio.to_thread
         return await run(self.generate_shared, list(prompts), n, sampling)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from proverrl.advantages.base import Credit, token_credit
 from proverrl.errors import RecordError
-from proverrl.types import Group, Rollout, Turn
+from proverrl.types import Completion, Group, Rollout, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class TrainingSample:
 
     Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
     advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
-    ``truncated`` says that the completion was cut off at the token limit.
+    ``truncated`` says that the completion was cut off at the token limit. ``versions`` are those of
+    the policies that wrote the tokens, empty where one wrote all; ``policy_version`` is the oldest.
     """
 
     rollout_id: str
@@ -33,9 +34,11 @@ class TrainingSample:
     logprobs: tuple[float, ...]
     advantages: tuple[float, ...]
     truncated: bool = False
+    versions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        per_token = (self.token_ids, self.loss_mask, self.logprobs, self.advantages)
+        versions = self.versions or self.token_ids
+        per_token = (self.token_ids, self.loss_mask, self.logprobs, self.advantages, versions)
         if len({len(values) for values in per_token}) != 1:
             raise RecordError(f"sample {self.rollout_id!r}: per-token fields differ in length")
         if not 0 < self.prompt_length < len(self.token_ids):
@@ -82,12 +85,12 @@ class _GrowingSample:
 
     def __init__(self, name: str, first: Turn) -> None:
         self.name = name
-        self.version = first.completion.policy_version
         self.prompt_length = len(first.completion.prompt_ids)
         self.token_ids: tuple[int, ...] = first.completion.prompt_ids
         self.mask = [0] * self.prompt_length
         self.logprobs = [0.0] * self.prompt_length
         self.advantages = [0.0] * self.prompt_length
+        self.versions = [first.completion.policy_version] * self.prompt_length
         self.truncated = False
 
     def continues_in(self, turn: Turn) -> bool:
@@ -102,21 +105,28 @@ class _GrowingSample:
         self.mask += [0] * len(context) + [1] * num_new
         self.logprobs += [0.0] * len(context) + list(completion.logprobs)
         self.advantages += [0.0] * len(context) + list(token_credit(advantage, num_new))
-        # The oldest of them, so that a bound on staleness holds for every token.
-        self.version = min(self.version, completion.policy_version)
+        self.versions += [completion.policy_version] * len(context) + token_versions(completion)
         self.truncated |= completion.finish_reason == "length"
 
     def finish(self) -> TrainingSample:
         return TrainingSample(
             rollout_id=self.name,
-            policy_version=self.version,
+            # The oldest of them, so that a bound on staleness holds for every token.
+            policy_version=min(self.versions),
             prompt_length=self.prompt_length,
             token_ids=self.token_ids,
             loss_mask=tuple(self.mask),
             logprobs=tuple(self.logprobs),
             advantages=tuple(self.advantages),
             truncated=self.truncated,
+            versions=tuple(self.versions) if len(set(self.versions)) > 1 else (),
         )
+
+
+def token_versions(completion: Completion) -> list[int]:
+    """The version of the policy that wrote each token of a completion."""
+    parts = completion.segments or ((completion.policy_version, len(completion.token_ids)),)
+    return [version for version, num in parts for _ in range(num)]
 
 
 def build_replay_sample(prompt_ids: Sequence[int], target_ids: Sequence[int]) -> TrainingSample:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from proverrl.config import LayoutName
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
@@ -60,27 +61,39 @@ async def draw_groups(
 ) -> list[Draw]:
     """``n`` completions on each problem, after its hint where it has one; ``name`` begins the ids
     of the draws. With a ``writer`` they are instructions to it."""
-    given = [None] * len(problems) if hints is None else list(hints)
-    prompts = [with_hint(policy.prompt(p), hint) for p, hint in zip(problems, given, strict=True)]
+    draws = name_draws(problems, hints, name=name)
+    prompts = [with_hint(policy.prompt(draw.problem), draw.hint) for draw in draws]
     written = await policy.generate(prompts, n=n, sampling=sampling)
-    answers = [
-        (problem, (hint.opening if hint else "") + completion.text)
-        for problem, completions, hint in zip(problems, written, given, strict=True)
-        for completion in completions
-    ]
-    read = iter(
-        await read_answers(answers, layout=policy.layout, writer=writer, turn=0, seed=sampling.seed)
+    return await read_draws(
+        [replace(d, completions=tuple(row)) for d, row in zip(draws, written, strict=True)],
+        layout=policy.layout,
+        seed=sampling.seed,
+        writer=writer,
     )
+
+
+def name_draws(
+    problems: Sequence[Problem], hints: Sequence[Hint | None] | None, *, name: str
+) -> list[Draw]:
+    """A draw on each problem of which nothing is written yet."""
+    given = [None] * len(problems) if hints is None else list(hints)
     return [
-        Draw(
-            id=f"{name}-{problem.id}{'-hint' if hint else ''}",
-            problem=problem,
-            completions=tuple(completions),
-            extractions=tuple(islice(read, len(completions))),
-            hint=hint,
-        )
-        for problem, completions, hint in zip(problems, written, given, strict=True)
+        Draw(f"{name}-{problem.id}{'-hint' if hint else ''}", problem, (), (), hint)
+        for problem, hint in zip(problems, given, strict=True)
     ]
+
+
+async def read_draws(
+    draws: Sequence[Draw], *, layout: LayoutName, seed: int, writer: Writer | None = None
+) -> list[Draw]:
+    """The draws with the extractions of their completions."""
+    answers = [
+        (draw.problem, (draw.hint.opening if draw.hint else "") + completion.text)
+        for draw in draws
+        for completion in draw.completions
+    ]
+    read = iter(await read_answers(answers, layout=layout, writer=writer, turn=0, seed=seed))
+    return [replace(d, extractions=tuple(islice(read, len(d.completions)))) for d in draws]
 
 
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
@@ -171,6 +184,8 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
 
 
 def load_completion(row: Mapping[str, Any]) -> Completion:
-    """What ``dump_completion`` wrote; ``missing`` may be left out, as in earlier checkpoints."""
+    """What ``dump_completion`` wrote; ``missing`` and ``segments`` may be left out, as in earlier
+    checkpoints."""
     values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
+    values["segments"] = tuple((version, num) for version, num in row.get("segments", ()))
     return Completion(**values)

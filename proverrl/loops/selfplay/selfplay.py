@@ -27,7 +27,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, dump_flights
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.composed import (
     Attacks,
     draw_lineage,
@@ -196,7 +196,7 @@ class SelfplaySource(Source):
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
             "attacks": following.attacks if following else {},
-            **dump_flights([base] if base else []),
+            **self._pipeline.dump([base] if base else []),
         }
 
     async def aclose(self) -> None:
