@@ -40,8 +40,11 @@ def measure(hidden: int, wide: int, layers: int, *, checkpointing: bool, folder:
         "gradient_checkpointing": checkpointing,
         "micro_batch_tokens": TOKENS,
     }
-    config = Config.model_validate({"policy": {"path": str(folder)}, "learner": learner})
-    plan = plan_memory(config)
+    sampling = {"max_new_tokens": LENGTH - 64}
+    config = Config.model_validate(
+        {"policy": {"path": str(folder)}, "learner": learner, "sampling": sampling}
+    )
+    plan = plan_memory(config, prompt_tokens=64)
     planned = sum(plan.always.values()) + sum(plan.update.values())
     model = AutoModelForCausalLM.from_config(shape, dtype=DTYPES["bf16"]).cuda()  # type: ignore[no-untyped-call]
     trained = TorchLearner(model, config.learner, temperature=1.0)

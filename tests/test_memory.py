@@ -53,6 +53,22 @@ def test_bytes_by_hand(folder: str) -> None:
     assert found.kv_token == 2 * 2 * 16 * 6 * 4
     # 256 rows of 512 tokens of a prompt and 2,048 of a completion.
     assert found.sampling["key-value cache"] == 256 * 2560 * found.kv_token
+    # 12 groups of 8.
+    assert found.kv_draw == 12 * 8 * 2560 * found.kv_token
+
+
+def test_forty_thousand_tokens_in_segments(folder: str) -> None:
+    long = {"max_new_tokens": 40_960, "segment_tokens": 10_240}
+    whole, cut = (
+        plan_memory(make_config(folder, sampling=sampling), processes=4)
+        for sampling in ({"max_new_tokens": 40_960}, long)
+    )
+    # 24 rows each; with segments 24 of 1, 2, 3 and 4 segments.
+    assert whole.kv_draw == 24 * (512 + 40_960) * whole.kv_token
+    assert cut.kv_draw == 24 * (4 * 512 + 10 * 10_240) * cut.kv_token
+    # One sample goes alone, and is longer than the 16,384 tokens of a micro-batch.
+    short = plan_memory(make_config(folder))
+    assert cut.update["activations"] * 16_384 == short.update["activations"] * (512 + 40_960)
 
 
 def test_half_precision_keeps_masters_and_processes_share_them(folder: str) -> None:
@@ -137,7 +153,9 @@ def test_activations_are_those_of_a_step(folder: str, precision: str, checkpoint
         "gradient_checkpointing": checkpointing,
         "micro_batch_tokens": 8 * 256,
     }
-    plan = plan_memory(make_config(folder, learner=learner))
+    # A prompt and a completion together are no more than the micro-batch.
+    config = make_config(folder, learner=learner, sampling={"max_new_tokens": 1536})
+    plan = plan_memory(config)
 
     def step() -> None:
         logprobs, _ = packed_logprobs(model, rows, temperature=1.0)

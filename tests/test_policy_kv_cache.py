@@ -1,10 +1,14 @@
 """The cache that writes in place gives what the library's gives."""
 
+import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig
 from transformers.cache_utils import Cache
 
-from proverrl.policy.decoding import RoomyLayer, make_cache
+from proverrl.policy import decoding
+from proverrl.policy.decoding import CachedRows, RoomyLayer, make_cache
+from tests.tiny_model import tiny_model
+from tests.tolerance import FLOAT32
 
 
 class Holder:
@@ -57,3 +61,36 @@ def test_models_with_windows_keep_the_library_cache() -> None:
     windowed = make_cache(Holder(make_config(sliding_window=4)))
     assert plain.layer_class_to_replicate is RoomyLayer
     assert type(windowed) is DynamicCache
+
+
+def test_prompts_that_are_read_in_pieces_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    # The shortest row is all padding in the first pieces.
+    prompts = [tuple(range(20)), (3, 1, 4), (1, 5, 9, 2, 6, 5)]
+    copies = torch.tensor([0, 2, 2, 1])
+
+    def read() -> list[torch.Tensor]:
+        with torch.no_grad():
+            rows = CachedRows(model, prompts, pad_id=0, device="cpu")
+            rows.repeat(copies)
+            found = [rows.logits, rows.position]
+            rows.add(torch.tensor([7, 8, 9, 10]))
+            return [*found, rows.logits, rows.position]
+
+    whole = read()
+    passes: list[tuple[int, int]] = []
+    forward = model.forward
+
+    def count(**given: torch.Tensor) -> object:
+        passes.append(tuple(given["input_ids"].shape))  # type: ignore[arg-type]
+        return forward(**given)
+
+    monkeypatch.setattr(model, "forward", count)
+    monkeypatch.setattr(decoding, "PREFILL_TOKENS", 24)
+    pieces = read()
+    assert passes == [(3, 8), (3, 8), (3, 4), (4, 1)]
+    for one, other in zip(whole, pieces, strict=True):
+        assert float((one - other).abs().max()) < FLOAT32
+    # Row 1 and row 2 are the same prompt.
+    assert torch.equal(whole[0][1], whole[0][2])
+    assert not torch.equal(whole[0][0], whole[0][1])

@@ -44,6 +44,7 @@ from tests.test_grpo import (
 )
 from tests.test_policy import plain_logprobs, tiny_policy
 from tests.test_vllm_policy import change, open_fake
+from tests.test_vocabulary import peak_bytes
 from tests.tolerance import FLOAT32
 
 __all__ = ["make_config", "verifiers"]
@@ -449,3 +450,22 @@ def test_segments_on_real_dafny(tmp_path: Path) -> None:
     flying = state_of(folder, 3)["in_flight"]
     waiting = sum(len(draw["completions"]) for draw in flying["draws"] + flying["open"])
     assert len(rows) + waiting == state_of(folder, 3)["num_draws"] * 3 * 4
+
+
+def test_memory_grows_with_what_is_written_and_not_with_the_limit() -> None:
+    policy = tiny_policy()
+    prompts = [policy.prompt(problem) for problem in PROBLEMS]
+    with torch.no_grad():
+        # The end token is likely, so that all completions are short.
+        policy.model.get_input_embeddings().weight[policy.end_id] *= 0
+        policy.model.lm_head.bias = torch.nn.Parameter(
+            20.0 * torch.nn.functional.one_hot(torch.tensor(policy.end_id), len(policy.tokenizer))
+        )
+
+    def peak(limit: int) -> int:
+        sampling = Sampling(max_new_tokens=limit)
+        return peak_bytes(lambda: policy.generate_shared(prompts, 16, sampling))
+
+    peak(64)
+    # Token, log-probability: 12 bytes for each of 80 rows and 40,960 places would be 39 MB.
+    assert peak(40_960) < 1.1 * peak(64) < 12 * 80 * 40_960 / 4

@@ -60,7 +60,10 @@ def plan(
             for name, size in rows.items():
                 click.echo(f"{when:9} {name:36} {size / GIB:10.3f} GiB")
         click.echo(f"{'most':9} {'at once, on each device':36} {found.peak / GIB:10.3f} GiB")
-        click.echo(f"a token takes {found.kv_token / 1024:,.1f} KiB of the sampler's cache")
+        click.echo(
+            f"a token takes {found.kv_token / 1024:,.1f} KiB of the sampler's cache, all "
+            f"completions of a draw at most {found.kv_draw / GIB:,.3f} GiB"
+        )
         if memory_gib is not None:
             click.echo(f"{'left':9} {'of a device':36} {memory_gib - found.peak / GIB:10.3f} GiB")
         if fits is False:

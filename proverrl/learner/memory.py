@@ -10,6 +10,7 @@ whole at a time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,9 @@ GIB = 2**30
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes on each device. ``always`` is held throughout, ``update`` while the learner computes,
-    ``sampling`` while completions are written; ``parameters`` and ``trained`` are counts, and
-    ``kv_token`` is what a token takes in the sampler's cache."""
+    ``sampling`` while completions are written; ``parameters`` and ``trained`` are counts,
+    ``kv_token`` is what a token takes in the sampler's cache, and ``kv_draw`` what all completions
+    that a draw writes take there when each is as long as it may be."""
 
     parameters: int
     trained: int
@@ -39,6 +41,7 @@ class MemoryPlan:
     update: dict[str, int]
     sampling: dict[str, int]
     kv_token: int
+    kv_draw: int
 
     @property
     def peak(self) -> int:
@@ -73,7 +76,9 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
     keys = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head_dim
     kv_token = 2 * keys * shape.num_hidden_layers
-    tokens = config.learner.micro_batch_tokens
+    length = prompt_tokens + config.sampling.max_new_tokens
+    # One sample that is longer than a micro-batch goes alone.
+    tokens = max(config.learner.micro_batch_tokens, length)
     update = {
         "gradients": 4 * trained // cut,
         "activations": tokens
@@ -89,12 +94,22 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         always["what vLLM computes with"] = WORK_BYTES
     else:
         kv_token *= size
-        length = prompt_tokens + config.sampling.max_new_tokens
         rows = max(1, min(config.policy.max_rows, config.policy.max_cached_tokens // length))
         sampling["key-value cache"] = rows * length * kv_token
         sampling["logits of the next token"] = rows * shape.vocab_size * 12
     always = {name: value for name, value in always.items() if value}
-    return MemoryPlan(parameters, trained, always, update, sampling, kv_token)
+    kv_draw = kv_token * _draw_tokens(config, processes, prompt_tokens)
+    return MemoryPlan(parameters, trained, always, update, sampling, kv_token, kv_draw)
+
+
+def _draw_tokens(config: Config, processes: int, prompt_tokens: int) -> int:
+    """The most tokens that one of the processes has in its sampler's cache for a draw, if that
+    holds all of its completions: with segments as many of each length from one segment to all of
+    them, what was written before included."""
+    rows = math.ceil(config.grpo.groups_per_draw * config.grpo.group_size / processes)
+    most = config.sampling.max_new_tokens
+    segment = config.sampling.segment_tokens or most
+    return rows * sum(prompt_tokens + written for written in range(segment, most + 1, segment))
 
 
 def _find_obstacle(config: Config, processes: int) -> str:

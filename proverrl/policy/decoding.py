@@ -23,6 +23,10 @@ product, while -inf times 0 is no number."""
 ROOM = 64
 """Tokens for which room is made at once."""
 
+PREFILL_TOKENS = 32_768
+"""Tokens of prompts that are read at once, all rows together: what a layer computes of them is
+there until the next has read it."""
+
 
 class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer; tensors are (rows, heads, tokens, head size)."""
@@ -80,18 +84,30 @@ class CachedRows:
     ) -> None:
         self._model = model
         self._cache = make_cache(model)
-        ids, self._mask = pad_left(rows, pad_id, device)
         # The library reads each mask to see whether it may be left out; here it is known.
         self._is_padded = len({len(row) for row in rows}) > 1
         self._masks_itself = _takes_masks(model, self._cache)
-        self._read(ids, (self._mask.cumsum(-1) - 1).clamp(min=0))
+        ids, mask = pad_left(rows, pad_id, device)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        piece = max(1, PREFILL_TOKENS // len(rows))
+        if isinstance(self._cache, DynamicCache):
+            # Layers that are not full attention may know no more than a first piece and a token.
+            piece = ids.shape[1]
+        for start in range(0, ids.shape[1], piece):
+            self._mask = mask[:, : start + piece]
+            self._read(ids[:, start : start + piece], positions[:, start : start + piece])
 
-    def take(self, rows: Tensor) -> None:
-        """From here on have these rows, some of them several times or not at all."""
+    def repeat(self, rows: Tensor) -> None:
+        """From here on have these of the rows, each as often as it is named."""
         self._cache.batch_select_indices(rows)
         self.logits, self._mask, self.position = (
             tensor[rows] for tensor in (self.logits, self._mask, self.position)
         )
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these; from here on ``logits`` are those of the next ``add``."""
+        self._cache.batch_select_indices(rows)
+        self._mask, self.position = self._mask[rows], self.position[rows]
         self._is_padded = self._is_padded and not bool(self._mask.all())
 
     def add(self, tokens: Tensor) -> None:
@@ -101,9 +117,10 @@ class CachedRows:
 
     def _read(self, ids: Tensor, positions: Tensor) -> None:
         mask: Tensor | None = self._mask
-        if self._masks_itself and not self._is_padded:
+        num_new, is_first = ids.shape[1], ids.shape[1] == self._mask.shape[1]
+        if self._masks_itself and not self._is_padded and (num_new == 1 or is_first):
             mask = None
-        elif self._masks_itself and ids.shape[1] == 1:
+        elif self._masks_itself and num_new == 1:
             mask = self._mask.bool()[:, None, None]
         out = self._model(
             input_ids=ids,

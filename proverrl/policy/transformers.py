@@ -213,8 +213,8 @@ class TransformersPolicy:
         # Equal prompts are read once.
         places = {ids: place for place, ids in enumerate(dict.fromkeys(prompt_ids))}
         rows = CachedRows(self.model, list(places), pad_id=pad_id, device=self.device)
-        wanted = torch.tensor([places[ids] for ids in prompt_ids], device=self.device)
-        rows.take(wanted.repeat_interleave(n))
+        copies = torch.tensor([places[ids] for ids in prompt_ids for _ in range(n)])
+        rows.repeat(copies.to(self.device))
         num_rows = len(prompts) * n
         alive = torch.arange(num_rows, device=self.device)
         drawn = torch.empty((num_rows, 0), dtype=torch.long, device=self.device)
@@ -247,7 +247,7 @@ class TransformersPolicy:
             if num_writing < COMPACT_BELOW * len(alive):
                 # The indices of those that write, in their order.
                 kept = writing.int().argsort(descending=True, stable=True)[:num_writing]
-                rows.take(kept)
+                rows.keep(kept)
                 alive, token = alive[kept], token[kept]
                 writing = torch.ones(num_writing, dtype=torch.bool, device=self.device)
             rows.add(token)
