@@ -143,14 +143,10 @@ class World:
         self, items: Sequence[T], size: Callable[[T], int], rank: int | None = None
     ) -> list[T]:
         """The items of this process (or of ``rank``), in their order; all shares have similar sums
-        of ``size``. Largest first to the lightest share, the same on every process."""
+        of ``size`` (``deal``), the same on every process."""
         if self.size == 1:
             return list(items)
-        loads = [0] * self.size
-        owners = [0] * len(items)
-        for index in sorted(range(len(items)), key=lambda i: -size(items[i])):
-            owners[index] = loads.index(min(loads))
-            loads[owners[index]] += size(items[index])
+        owners, _ = deal([size(item) for item in items], self.size)
         mine = self.rank if rank is None else rank
         return [item for item, owner in zip(items, owners, strict=True) if owner == mine]
 
@@ -165,6 +161,18 @@ class World:
 
 
 SINGLE = World()
+
+
+def deal(sizes: Sequence[int], shares: int) -> tuple[list[int], list[int]]:
+    """Whose each item is, and what each share sums up to: the largest item first, to the lightest
+    share. The largest share is at most 4/3 of the smallest that is possible (Graham 1969, "Bounds
+    on multiprocessing timing anomalies")."""
+    loads = [0] * shares
+    owners = [0] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        owners[index] = loads.index(min(loads))
+        loads[owners[index]] += sizes[index]
+    return owners, loads
 
 
 @contextlib.contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
+import random
 import socket
 import subprocess
 import threading
@@ -15,11 +17,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proverrl import parallel
 from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
-from proverrl.parallel import SINGLE, World, checksum
+from proverrl.learner.packed_rows import balance_rows, pack_rows, samples_of
+from proverrl.parallel import SINGLE, World, checksum, deal
+from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from tests.parallel_worker import run_case, run_supervised
 from tests.tiny_model import tiny_model
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED
@@ -34,6 +40,8 @@ CASES: dict[str, dict[str, Any]] = {
         "learner": {"micro_batch_tokens": 24},
     },
     "sequence": {"loss": {"name": "clipped_sequence"}},
+    # One group of ten tokens for two processes: it is cut.
+    "cut": {"learner": {"groups_per_update": 1}},
     "bf16": {"learner": {"precision": "bf16"}},
     "spoil": {"spoil": True},
     # Weights of 16 * 16 and 24 * 16 numbers: some messages hold several, some one.
@@ -97,7 +105,7 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plain", "terms", "sequence", "bf16", "lora"])
+@pytest.mark.parametrize("name", ["plain", "terms", "sequence", "cut", "bf16", "lora"])
 def test_an_update_of_two_processes_is_that_of_one(
     by_two: dict[str, dict[str, Any]], name: str
 ) -> None:
@@ -216,6 +224,47 @@ def test_shares_are_balanced_and_complete() -> None:
     assert shares == [[1, 9], [5, 3, 2]]
     assert World(0, 2).shard(sizes, lambda n: n, rank=1) == shares[1]
     assert SINGLE.shard(sizes, lambda n: n) == sizes
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=7), st.integers(1, 3))
+def test_the_largest_share_is_at_most_four_thirds_of_the_best(
+    sizes: list[int], shares: int
+) -> None:
+    owners, loads = deal(sizes, shares)
+    assert loads == [
+        sum(n for n, o in zip(sizes, owners, strict=True) if o == s) for s in range(shares)
+    ]
+    best = min(
+        max(sum(n for n, o in zip(sizes, chosen, strict=True) if o == s) for s in range(shares))
+        for chosen in itertools.product(range(shares), repeat=len(sizes))
+    )
+    assert 3 * shares * max(loads) <= (4 * shares - 1) * best
+
+
+def test_groups_are_cut_where_shares_get_even() -> None:
+    def group(prompt: int, *lengths: int) -> list[TrainingSample]:
+        head = tuple(range(prompt))
+        return [build_replay_sample(head, (i,) * n) for i, n in enumerate(lengths)]
+
+    # 130 and 30 tokens: 80 each are not possible, and whole groups give 130. Cut at 80 tokens the
+    # first is 70 and 70, so that the shares have 100 and 70.
+    rows = pack_rows([*group(10, 30, 30, 30, 30), *group(11, 9, 10)])
+    cut = balance_rows(rows, 2)
+    assert [row.num_tokens for row in cut] == [70, 70, 30]
+    assert samples_of(cut) == samples_of(rows)
+    # Even as they are, and with prompts so long that a cut would cost more than it brings.
+    for even in (group(10, 30, 30) + group(12, 29, 29), group(90, 5, 5)):
+        assert balance_rows(pack_rows(even), 2) == pack_rows(even)
+    # Twelve groups of eight on eight processes: whole groups leave half of them waiting.
+    rng = random.Random(0)
+    many = [
+        s for p in range(12) for s in group(40 + p, *(rng.randrange(50, 2000) for _ in range(8)))
+    ]
+    whole, balanced = pack_rows(many), balance_rows(pack_rows(many), 8)
+    mean = sum(row.num_tokens for row in whole) / 8
+    largest = [max(deal([r.num_tokens for r in cut], 8)[1]) / mean for cut in (whole, balanced)]
+    assert largest[0] > 1.3
+    assert largest[1] < 1.05
 
 
 def test_who_waits_long_says_where(monkeypatch: pytest.MonkeyPatch) -> None:

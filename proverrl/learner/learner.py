@@ -24,6 +24,7 @@ from proverrl.learner.distill import SelfDistiller, TeacherPair
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import (
     PackedRow,
+    balance_rows,
     batch_rows,
     gather_tokens,
     pack_rows,
@@ -272,6 +273,7 @@ class TorchLearner:
     def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
         if not self.loss.needs_groups:
             rows = split_rows(rows, self.config.micro_batch_tokens)
+            rows = balance_rows(rows, self.world.size) if self.world.size > 1 else rows
         return self.world.shard(rows, lambda row: row.num_tokens, rank)
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:

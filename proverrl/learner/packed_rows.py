@@ -8,6 +8,7 @@ end to end without padding: the numbers are those of padded rows of one sample e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
 from proverrl.learner.vocabulary import head_logits, token_logprobs
+from proverrl.parallel import deal
 from proverrl.rollout.samples import TrainingSample
 
 
@@ -67,6 +69,20 @@ def split_rows(rows: Sequence[PackedRow], max_tokens: int) -> list[PackedRow]:
             chosen.append(sample)
         parts.append(PackedRow(tuple(chosen)))
     return parts
+
+
+def balance_rows(rows: Sequence[PackedRow], shares: int) -> list[PackedRow]:
+    """The same samples in rows that are dealt out to so many processes, cut between completions
+    where that makes the largest share smaller by more than the mean grows: the prompt of a row that
+    is cut is computed in each part."""
+
+    def cost(cut: Sequence[PackedRow]) -> float:
+        _, loads = deal([row.num_tokens for row in cut], shares)
+        return max(loads) + sum(loads) / shares
+
+    mean = sum(row.num_tokens for row in rows) / shares
+    choices = [list(rows), *(split_rows(rows, math.ceil(mean / parts)) for parts in (1, 2, 4, 8))]
+    return min(choices, key=cost)
 
 
 def samples_of(rows: Iterable[PackedRow]) -> list[TrainingSample]:
