@@ -63,10 +63,13 @@ def test_models_with_windows_keep_the_library_cache() -> None:
     assert type(windowed) is DynamicCache
 
 
-def test_prompts_that_are_read_in_pieces_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+# The shortest row is all padding in the first pieces; or none is padded.
+@pytest.mark.parametrize("lengths", [(20, 3, 6), (20, 20, 20)])
+def test_prompts_that_are_read_in_pieces_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...]
+) -> None:
     model = tiny_model()
-    # The shortest row is all padding in the first pieces.
-    prompts = [tuple(range(20)), (3, 1, 4), (1, 5, 9, 2, 6, 5)]
+    prompts = [tuple((7 * i + row) % 24 for i in range(n)) for row, n in enumerate(lengths)]
     copies = torch.tensor([0, 2, 2, 1])
 
     def read() -> list[torch.Tensor]:
