@@ -109,9 +109,9 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
     begun: list[tuple[list[int], int]] = []
     repeat = CachedRows.repeat
 
-    def note(self: CachedRows, times: int) -> None:
-        begun.append((self._mask.sum(1).tolist(), times))
-        repeat(self, times)
+    def note(self: CachedRows, rows: torch.Tensor) -> None:
+        begun.append((self._mask.sum(1).tolist(), len(rows) // len(self._mask)))
+        repeat(self, rows)
 
     monkeypatch.setattr(CachedRows, "repeat", note)
     sampling = Sampling(temperature=1.0, max_new_tokens=10, seed=4)

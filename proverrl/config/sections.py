@@ -27,6 +27,7 @@ from proverrl.config.base import (
     name_of,
 )
 from proverrl.config.curriculum import CurriculumConfig
+from proverrl.config.evaluation import EvalConfig
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
     EndpointConfig,
@@ -135,54 +136,6 @@ class LoggingConfig(Section):
     """name of the project in ``wandb`` and ``trackio``; the run is named after its folder"""
     offline: bool = False
     """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
-
-
-class EvalConfig(Section):
-    """Evaluation before and after the loop."""
-
-    split: Literal["train", "valid", "heldout"] = "heldout"
-    """``train``, ``valid`` or ``heldout``"""
-    benchmarks: tuple[str, ...] = ()
-    """problem files that ``proverrl eval`` uses in place of the split when there is no
-    ``--benchmark``"""
-    mixed: bool = False
-    """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
-    "self_correct"``"""
-    search: bool = False
-    """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``); a
-    training run refuses it"""
-    searches: Positive = 32
-    """searches that run side by side and write their bodies in one batch; 1 repeats bit for bit on
-    one machine with one setting"""
-    samples: Positive = 8
-    """attempts per problem"""
-    ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
-    """the k of pass@k; at most ``evaluation.samples``"""
-    temperature: PositiveFloat = 1.0
-    """temperature in evaluation"""
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """draw from the likeliest tokens that together have this probability (nucleus sampling); 1 is
-    all. Tokens drawn below 1 have no log-probabilities and are never learned from: training has no
-    such key, and searches refuse it"""
-    top_k: NonNegative = 0
-    """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
-    max_problems: NonNegative = 0
-    """only the first this many problems; 0 is all"""
-    before: bool = True
-    """evaluate after the warm start, before the loop"""
-    after: bool = True
-    """evaluate after the loop"""
-
-    @property
-    def against_search(self) -> str:
-        """Why no search could use what is sampled like this; empty where one can."""
-        for key, value, all_tokens in (("top_p", self.top_p, 1), ("top_k", self.top_k, 0)):
-            if value != all_tokens:
-                return (
-                    f"evaluation.{key} is for whole proofs and turns: searches compare "
-                    f"log-probabilities of the whole distribution; set it to {all_tokens}"
-                )
-        return ""
 
 
 class Config(Section):
