@@ -38,17 +38,17 @@ class FakeEngine(VllmEngine):
         self.closed = False
 
     def generate(
-        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
+        self, requests: Sequence[Request], *, sampling: Sampling, end_ids: Sequence[int]
     ) -> list[Drawn]:
         self.events.append("generate begins")
         self.gate.wait()
         self.requests = list(requests)
-        drawn = [self._draw(request, sampling, end_id) for request in requests]
+        drawn = [self._draw(request, sampling, end_ids) for request in requests]
         self.events.append("generate ends")
         return drawn
 
     @torch.no_grad()
-    def _draw(self, request: Request, sampling: Sampling, end_id: int) -> Drawn:
+    def _draw(self, request: Request, sampling: Sampling, end_ids: Sequence[int]) -> Drawn:
         generator = torch.Generator().manual_seed(request.seed)
         ids: list[int] = []
         logprobs: list[float] = []
@@ -58,7 +58,7 @@ class FakeEngine(VllmEngine):
             ids.append(int(token))
             logprobs.append(float(logprob))
             text = self.policy.tokenizer.decode(ids)
-            if ids[-1] == end_id or any(stop in text for stop in sampling.stop):
+            if ids[-1] in end_ids or any(stop in text for stop in sampling.stop):
                 return Drawn(tuple(ids), tuple(logprobs), stopped=True)
         return Drawn(tuple(ids), tuple(logprobs), stopped=False)
 

@@ -138,13 +138,14 @@ def test_a_chat_turn_follows_the_ids_as_they_were_sampled(drawn: bool) -> None:
 def test_a_plain_turn_is_text_between_two_headings() -> None:
     tokenizer = train_tokenizer(TEXTS, vocab_size=320)
     end = int(tokenizer.eos_token_id)
-    said = encode_feedback(tokenizer, Exchange(completion((7, end)), "no"), "plain")
+    said = encode_feedback(tokenizer, Exchange(completion((7, end)), "no"), "plain", (end,))
     assert tokenizer.decode(list(said)) == f"{FEEDBACK_HEADING}no{BODY_HEADING}"
-    cut = encode_feedback(tokenizer, Exchange(completion((7,)), "no"), "plain")
+    cut = encode_feedback(tokenizer, Exchange(completion((7,)), "no"), "plain", (end,))
     assert cut == (end, *said)
-    inside = encode_feedback(tokenizer, Exchange(completion((7,)), "ok", inside=True), "plain")
+    more = Exchange(completion((7,)), "ok", inside=True)
+    inside = encode_feedback(tokenizer, more, "plain", (end,))
     assert tokenizer.decode(list(inside)) == "ok"
-    whole = resume_prompt(tokenizer, Prompt("q", "", (1,)), [], "plain")
+    whole = resume_prompt(tokenizer, Prompt("q", "", (1,)), [], "plain", (end,))
     assert whole.token_ids == (1,)
 
 

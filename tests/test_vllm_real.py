@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig, VllmDtype
-from proverrl.errors import WeightSyncError
+from proverrl.errors import UsageError, WeightSyncError
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
-from proverrl.policy.loading import build_policy
-from proverrl.policy.probe import PushProbe, score_rows
+from proverrl.policy.loading import build_policy, load_policy
+from proverrl.policy.probe import PushProbe, mean_abs_difference, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
@@ -30,6 +30,7 @@ from proverrl.rollout.segments import OpenDraws
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
+from tests.checkpoints import FAMILIES, write_checkpoint
 from tests.test_parallel import start
 from tests.test_policy import TEXTS
 
@@ -284,3 +285,42 @@ def test_several_processes_have_an_engine_each(tmp_path: Path) -> None:
     steps = [step for step in steps if step["kind"] == "step"]
     # Rank 0 has compared its own engine; another process that differs ends the run.
     assert [step["push_mean_abs_dlogp"] < 1e-4 for step in steps] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3", "gemma3"])
+def test_checkpoints_of_public_families_are_pushed(name: str, tmp_path: Path) -> None:
+    family = next(family for family in FAMILIES if family.name == name)
+    folder = write_checkpoint(family, tmp_path)
+    policy = load_policy(folder, PolicyConfig(path=str(folder), layout="dafny"), device="cpu")
+    sampler = ENGINES["vllm"](policy, VllmConfig(kv_cache_gb=0.1), PROBLEMS)
+    try:
+        assert sampler.push(1)["push_mean_abs_dlogp"] < 1e-5
+        prompt = sampler.prompt(PROBLEMS[0])
+        few = Sampling(temperature=1.0, max_new_tokens=24, seed=1)
+        [drawn] = sampler.generate_shared([prompt], 8, few)
+        rows = [(*prompt.token_ids, *c.token_ids) for c in drawn]
+        expected = [row[len(prompt.token_ids) - 1 :] for row in score_rows(policy.model, rows)]
+        found = [list(c.logprobs) for c in drawn]
+        assert mean_abs_difference(found, expected) < 1e-4
+        # Every end of the checkpoint ends a completion, as with the other engine.
+        with torch.no_grad():
+            policy.model.get_input_embeddings().weight.zero_()
+            policy.model.get_output_embeddings().weight.zero_()
+        sampler.push(2)
+        more = Sampling(temperature=1.0, max_new_tokens=60, seed=1)
+        [drawn] = sampler.generate_shared([prompt], 64, more)
+        ended = [c.token_ids for c in drawn if c.finish_reason == "stop"]
+        assert {ids[-1] for ids in ended} == set(policy.end_ids)
+        assert not any(set(policy.end_ids) & set(c.token_ids[:-1]) for c in drawn)
+    finally:
+        sampler.close()
+
+
+def test_experts_that_vllm_cannot_replace_on_a_cpu_are_refused(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("only the CPU build packs experts for good")
+    family = next(family for family in FAMILIES if family.name == "deepseek_v2")
+    policy = load_policy(write_checkpoint(family, tmp_path), PolicyConfig(path="x"), device="cpu")
+    config = VllmConfig(kv_cache_gb=0.1, dtype="bfloat16")
+    with pytest.raises(UsageError, match="vLLM cannot take new weights of this model"):
+        ENGINES["vllm"](policy, config, PROBLEMS)

@@ -48,25 +48,50 @@ def encode_messages(
     return Prompt(name, text, ids)
 
 
+def find_ends(
+    tokenizer: PreTrainedTokenizerBase, layout: LayoutName, listed: int | Sequence[int] | None
+) -> tuple[int, ...]:
+    """The tokens that end a completion. The first is the one to write there: the special token that
+    the chat template writes behind an answer (Gemma's is not its end of a text), else the
+    tokenizer's end token. The others are that one and those ``listed`` in the checkpoint's
+    ``generation_config.json``."""
+    ends = [int(tokenizer.eos_token_id)]
+    if uses_chat(tokenizer, layout):
+        asked = (Message("user", "x"), Message("assistant", _ANSWER_MARK))
+        try:
+            text = _render_chat(tokenizer, asked, writes_next=False)
+        except UsageError:
+            # It will say so when there is a prompt to write; not every policy is shown problems.
+            text = ""
+        first = _encode(tokenizer, text.rpartition(_ANSWER_MARK)[2])[:1]
+        ends[:0] = [token for token in first if _is_special(tokenizer, token)]
+    ends += [listed] if isinstance(listed, int) else (listed or ())
+    return tuple(dict.fromkeys(ends))
+
+
 def resume_prompt(
     tokenizer: PreTrainedTokenizerBase,
     prompt: Prompt,
     history: Sequence[Exchange],
     layout: LayoutName,
+    ends: Sequence[int],
 ) -> Prompt:
     """The prompt of the next turn: the problem's ids, then those of every exchange, unchanged."""
     text, ids = prompt.text, prompt.token_ids
     for exchange in history:
         text += exchange.completion.text + exchange.feedback
-        ids += exchange.completion.token_ids + encode_feedback(tokenizer, exchange, layout)
+        ids += exchange.completion.token_ids + encode_feedback(tokenizer, exchange, layout, ends)
     return Prompt(prompt.problem_id, text, ids)
 
 
 def encode_feedback(
-    tokenizer: PreTrainedTokenizerBase, exchange: Exchange, layout: LayoutName
+    tokenizer: PreTrainedTokenizerBase,
+    exchange: Exchange,
+    layout: LayoutName,
+    ends: Sequence[int],
 ) -> tuple[int, ...]:
-    """The token ids between a completion and the next. If the end token was not drawn (the
-    completion was cut off), it is added first, so that every turn ends in the same way."""
+    """The token ids between a completion and the next. If none of ``ends`` was drawn (the
+    completion was cut off), the first is added before, so that every turn is ended."""
     if exchange.inside:
         return _encode(tokenizer, exchange.feedback, literal=True)
     if uses_chat(tokenizer, layout):
@@ -75,13 +100,13 @@ def encode_feedback(
         before, after = "\n\n", "\n\n"
     else:
         before, after = FEEDBACK_HEADING, BODY_HEADING
-    end_id = int(tokenizer.eos_token_id)
     border = _encode(tokenizer, before)
-    drawn = exchange.completion.token_ids[-1:] == (end_id,)
-    if drawn and border[:1] == (end_id,):
+    drawn = any(token in ends for token in exchange.completion.token_ids[-1:])
+    written = any(token in ends for token in border[:1])
+    if drawn and written:
         border = border[1:]
-    elif not drawn and border[:1] != (end_id,):
-        border = (end_id, *border)
+    elif not drawn and not written:
+        border = (ends[0], *border)
     middle = _encode(tokenizer, exchange.feedback, literal=True)
     return border + middle + _encode(tokenizer, after)
 
@@ -104,10 +129,19 @@ def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
     return before, after
 
 
-def _render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
+def _is_special(tokenizer: PreTrainedTokenizerBase, token: int) -> bool:
+    known = tokenizer.added_tokens_decoder.get(token)
+    return token in tokenizer.all_special_ids or (known is not None and known.special)
+
+
+def _render_chat(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], *, writes_next: bool = True
+) -> str:
     rows = [asdict(message) for message in messages]
     try:
-        text = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(
+            rows, tokenize=False, add_generation_prompt=writes_next
+        )
     except (TemplateError, ValueError) as error:
         raise UsageError(
             f"the tokenizer's chat template refuses the messages of this layout: {error}; choose "

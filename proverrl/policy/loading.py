@@ -23,6 +23,7 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerBase,
 )
+from transformers.core_model_loading import revert_weight_conversion
 
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
@@ -56,8 +57,8 @@ def load_policy(
     key: str = "policy.path",
 ) -> TransformersPolicy:
     """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
-    Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded, or
-    its tokenizer has no end token."""
+    Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded,
+    its tokenizer has no end token or more tokens than the model, or it caps its attention."""
     found = find_model(path, key)
     with loading(Path(path)):
         try:
@@ -73,8 +74,9 @@ def load_policy(
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
         parameter.data = parameter.data.clone()
-    if tokenizer.eos_token_id is None:
-        raise UsageError(f"{key} {str(path)!r}: its tokenizer has no end-of-sequence token")
+    if reason := _find_fault(model, tokenizer):
+        raise UsageError(f"{key} {str(path)!r}: {reason}")
+    _allow_saving(model)
     return TransformersPolicy(
         model,
         tokenizer,
@@ -122,6 +124,45 @@ def find_model(path: str | Path, key: str) -> str:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return str(Path(stored).parent)
     return name
+
+
+def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Why a checkpoint can neither be sampled from nor trained; empty when it can."""
+    if tokenizer.eos_token_id is None:
+        return "its tokenizer has no end-of-sequence token"
+    largest, known = (
+        max(tokenizer.get_vocab().values()),
+        model.get_input_embeddings().num_embeddings,
+    )
+    if largest >= known:
+        return (
+            f"its tokenizer has a token number {largest}, and the model's embedding ends at "
+            f"{known - 1}; take the tokenizer that belongs to the weights, or resize the embedding"
+        )
+    # torch's attention leaves the cap out without a word, and vLLM's does not.
+    if cap := getattr(model.config.get_text_config(decoder=True), "attn_logit_softcapping", None):
+        return (
+            f"{type(model).__name__} caps the logits of its attention at {cap:g}, which neither "
+            "sampling nor training here computes; take a model without attn_logit_softcapping"
+        )
+    return ""
+
+
+def _allow_saving(model: Any) -> None:
+    """Some ``generation_config.json`` name a temperature and do not say that one samples; the
+    library reads such a file and refuses to write it."""
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        model.generation_config.do_sample = True
+
+
+def checkpoint_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The parameters by the names of the family's checkpoints, which for experts are not those of
+    the library; tied tensors come once, under their first name. Only experts are copied."""
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    found: dict[str, torch.Tensor] = revert_weight_conversion(model, weights)
+    return found
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
@@ -204,6 +245,8 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
 def _load(folder: Path) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     except (OSError, ValueError) as error:
         raise UsageError(f"{folder} cannot be loaded as a checkpoint: {error}") from error
+    _allow_saving(model)
+    return model, tokenizer

@@ -28,7 +28,7 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProverRLError
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, require_room
-from proverrl.policy.conversation import encode_messages, resume_prompt
+from proverrl.policy.conversation import encode_messages, find_ends, resume_prompt
 from proverrl.policy.decoding import ROOM, CachedRows, draw_tokens
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
@@ -71,6 +71,8 @@ class TransformersPolicy:
         self.max_cached_tokens = max_cached_tokens
         self.version = version
         self.world = world
+        listed = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+        self.end_ids = find_ends(tokenizer, layout, listed)
 
     @property
     def engine(self) -> str:
@@ -86,7 +88,9 @@ class TransformersPolicy:
 
     @property
     def end_id(self) -> int:
-        return int(self.tokenizer.eos_token_id)
+        """The end token that an answer is taught to end with; a completion ends with any of
+        ``end_ids``."""
+        return self.end_ids[0]
 
     def prompt(self, problem: Problem) -> Prompt:
         """See ``Policy.prompt``. Raises ``UsageError`` if the chat template refuses the layout's
@@ -95,7 +99,7 @@ class TransformersPolicy:
         return encode_messages(self.tokenizer, problem.id, messages, self.layout)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-        return resume_prompt(self.tokenizer, prompt, history, self.layout)
+        return resume_prompt(self.tokenizer, prompt, history, self.layout, self.end_ids)
 
     def body_ids(self, problem: Problem, body: str) -> tuple[int, ...]:
         """The token ids of a reference body, end token included: what warm start trains on."""
@@ -221,6 +225,7 @@ class TransformersPolicy:
         logprobs = torch.empty((num_rows, 0), device=self.device)
         lengths = torch.full((num_rows,), most, device=self.device)
         writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
+        ends = torch.tensor(self.end_ids, device=self.device)
         for step in range(most):
             if step == drawn.shape[1]:
                 # Room for what is written, not for all that may be.
@@ -232,7 +237,7 @@ class TransformersPolicy:
             logprobs[alive, step] = torch.where(writing, logprob, 0.0)
             # The place of the token that was just drawn is one more than that of the last.
             full = rows.position.squeeze(-1) + 2 >= self.context_tokens
-            still = writing & (token != self.end_id) & ~full
+            still = writing & ~torch.isin(token, ends) & ~full
             # The one place at each token where this waits for the device.
             if stop:
                 found = self._find_stops(drawn[alive, : step + 1], still, stop)
@@ -260,7 +265,7 @@ class TransformersPolicy:
         written = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         for row, (tokens, values, length) in enumerate(written):
             ids = tokens[:length]
-            stopped = ids[-1] == self.end_id or (bool(stop) and self._ends_with(ids, stop))
+            stopped = ids[-1] in self.end_ids or (bool(stop) and self._ends_with(ids, stop))
             known = values[:length] if sampling.top_p == 1.0 else None
             completions.append(
                 self.make_completion(prompt_ids[row // n], ids, known, stopped=stopped)
@@ -279,7 +284,7 @@ class TransformersPolicy:
         """What was drawn after a prompt, its end token included; ``logprobs`` are None where those
         of the whole distribution are not known, ``stopped`` says that it ended of itself or with a
         stop text, and ``version`` whose weights wrote it where these are not the policy's own."""
-        ended = len(token_ids) > 0 and token_ids[-1] == self.end_id
+        ended = len(token_ids) > 0 and token_ids[-1] in self.end_ids
         # Special tokens stay visible: a pad in the middle is garbage, not a blank.
         text = str(self.tokenizer.decode(list(token_ids[:-1] if ended else token_ids)))
         return Completion(

@@ -22,6 +22,7 @@ from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
+from proverrl.policy.loading import checkpoint_weights
 from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Request, VllmEngine
@@ -140,10 +141,7 @@ class VllmPolicy:
     def _push(self, version: int) -> dict[str, float]:
         started = time.monotonic()
         self._whole = False
-        # Tied tensors come once, under their first name.
-        self._engine.load(
-            (name, tensor.detach()) for name, tensor in self.trained.model.named_parameters()
-        )
+        self._engine.load(checkpoint_weights(self.trained.model).items())
         figures = self._probe.check()
         self.version = self.trained.version = version
         self._whole = True
@@ -159,7 +157,7 @@ class VllmPolicy:
             for index in mine
             for number in range(n)
         ]
-        drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)
+        drawn = self._engine.generate(requests, sampling=sampling, end_ids=self.trained.end_ids)
         # Of tokens that tie with the k-th vLLM keeps all, and the learner could not tell how many.
         is_whole = sampling.top_p == 1.0 and not sampling.top_k
         rows = [

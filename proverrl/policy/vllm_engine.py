@@ -167,7 +167,7 @@ class VllmEngine:
         return int(self._llm.llm_engine.model_config.max_model_len)
 
     def generate(
-        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
+        self, requests: Sequence[Request], *, sampling: Sampling, end_ids: Sequence[int]
     ) -> list[Drawn]:
         """One completion per request, each under its own seed; ``sampling.seed`` is not used.
         Prompts that several requests share are computed once; nothing is kept between calls, so a
@@ -175,7 +175,7 @@ class VllmEngine:
         self._forget_prefixes()
         outputs = self._run(
             [request.prompt_ids for request in requests],
-            [self._parameters(request, sampling, end_id) for request in requests],
+            [self._parameters(request, sampling, end_ids) for request in requests],
         )
         return [_read(output.outputs[0]) for output in outputs]
 
@@ -196,8 +196,16 @@ class VllmEngine:
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Replace all weights, named as in the transformers model; tensors are copied, and
-        everything computed with the old ones is discarded."""
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+        everything computed with the old ones is discarded. Raises ``UsageError`` if vLLM cannot
+        replace the weights of this kind of model."""
+        try:
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+        except (RuntimeError, ValueError, KeyError) as error:
+            # Its CPU build packs the experts of DeepSeek-V2 for good, say.
+            raise UsageError(
+                f"vLLM cannot take new weights of this model: {error!r}; set policy.engine = "
+                "'transformers'"
+            ) from error
         self._llm.apply_model(_pack_heads)
         self._forget_prefixes()
 
@@ -227,7 +235,7 @@ class VllmEngine:
         if not self._llm.reset_prefix_cache():
             raise WeightSyncError("vLLM did not forget what it computed with earlier weights")
 
-    def _parameters(self, request: Request, sampling: Sampling, end_id: int) -> Any:
+    def _parameters(self, request: Request, sampling: Sampling, end_ids: Sequence[int]) -> Any:
         return self._vllm.SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
@@ -235,9 +243,9 @@ class VllmEngine:
             max_tokens=sampling.max_new_tokens,
             seed=request.seed,
             logprobs=0,
-            # The tokenizer's end token ends a completion, and none that a model folder adds.
+            # What ends a completion is the policy's matter, and none of vLLM's own finding.
             ignore_eos=True,
-            stop_token_ids=[end_id],
+            stop_token_ids=list(end_ids),
             stop=list(sampling.stop) or None,
             include_stop_str_in_output=True,
             detokenize=bool(sampling.stop),
