@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import torch
 
 from proverrl.config import VllmConfig
 from proverrl.policy.decoding import draw_tokens
+from proverrl.policy.lora import base_weights, load_adapter
 from proverrl.policy.probe import Rows, Scores, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Drawn, Request, VllmEngine
@@ -68,11 +71,18 @@ class FakeEngine(VllmEngine):
     @torch.no_grad()
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         self.events.append("load begins")
-        mine = dict(self.model.named_parameters())
+        mine = base_weights(self.model)
         for name, tensor in weights:
             if not self.skips(name):
                 mine[name].copy_(tensor)
         self.events.append("load ends")
+
+    def load_adapter(self, save: Callable[[Path], None]) -> None:
+        self.events.append("adapter")
+        with tempfile.TemporaryDirectory() as folder:
+            save(Path(folder))
+            if not self.skips("adapter"):
+                load_adapter(self.model, Path(folder))
 
     def close(self) -> None:
         self.closed = True

@@ -160,12 +160,6 @@ def test_configs_are_shipped() -> None:
     assert {"demo.toml", "grpo.toml", "expert_iteration.toml"} <= {path.name for path in CONFIGS}
 
 
-def test_vllm_refuses_an_adapter(tmp_path: Path) -> None:
-    tables = '[policy]\nengine = "vllm"\n[policy.lora]\nrank = 4\nalpha = 8\n'
-    with pytest.raises(ConfigError, match=r"policy\.lora\.rank = 0"):
-        load_config(write(tmp_path, tables))
-
-
 @pytest.mark.parametrize(("path", "reason"), [("", "the path is empty"), (".", "names no file")])
 def test_a_cache_is_a_file(tmp_path: Path, path: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"pool\.cache.*{reason}"):

@@ -18,17 +18,19 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from proverrl.config import Config, EngineName, VllmConfig
+from proverrl.config import Config, EngineName, LoraConfig, VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.policy import engines, vllm_engine
 from proverrl.policy.engines import ENGINES
+from proverrl.policy.lora import adapter_weights, attach_adapter, merge_adapter
 from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Sampling
 from tests.builders import build_problem
+from tests.checkpoints import FAMILIES, write_checkpoint
 from tests.fake_sampler import FakeEngine
 from tests.test_grpo import (
     StubVerifier,
@@ -280,6 +282,37 @@ def test_a_prompt_without_room_is_refused() -> None:
         generate(vllm)
 
 
+def test_of_a_model_with_adapters_they_alone_are_pushed() -> None:
+    pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    trained = tiny_policy()
+    lora = LoraConfig(rank=4, alpha=8.0)
+    attach_adapter(trained.model, lora, seed=0)
+    policy, engine = open_fake(trained)
+    counts = [(engine.events.count("load begins"), engine.events.count("adapter"))]
+
+    def push(size: float) -> float:
+        with torch.no_grad():
+            for weight in adapter_weights(trained.model).values():
+                weight += size
+        figures = policy.push(policy.version + 1)
+        counts.append((engine.events.count("load begins"), engine.events.count("adapter")))
+        return figures["push_mean_abs_dlogp"]
+
+    before = policy._probe.sampler(policy._probe.rows)
+    assert push(0.05) == 0.0
+    assert policy._probe.sampler(policy._probe.rows) != before
+    assert push(0.05) == 0.0
+    # What the end of a warm start does: other weights below, and a new adapter.
+    merge_adapter(trained.model)
+    attach_adapter(trained.model, lora, seed=1)
+    assert push(0.0) < 1e-6
+    assert counts == [(1, 1), (1, 2), (1, 3), (2, 4)]
+    engine.skips = lambda name: name == "adapter"
+    with pytest.raises(WeightSyncError, match=r"off on average|was skipped"):
+        push(0.05)
+    policy.close()
+
+
 def test_a_push_waits_for_the_generation_that_is_under_way() -> None:
     policy = tiny_policy()
     vllm, engine = open_fake(policy)
@@ -353,6 +386,25 @@ def test_grpo_pushes_after_every_step_and_after_a_resume(
     assert fakes[2].events.count("load begins") == 1 + 1 + 2
     assert same(weights(whole), weights(again))
     assert step_lines(whole) == step_lines(again)
+
+
+@pytest.mark.slow
+def test_grpo_with_adapters_pushes_its_weights_once(
+    make_config: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    fakes: list[FakeEngine],
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    folder = write_checkpoint(FAMILIES[0], tmp_path / "base")
+    policy = {"path": str(folder), "layout": "dafny", "engine": "vllm", "lora": {"rank": 16}}
+    changes: dict[str, Any] = {"policy": policy, "evaluation": QUIET, "grpo__steps": 2}
+    changes |= {"sampling": {"max_new_tokens": 8}, "warm_start__steps": 2}
+    found = run(make_config("adapters", **changes))
+    # Weights to open and after the warm start, an adapter then and after each step.
+    assert fakes[0].events.count("load begins") == 2
+    assert fakes[0].events.count("adapter") == 2 + 2
+    assert [line["push_mean_abs_dlogp"] < 1e-4 for line in step_lines(found)] == [True, True]
 
 
 @pytest.mark.slow

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig, VllmDtype
+from proverrl.config import LearnerConfig, LoraConfig, PolicyConfig, VllmConfig, VllmDtype
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy, load_policy
+from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.probe import PushProbe, mean_abs_difference, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
@@ -312,6 +313,37 @@ def test_checkpoints_of_public_families_are_pushed(name: str, tmp_path: Path) ->
         ended = [c.token_ids for c in drawn if c.finish_reason == "stop"]
         assert {ids[-1] for ids in ended} == set(policy.end_ids)
         assert not any(set(policy.end_ids) & set(c.token_ids[:-1]) for c in drawn)
+    finally:
+        sampler.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_adapters_are_loaded_after_every_step(dtype: VllmDtype, tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    family = next(family for family in FAMILIES if family.name == "qwen3")
+    folder = write_checkpoint(family, tmp_path)
+    policy = load_policy(folder, PolicyConfig(path=str(folder)), device="cpu")
+    lora = LoraConfig(rank=4, alpha=8.0)
+    attach_adapter(policy.model, lora, seed=0)
+    sampler = ENGINES["vllm"](policy, VllmConfig(kv_cache_gb=0.1, dtype=dtype), PROBLEMS)
+    assert isinstance(sampler, VllmPolicy)
+    try:
+        learner = TorchLearner(policy.model, LearnerConfig(learning_rate=2e-2), temperature=1.0)
+        for _ in range(2):
+            samples = samples_of(draw(sampler, seed=learner.version))
+            assert gap(sampler, samples, 1.0) < limit(sampler)
+            learner.step(samples)
+            assert gap(sampler, samples, 1.0) > 2 * limit(sampler), "the step was too small to tell"
+            assert sampler.push(learner.version)["push_mean_abs_dlogp"] < limit(sampler)
+        assert sampler._engine._llm.llm_engine.list_loras() == {3}
+        kept = [path.name for path in Path(sampler._engine._folder.name).glob("adapter_*")]
+        assert kept == ["adapter_3"]
+        # Another adapter on other weights, as after a warm start.
+        merge_adapter(policy.model)
+        attach_adapter(policy.model, lora, seed=1)
+        assert sampler.push(9)["push_mean_abs_dlogp"] < limit(sampler)
+        samples = samples_of(draw(sampler))
+        assert gap(sampler, samples, 1.0) < limit(sampler)
     finally:
         sampler.close()
 

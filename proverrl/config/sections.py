@@ -226,11 +226,6 @@ class Config(Section):
             raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
             raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
-        if self.policy.lora.rank and self.policy.engine == "vllm":
-            raise ValueError(
-                'policy.engine = "vllm" takes whole weights, not adapters; '
-                'set policy.lora.rank = 0 or policy.engine = "transformers"'
-            )
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):

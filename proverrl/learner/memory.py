@@ -73,9 +73,11 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     always["optimizer"] = states // cut
     if config.loss.needs_reference and not has_adapter(model):
         always["reference model"] = size * parameters // cut
-    head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
-    keys = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head_dim
-    kv_token = 2 * keys * shape.num_hidden_layers
+    keys = _key_width(shape)
+    # Latent attention (DeepSeek-V2, arXiv 2405.04434) caches what keys and values are made of.
+    latent = getattr(shape, "kv_lora_rank", None)
+    cached = latent + shape.qk_rope_head_dim if latent else 2 * keys
+    kv_token = cached * shape.num_hidden_layers
     length = prompt_tokens + config.sampling.max_new_tokens
     # One sample that is longer than a micro-batch goes alone.
     tokens = max(config.learner.micro_batch_tokens, length)
@@ -110,6 +112,14 @@ def _draw_tokens(config: Config, processes: int, prompt_tokens: int) -> int:
     most = config.sampling.max_new_tokens
     segment = config.sampling.segment_tokens or most
     return rows * sum(prompt_tokens + written for written in range(segment, most + 1, segment))
+
+
+def _key_width(shape: Any) -> int:
+    """Numbers of a token's keys in one layer, while they are computed."""
+    heads = int(shape.num_attention_heads)
+    size = getattr(shape, "qk_head_dim", None) or getattr(shape, "head_dim", None)
+    grouped = getattr(shape, "num_key_value_heads", None) or heads
+    return int(grouped * (size or shape.hidden_size // heads))
 
 
 def _find_obstacle(config: Config, processes: int) -> str:

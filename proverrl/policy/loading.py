@@ -28,6 +28,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
 from proverrl.files.disk import loading, saving
+from proverrl.policy.lora import base_weights
 from proverrl.policy.transformers import TransformersPolicy
 
 DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -158,10 +159,10 @@ def _allow_saving(model: Any) -> None:
 
 
 def checkpoint_weights(model: Any) -> dict[str, torch.Tensor]:
-    """The parameters by the names of the family's checkpoints, which for experts are not those of
-    the library; tied tensors come once, under their first name. Only experts are copied."""
-    weights = {name: value.detach() for name, value in model.named_parameters()}
-    found: dict[str, torch.Tensor] = revert_weight_conversion(model, weights)
+    """The parameters, without adapters, by the names of the family's checkpoints, which for experts
+    are not those of the library; tied tensors come once, under their first name. Only experts are
+    copied."""
+    found: dict[str, torch.Tensor] = revert_weight_conversion(model, base_weights(model))
     return found
 
 

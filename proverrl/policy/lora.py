@@ -71,10 +71,29 @@ def adapter_weights(model: Any) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters() if f".{_NAME}." in name}
 
 
+def adapter_rank(model: Any) -> int:
+    """The rank of the model's adapters."""
+    return int(model.peft_config[_NAME].r)
+
+
+def adapter_targets(model: Any) -> list[str]:
+    """The names of the layers that have adapters, without what they stand in."""
+    return sorted({name.rpartition(".")[2] for name, _ in _layers(model)})
+
+
 def has_moved(model: Any) -> bool:
     """Whether any B is not 0, so that the adapters change what the model computes."""
     weights = adapter_weights(model)
     return any(bool(w.any()) for name, w in weights.items() if ".lora_B." in name)
+
+
+def base_weights(model: Any) -> dict[str, Tensor]:
+    """The parameters that the adapters stand on, by the names of the model without adapters."""
+    return {
+        name.replace(".base_layer.", "."): p.detach()
+        for name, p in model.named_parameters()
+        if f".{_NAME}." not in name
+    }
 
 
 @contextmanager

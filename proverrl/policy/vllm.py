@@ -5,7 +5,8 @@ Flows out: completions with exact token ids and the log-probabilities of the dis
 token was drawn from. Prompts and further turns are the ``TransformersPolicy``'s. One thread owns
 the engine, so that a generation sees either the weights before a push or those after it and its
 probe; after a failed push the engine refuses to generate. Of several processes each has an engine
-and writes for its share of the prompts. Not handled here: one model on several GPUs, adapters.
+and writes for its share of the prompts. Of a model with adapters the adapters alone are pushed,
+while the weights below them stay as they are. Not handled here: one model on several GPUs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.loading import checkpoint_weights
+from proverrl.policy.lora import base_weights, has_adapter, save_adapter
 from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Request, VllmEngine
@@ -51,6 +53,7 @@ class VllmPolicy:
             1, "vllm", initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
         )
         self._whole = False
+        self._base: tuple[tuple[int, int], ...] = ()
         try:
             self._engine = self._thread.submit(build).result()
             rows = choose_rows(
@@ -141,7 +144,14 @@ class VllmPolicy:
     def _push(self, version: int) -> dict[str, float]:
         started = time.monotonic()
         self._whole = False
-        self._engine.load(checkpoint_weights(self.trained.model).items())
+        model = self.trained.model
+        base = tuple((p.data_ptr(), p._version) for p in base_weights(model).values())
+        # Adapters stand on weights that only the end of a supervised phase changes, by merging.
+        if base != self._base or not has_adapter(model):
+            self._engine.load(checkpoint_weights(model).items())
+            self._base = base
+        if has_adapter(model):
+            self._engine.load_adapter(partial(save_adapter, model))
         figures = self._probe.check()
         self.version = self.trained.version = version
         self._whole = True

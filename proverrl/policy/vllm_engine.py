@@ -4,16 +4,18 @@ Flows in: the configuration and tokenizer of a transformers model, weights, toke
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
 given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
 a configuration and a tokenizer is written to the disk. Not handled here: top-k and penalties (they
-would bias the log-probabilities), one model on several GPUs, adapters.
+would bias the log-probabilities), one model on several GPUs.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ import torch
 from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.files.shipped import install_extra
+from proverrl.policy.lora import adapter_rank, adapter_targets, has_adapter
 from proverrl.policy.probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Sampling
@@ -36,6 +39,9 @@ ENVIRONMENT = {
 WORK_BYTES = 2**31
 """What vLLM is thought to compute with beside its weights and its cache; its cache does not depend
 on this."""
+
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The sizes for which vLLM reserves room; an adapter may have a lower rank."""
 
 MIN_BATCHED_TOKENS = 4096
 """Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
@@ -94,6 +100,8 @@ class VllmEngine:
         self._folder = tempfile.TemporaryDirectory(prefix="proverrl-vllm-")
         policy.model.config.save_pretrained(self._folder.name)
         policy.tokenizer.save_pretrained(self._folder.name)
+        self._adapter: Any = None
+        self._num_adapters = 0
         preload, set_threads = os.environ.get("LD_PRELOAD"), torch.set_num_threads
         try:
             self._llm = self._vllm.LLM(
@@ -106,6 +114,7 @@ class VllmEngine:
                 **self._process_settings(),
                 max_model_len=config.max_model_tokens or None,
                 max_num_seqs=policy.max_rows,
+                **self._adapter_settings(policy),
                 **self._prefill_settings(policy, config),
                 # That of the distribution that was drawn from, temperature included.
                 logprobs_mode="processed_logprobs",
@@ -155,6 +164,24 @@ class VllmEngine:
         parameters = sum(p.numel() for p in policy.model.parameters())
         total = torch.cuda.get_device_properties(policy.model.device).total_memory
         return {"gpu_memory_utilization": claimed_share(parameters, config, total)}
+
+    def _adapter_settings(self, policy: TransformersPolicy) -> dict[str, Any]:
+        if not has_adapter(policy.model):
+            return {}
+        rank = adapter_rank(policy.model)
+        allowed = [size for size in ADAPTER_RANKS if size >= rank]
+        if not allowed:
+            raise UsageError(
+                f"vLLM takes adapters of rank {ADAPTER_RANKS[-1]} at most, and policy.lora.rank is "
+                f"{rank}; lower it, or set policy.engine = 'transformers'"
+            )
+        return {
+            "enable_lora": True,
+            "max_loras": 1,
+            "max_lora_rank": allowed[0],
+            # Else the output layer has room for one too, and prompts cannot be scored.
+            "lora_target_modules": adapter_targets(policy.model),
+        }
 
     @property
     def description(self) -> str:
@@ -209,6 +236,31 @@ class VllmEngine:
         self._llm.apply_model(_pack_heads)
         self._forget_prefixes()
 
+    def load_adapter(self, save: Callable[[Path], None]) -> None:
+        """Sample with the adapter that ``save`` writes into a folder as peft does, and with no
+        earlier one. Raises ``UsageError`` if vLLM has no such adapter for this kind of model."""
+        engine = self._llm.llm_engine
+        number = self._num_adapters = self._num_adapters + 1
+        folder = Path(self._folder.name) / f"adapter_{number}"
+        save(folder)
+        request = self._vllm.lora.request.LoRARequest(f"{number}", number, str(folder))
+        for old in engine.list_loras():
+            engine.remove_lora(old)
+        try:
+            added = engine.add_lora(request)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"vLLM cannot take this adapter: {error!r}; see policy.lora.targets, or set "
+                "policy.engine = 'transformers'"
+            ) from error
+        if not added or engine.list_loras() != {number}:
+            raise WeightSyncError("vLLM did not take the adapter")
+        self._adapter = request
+        self._forget_prefixes()
+        # It reads the files once more where it dropped the adapter, which one of one never is.
+        if number > 1:
+            shutil.rmtree(folder.with_name(f"adapter_{number - 1}"))
+
     def close(self) -> None:
         if self._shares_group:
             # Its end would be that of the group of processes, which is the run's and still needed.
@@ -223,7 +275,9 @@ class VllmEngine:
     def _run(self, rows: Rows, parameters: list[Any]) -> list[Any]:
         prompts = [{"prompt_token_ids": list(row)} for row in rows]
         try:
-            outputs: list[Any] = self._llm.generate(prompts, parameters, use_tqdm=False)
+            outputs: list[Any] = self._llm.generate(
+                prompts, parameters, use_tqdm=False, lora_request=self._adapter
+            )
         except RuntimeError as error:
             # Some shapes are only refused when they are computed: heads of 16 on a CPU, say.
             raise UsageError(
