@@ -251,8 +251,9 @@ FAMILIES = [
             **GROUPED,
             "tie_word_embeddings": True,
             "query_pre_attn_scalar": 32,
-            # No layer with a window: training packs sequences for full attention.
-            "layer_types": ["full_attention"] * 2,
+            # Shorter than the prompts, so that it is felt.
+            "layer_types": ["sliding_attention", "full_attention"],
+            "sliding_window": 32,
         },
     ),
 ]

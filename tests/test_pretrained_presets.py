@@ -9,7 +9,7 @@ import pytest
 from transformers import DeepseekV2Config
 
 from proverrl.config import Config, load_config
-from proverrl.learner.memory import GB, plan_memory
+from proverrl.learner.memory import GIB, plan_memory
 from tests.public_shapes import EIGHT, SHAPES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,7 +70,7 @@ def plan(name: str, folder: Path, cards: int) -> float:
     assert (found.trained < 0.03 * found.parameters) == (config.policy.lora.rank > 0)
     base = found.parameters - (found.trained if config.policy.lora.rank else 0)
     assert base / 1e9 == pytest.approx(PARAMETERS[name], abs=0.006)
-    return found.peak / GB
+    return found.peak / GIB
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -79,7 +79,7 @@ def test_the_docs_say_what_is_held(name: str, tmp_path: Path) -> None:
         pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
     page = (ROOT / "docs" / "gpu.md").read_text("utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))
-    told = [float(text) for text in re.findall(r"([\d.]+) GB", row)]
+    told = [float(text) for text in re.findall(r"([\d.]+) GiB", row)]
     found = [plan(name, tmp_path, cards) for cards in (1, 8)]
     assert told == [round(value, 1) for value in found]
     # What CUDA takes, and fragments, need room too.
