@@ -113,6 +113,11 @@ if "$python" -c 'import vllm' >/dev/null 2>&1; then
   point vllm train vllm "${single[@]}" policy.engine=vllm policy.hidden_size=128 vllm.kv_cache_gb=1
   point vllm-bfloat16 train vllm-bfloat16 "${single[@]}" policy.engine=vllm policy.hidden_size=128 \
     vllm.kv_cache_gb=1 vllm.dtype=bfloat16 learner.precision=bf16
+  if [[ "$gpus" -gt 0 ]]; then
+    # The cache that the plan leaves, which goes to the learner while it updates.
+    point vllm-sleep train vllm-sleep "${single[@]}" policy.engine=vllm policy.hidden_size=128 \
+      vllm.dtype=bfloat16 learner.precision=bf16 vllm.sleep=true grpo.max_staleness=0
+  fi
 else
   skip vllm "not installed (extra vllm)"
 fi

@@ -77,6 +77,15 @@ class FakeEngine(VllmEngine):
                 mine[name].copy_(tensor)
         self.events.append("load ends")
 
+    def sleep(self) -> None:
+        self.events.append("sleep")
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.fill_(torch.nan)
+
+    def wake(self, part: str) -> None:
+        self.events.append(f"wake {part}")
+
     def load_adapter(self, save: Callable[[Path], None]) -> None:
         self.events.append("adapter")
         with tempfile.TemporaryDirectory() as folder:

@@ -144,6 +144,19 @@ def test_training_refuses_top_k_elsewhere(more: list[str], said: str, tmp_path: 
         load_config(write(tmp_path, ""), [*ON_POLICY, *more])
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["learner.precision=bf16"], r'set vllm\.dtype = "bfloat16"'),
+        (["vllm.sleep=true"], r"set grpo\.max_staleness = 0, or vllm\.sleep = false"),
+        (["vllm.sleep=true", "grpo.max_staleness=0", "loop=expert_iteration"], r"loop = \"grpo\""),
+    ],
+)
+def test_what_vllm_cannot_sample_for_is_refused(more: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config(write(tmp_path, ""), ["policy.engine=vllm", *more])
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configs_find_the_references_that_they_ask_for(path: Path) -> None:
     """A table of levels takes the place of the one in the file that is extended."""

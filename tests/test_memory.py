@@ -14,10 +14,11 @@ from proverrl.cli.main import cli
 from proverrl.config import Config, VllmConfig, training
 from proverrl.errors import UsageError
 from proverrl.learner.learner import enable_checkpointing
-from proverrl.learner.memory import plan_memory
+from proverrl.learner.memory import GIB, choose_cache_gb, plan_memory, settle_cache
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.vllm_engine import claimed_share
 from proverrl.rollout.samples import build_replay_sample
+from tests.test_policy import tiny_policy
 from tests.test_vocabulary import peak_bytes
 
 SMALL = Qwen2Config(
@@ -108,6 +109,42 @@ def test_vllm_and_muon(folder: str) -> None:
     }
     assert found.sampling == {}
     assert found.kv_token == 2 * 2 * 16 * 6 * 2
+
+
+def vllm_config(folder: str, **vllm: object) -> Config:
+    config = make_config(folder, vllm=vllm, grpo={"max_staleness": 0})
+    policy = config.policy.model_copy(update={"engine": "vllm"})
+    return config.model_copy(update={"policy": policy})
+
+
+def test_an_engine_that_sleeps_gives_its_memory_to_the_update(folder: str) -> None:
+    awake, asleep = (
+        plan_memory(vllm_config(folder, kv_cache_gb=0.5, sleep=sleep)) for sleep in (False, True)
+    )
+    assert asleep.always == {"weights": 4 * PARAMETERS, "optimizer": 8 * PARAMETERS}
+    assert asleep.sampling == {
+        "vLLM's weights": 4 * PARAMETERS,
+        "vLLM's key-value cache": 2**29,
+        "what vLLM computes with": 2**31,
+    }
+    assert awake.peak - asleep.peak == sum(awake.update.values())
+
+
+def test_the_cache_is_what_the_plan_leaves(folder: str) -> None:
+    config = vllm_config(folder)
+    plan = plan_memory(config)
+    # Nine tenths of the card, without what the run holds besides.
+    one = 2048 * plan.kv_token
+    card = int((plan.peak + one + 2**20) / 0.9) + 1
+    found = choose_cache_gb(config, processes=1, device_bytes=card) * GIB
+    assert found == pytest.approx(one + 2**20, abs=2)
+    assert choose_cache_gb(config, processes=1, device_bytes=2**40) == plan.kv_draw / GIB
+    # The update's memory is there too for an engine that sleeps.
+    more = choose_cache_gb(vllm_config(folder, sleep=True), processes=1, device_bytes=card) * GIB
+    assert more == pytest.approx(min(one + 2**20 + sum(plan.update.values()), plan.kv_draw), abs=2)
+    with pytest.raises(UsageError, match=r"leaves 0\.0; .*vllm\.sleep = true"):
+        choose_cache_gb(config, processes=1, device_bytes=plan.peak)
+    assert settle_cache(config, tiny_policy()) is config
 
 
 def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:

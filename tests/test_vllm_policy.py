@@ -313,6 +313,32 @@ def test_of_a_model_with_adapters_they_alone_are_pushed() -> None:
     policy.close()
 
 
+def test_an_engine_that_sleeps_is_woken_part_by_part() -> None:
+    policy = tiny_policy()
+    awake, _ = open_fake(policy)
+    before = generate(awake)
+    awake.sleep()
+    assert generate(awake) == before
+    vllm, engine = open_fake(policy, VllmConfig(sleep=True))
+    woken = ["wake weights", "load begins", "load ends", "wake kv_cache"]
+    engine.events.clear()
+    vllm.sleep()
+    vllm.sleep()
+    assert vllm.push(1)["push_mean_abs_dlogp"] == 0.0
+    assert engine.events == ["sleep", *woken]
+    # Where nothing was pushed since, a generation brings the weights as well.
+    vllm.sleep()
+    engine.events.clear()
+    again = generate(vllm)
+    assert engine.events == [*woken, "generate begins", "generate ends"]
+    assert [[c.token_ids for c in row] for row in again] == [
+        [c.token_ids for c in row] for row in before
+    ]
+    engine.events.clear()
+    vllm.push(2)
+    assert engine.events == ["load begins", "load ends"]
+
+
 def test_a_push_waits_for_the_generation_that_is_under_way() -> None:
     policy = tiny_policy()
     vllm, engine = open_fake(policy)
@@ -386,6 +412,18 @@ def test_grpo_pushes_after_every_step_and_after_a_resume(
     assert fakes[2].events.count("load begins") == 1 + 1 + 2
     assert same(weights(whole), weights(again))
     assert step_lines(whole) == step_lines(again)
+
+
+@pytest.mark.slow
+def test_an_engine_sleeps_during_updates_and_samples_the_same(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier], fakes: list[FakeEngine]
+) -> None:
+    changes: dict[str, Any] = {"policy__engine": "vllm", "evaluation": QUIET}
+    changes |= {"grpo__max_staleness": 0, "grpo__steps": 2}
+    awake = run(make_config("awake", **changes))
+    asleep = run(make_config("asleep", vllm={"sleep": True}, **changes))
+    assert [engine.events.count("sleep") for engine in fakes] == [0, 2]
+    assert same(weights(awake), weights(asleep))
 
 
 @pytest.mark.slow

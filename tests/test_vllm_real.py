@@ -288,6 +288,27 @@ def test_several_processes_have_an_engine_each(tmp_path: Path) -> None:
     assert [step["push_mean_abs_dlogp"] < 1e-4 for step in steps] == [True, True]
 
 
+def test_an_engine_samples_the_same_after_a_rest() -> None:
+    """A CPU's engine keeps its memory while it sleeps; what is tested is the order of its calls."""
+    policy = small_policy()
+    sampler = ENGINES["vllm"](policy, VllmConfig(kv_cache_gb=0.1), PROBLEMS)
+    assert isinstance(sampler, VllmPolicy)
+    sampling = Sampling(temperature=1.0, max_new_tokens=12, seed=3)
+    try:
+        prompts = [sampler.prompt(problem) for problem in PROBLEMS[:2]]
+        before = sampler.generate_shared(prompts, 4, sampling)
+        sampler._sleeps = True
+        sampler.sleep()
+        assert sampler.push(0)["push_mean_abs_dlogp"] < 1e-5
+        assert sampler.generate_shared(prompts, 4, sampling) == before
+        sampler.sleep()
+        assert sampler.generate_shared(prompts, 4, sampling) == before
+        with pytest.raises(UsageError, match=r"vllm\.sleep = true is for GPUs"):
+            ENGINES["vllm"](policy, VllmConfig(sleep=True), PROBLEMS)
+    finally:
+        sampler.close()
+
+
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "llama3", "gemma3"])
 def test_checkpoints_of_public_families_are_pushed(name: str, tmp_path: Path) -> None:
     family = next(family for family in FAMILIES if family.name == name)

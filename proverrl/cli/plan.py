@@ -42,7 +42,7 @@ def plan(
     """
     import torch
 
-    from proverrl.learner.memory import GIB, plan_memory
+    from proverrl.learner.memory import GIB, choose_cache_gb, plan_memory
 
     config = read_config(config_file, None, overrides, ask="give a configuration file")
     found = plan_memory(config, processes=processes, prompt_tokens=prompt_tokens)
@@ -66,6 +66,10 @@ def plan(
         )
         if memory_gib is not None:
             click.echo(f"{'left':9} {'of a device':36} {memory_gib - found.peak / GIB:10.3f} GiB")
+            if config.policy.engine == "vllm" and not config.vllm.kv_cache_gb and fits:
+                total = int(memory_gib * GIB)
+                cache = choose_cache_gb(config, processes=processes, device_bytes=total)
+                click.echo(f"vllm.kv_cache_gb = 0: vLLM's cache gets {cache:.3f} GiB of it")
         if fits is False:
             click.echo(
                 "A device is too small: lower learner.micro_batch_tokens or policy.max_rows, set "

@@ -30,9 +30,14 @@ class VllmConfig(Section):
     """vLLM in this process, with the weights of the model that is trained."""
 
     dtype: VllmDtype = "float32"
-    """number type of vLLM's copy of the weights: ``float32`` or ``bfloat16`` (the one for GPUs)"""
-    kv_cache_gb: PositiveFloat = 1.0
-    """memory of its key-value cache, in GiB"""
+    """number type of vLLM's copy of the weights: ``float32`` or ``bfloat16`` (the one for GPUs).
+    Weights that are trained in bfloat16 need the same here"""
+    kv_cache_gb: NonNegativeFloat = 0.0
+    """memory of its key-value cache, in GiB. 0: on a GPU what ``proverrl plan`` leaves of nine
+    tenths of it, and no more than a draw takes; on a CPU 1"""
+    sleep: bool = False
+    """vLLM gives its memory to the learner while that updates, and takes it back to write (GPUs
+    only; nothing is written ahead, so that ``grpo.max_staleness`` must be 0)"""
     max_model_tokens: NonNegative = 0
     """the most tokens of prompt and completion together; 0 is the model's own limit"""
     eager: bool = True

@@ -226,6 +226,8 @@ class Config(Section):
             raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
             raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
+        if self.policy.engine == "vllm" and (reason := self._against_vllm()):
+            raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
@@ -304,6 +306,20 @@ class Config(Section):
         }
         names = [name for name, asked in bodies.items() if asked]
         return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
+
+    def _against_vllm(self) -> str:
+        """Why vLLM cannot sample for this run, and what to set; empty when it can."""
+        if self.learner.precision == "bf16" and self.vllm.dtype == "float32":
+            return (
+                'learner.precision = "bf16" trains weights in bfloat16, which vllm.dtype = '
+                '"float32" computes with otherwise; set vllm.dtype = "bfloat16"'
+            )
+        if self.vllm.sleep and (self.loop != "grpo" or self.grpo.max_staleness):
+            return (
+                'vllm.sleep is for loop = "grpo" with nothing written while the learner updates; '
+                "set grpo.max_staleness = 0, or vllm.sleep = false"
+            )
+        return ""
 
     def _against_shards(self) -> str:
         """Why what is trained cannot be cut over processes; empty when it can."""

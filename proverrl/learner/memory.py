@@ -23,9 +23,13 @@ from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
 from proverrl.policy.loading import DTYPES, find_model, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import WORK_BYTES
 
 GIB = 2**30
+
+CLAIMED = 0.9
+"""The share of a device that is planned; CUDA itself and fragments take of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +91,15 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         * _activation_bytes(shape, keys, size, recomputed=config.learner.recomputes(parameters)),
         "logits of one chunk": min(CHUNK_BYTES, 4 * tokens * shape.vocab_size) * 9 // 8,
     }
-    sampling = {}
+    sampling = dict[str, int]()
     if config.policy.engine == "vllm":
         dtype = getattr(torch, config.vllm.dtype).itemsize
         kv_token *= dtype
-        always["vLLM's weights"] = dtype * parameters
-        always["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GIB)
-        always["what vLLM computes with"] = WORK_BYTES
+        # An engine that sleeps gives its memory to the update.
+        held = sampling if config.vllm.sleep else always
+        held["vLLM's weights"] = dtype * parameters
+        held["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GIB)
+        held["what vLLM computes with"] = WORK_BYTES
     else:
         kv_token *= size
         rows = max(1, min(config.policy.max_rows, config.policy.max_cached_tokens // length))
@@ -102,6 +108,40 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     always = {name: value for name, value in always.items() if value}
     kv_draw = kv_token * _draw_tokens(config, processes, prompt_tokens)
     return MemoryPlan(parameters, trained, always, update, sampling, kv_token, kv_draw)
+
+
+def settle_cache(config: Config, policy: TransformersPolicy) -> Config:
+    """The configuration with which the policy's sampler is opened: where a GPU's cache is left to
+    the plan (``vllm.kv_cache_gb = 0``), with its size. Raises as ``choose_cache_gb`` does."""
+    vllm, device = config.vllm, policy.model.device
+    if config.policy.engine != "vllm" or vllm.kv_cache_gb or device.type != "cuda":
+        return config
+    total = torch.cuda.get_device_properties(device).total_memory
+    size = choose_cache_gb(config, processes=policy.world.size, device_bytes=total)
+    return config.model_copy(update={"vllm": vllm.model_copy(update={"kv_cache_gb": size})})
+
+
+def choose_cache_gb(config: Config, *, processes: int, device_bytes: int) -> float:
+    """The GiB of ``vllm.kv_cache_gb = 0`` on a GPU: what the plan leaves of ``CLAIMED`` of its
+    bytes, and at most what a draw takes. Raises ``UsageError``: there is no plan, or not one
+    completion of full length has room."""
+    try:
+        plan = plan_memory(config, processes=processes)
+    except UsageError as error:
+        raise UsageError(f"{error}; set vllm.kv_cache_gb") from error
+    others = sum(plan.always.values()) + sum(plan.sampling.values())
+    if not config.vllm.sleep:
+        others += sum(plan.update.values())
+    left = min(int(CLAIMED * device_bytes) - others, plan.kv_draw)
+    one = plan.kv_token * config.sampling.max_new_tokens
+    if left < one:
+        raise UsageError(
+            f"a completion of {config.sampling.max_new_tokens} tokens takes {one / GIB:.1f} GiB of "
+            f"vLLM's cache, and the rest of the run leaves {max(0, left) / GIB:.1f}; proverrl plan "
+            "says what takes how much. Set vllm.sleep = true, or vllm.kv_cache_gb, or lower "
+            "sampling.max_new_tokens"
+        )
+    return left / GIB
 
 
 def _draw_tokens(config: Config, processes: int, prompt_tokens: int) -> int:

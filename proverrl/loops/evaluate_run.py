@@ -26,6 +26,7 @@ from proverrl.evaluation.evaluate import Evaluation
 from proverrl.files.lines import make_file_name
 from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
+from proverrl.learner.memory import settle_cache
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
@@ -170,7 +171,7 @@ async def open_prover(
     async with contextlib.AsyncExitStack() as stack:
         policy: Policy = trained
         if isinstance(trained, TransformersPolicy):
-            sampler = open_sampler(trained, config, list(problems))
+            sampler = open_sampler(trained, settle_cache(config, trained), list(problems))
             policy = stack.enter_context(contextlib.closing(sampler))
         verifier = open_configured(
             config.pool,

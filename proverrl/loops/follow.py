@@ -92,6 +92,7 @@ class Follower:
             self.sampler.generate_shared(prompts, n, sampling)
 
     def _step(self, samples: Any, *others: Any) -> None:
+        self.sampler.sleep()
         with self.world.timeline.span("update"):
             self.learner.step(samples, tuple, *others)
 

@@ -203,6 +203,7 @@ async def _learn(
         warmup_steps=settings.warmup_steps,
         done=_share_done(run.state),
     )
+    await asyncio.to_thread(session.sampler.sleep)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs, rate)
     session.policy.version = learner.version
     metrics |= {f"guard_{name}": float(count) for name, count in run.guard.warnings.items()}

@@ -24,6 +24,7 @@ from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
 from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
+from proverrl.learner.memory import settle_cache
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.data_loop import run_data_loop
@@ -119,7 +120,9 @@ def _follow(config: Config, world: World) -> None:
     problems = load_training(config)
     policy = open_policy(config, config.run, problems)
     policy.world = world
-    with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
+    with contextlib.closing(
+        open_sampler(policy, settle_cache(config, policy), problems.all)
+    ) as sampler:
         Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
 
 
@@ -137,7 +140,9 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         policy = open_policy(config, folder, problems)
         policy.world = world
         writer, critic = open_writer(config), open_critic(config)
-        with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
+        with contextlib.closing(
+            open_sampler(policy, settle_cache(config, policy), problems.all)
+        ) as sampler:
             verifier = open_configured(
                 config.pool,
                 seed=config.seed,

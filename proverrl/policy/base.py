@@ -66,6 +66,10 @@ class Sampler(Policy, Protocol):
         figures for the metrics. The weights must not change meanwhile. Raises ``WeightSyncError``
         if the sampling engine does not hold them."""
 
+    def sleep(self) -> None:
+        """Give up what memory the engine can do without until the next ``push``; each of several
+        processes does so by itself."""
+
     def close(self) -> None:
         """Release what the engine holds; nothing is sampled afterwards."""
 

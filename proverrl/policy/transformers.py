@@ -155,6 +155,9 @@ class TransformersPolicy:
         self.version = version
         return {}
 
+    def sleep(self) -> None:
+        """The weights are needed to learn, and nothing else is held."""
+
     def close(self) -> None:
         """Nothing is held besides the model."""
 

@@ -53,6 +53,8 @@ class VllmPolicy:
             1, "vllm", initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
         )
         self._whole = False
+        self._sleeps = config.sleep
+        self._is_asleep = False
         self._base: tuple[tuple[int, int], ...] = ()
         try:
             self._engine = self._thread.submit(build).result()
@@ -133,6 +135,13 @@ class VllmPolicy:
                 raise WeightSyncError(f"process {rank}: {text}" if self.world.size > 1 else text)
         return figures
 
+    def sleep(self) -> None:
+        """See ``Sampler.sleep``; with ``vllm.sleep`` only. What is asked for next wakes the engine
+        and pushes the weights."""
+        if self._sleeps and not self._is_asleep:
+            self._thread.submit(self._engine.sleep).result()
+            self._is_asleep, self._whole, self._base = True, False, ()
+
     def close(self) -> None:
         """Stop the engine; the policy cannot be used afterwards."""
         self._whole = False
@@ -146,10 +155,16 @@ class VllmPolicy:
         self._whole = False
         model = self.trained.model
         base = tuple((p.data_ptr(), p._version) for p in base_weights(model).values())
+        if self._is_asleep:
+            self._engine.wake("weights")
         # Adapters stand on weights that only the end of a supervised phase changes, by merging.
         if base != self._base or not has_adapter(model):
             self._engine.load(checkpoint_weights(model).items())
             self._base = base
+        if self._is_asleep:
+            # After the weights: what loading them takes for a moment is free again.
+            self._engine.wake("kv_cache")
+            self._is_asleep = False
         if has_adapter(model):
             self._engine.load_adapter(partial(save_adapter, model))
         figures = self._probe.check()
@@ -160,6 +175,8 @@ class VllmPolicy:
     def _generate(
         self, prompts: list[Prompt], mine: Sequence[int], n: int, sampling: Sampling
     ) -> list[list[Completion]]:
+        if self._is_asleep:
+            self._push(self.trained.version)
         if not self._whole:
             raise WeightSyncError("the sampler holds no whole set of weights; it cannot generate")
         requests = [

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -85,8 +85,14 @@ def import_vllm() -> Any:
 def claimed_share(parameters: int, config: VllmConfig, total_bytes: int) -> float:
     """The share of a device's memory that vLLM takes: weights, cache, and what it computes with."""
     size = getattr(torch, config.dtype).itemsize
-    claimed = size * parameters + config.kv_cache_gb * 2**30 + WORK_BYTES
+    claimed = size * parameters + _cache_bytes(config) + WORK_BYTES
     return float(min(0.95, claimed / total_bytes))
+
+
+def _cache_bytes(config: VllmConfig) -> int:
+    """1 GiB where nothing is said: what a GPU has left is put in before
+    (``proverrl.learner.memory``)."""
+    return int((config.kv_cache_gb or 1.0) * 2**30)
 
 
 class VllmEngine:
@@ -96,6 +102,8 @@ class VllmEngine:
 
     def __init__(self, policy: TransformersPolicy, config: VllmConfig) -> None:
         self._vllm = import_vllm()
+        if config.sleep and not self._vllm.platforms.current_platform.is_sleep_mode_available():
+            raise UsageError("vllm.sleep = true is for GPUs; set it to false")
         self._shares_group = policy.world.size > 1
         self._folder = tempfile.TemporaryDirectory(prefix="proverrl-vllm-")
         policy.model.config.save_pretrained(self._folder.name)
@@ -109,7 +117,8 @@ class VllmEngine:
                 load_format="dummy",
                 dtype=config.dtype,
                 enforce_eager=config.eager,
-                kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
+                enable_sleep_mode=config.sleep,
+                kv_cache_memory_bytes=_cache_bytes(config),
                 **self._memory_settings(policy, config),
                 **self._process_settings(),
                 max_model_len=config.max_model_tokens or None,
@@ -260,6 +269,17 @@ class VllmEngine:
         # It reads the files once more where it dropped the adapter, which one of one never is.
         if number > 1:
             shutil.rmtree(folder.with_name(f"adapter_{number - 1}"))
+
+    def sleep(self) -> None:
+        """Drop weights and cache (its level 2): all of them come anew with the next push."""
+        self._llm.sleep(level=2)
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """Take the memory of one of the two again; weights are loaded before they are used."""
+        if torch.cuda.is_available():
+            # What the learner has freed is kept by torch, and vLLM asks the device.
+            torch.cuda.empty_cache()
+        self._llm.wake_up(tags=[part])
 
     def close(self) -> None:
         if self._shares_group:
