@@ -111,6 +111,9 @@ class World:
         flat = torch.cat(parts)
         with self._waiting():
             torch.distributed.all_reduce(flat)
+            if flat.is_cuda:
+                # Over NCCL the call returns at once, and what comes next would be said to wait.
+                torch.cuda.current_stream().synchronize()
         for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
             weight.grad = part.view_as(weight).to(weight.dtype)
 
@@ -136,8 +139,12 @@ class World:
     def push(self, weights: Iterable[Tensor]) -> None:
         """Overwrite the weights with rank 0's."""
         if self.size > 1:
-            for weight in weights:
-                torch.distributed.broadcast(weight.data, src=0)
+            with self._waiting():
+                for weight in weights:
+                    torch.distributed.broadcast(weight.data, src=0)
+                    # Nobody counts what is written through ``data``, and engines that hold copies
+                    # look at the count.
+                    torch.autograd.graph.increment_version(weight)
 
     def shard(
         self, items: Sequence[T], size: Callable[[T], int], rank: int | None = None

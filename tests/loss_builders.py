@@ -59,7 +59,6 @@ def build_inputs(
         position=torch.tensor([index[:i].count(s) for i, s in enumerate(index)]),
         group=torch.tensor([0] * num_samples if group is None else list(group)),
         truncated=torch.zeros(num_samples, dtype=torch.bool),
-        staleness=torch.zeros(num_samples, dtype=torch.long),
         batch_tokens=len(old) if batch_tokens is None else batch_tokens,
         batch_samples=num_samples if batch_samples is None else batch_samples,
         settings=LossConfig.model_validate(settings | {"weights": weights_settings or {}}),

@@ -13,7 +13,7 @@ import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, PolicyConfig, parse_config
 from proverrl.errors import ProverRLError, RunError, UsageError
-from proverrl.learner.learner import TorchLearner, enable_checkpointing
+from proverrl.learner.learner import TorchLearner, enable_checkpointing, recompute_layers
 from proverrl.learner.packed_rows import pack_rows
 from proverrl.learner.weights import calls
 from proverrl.loops import adapter_probe
@@ -229,12 +229,22 @@ def test_an_adapter_is_saved_and_refused_in_another_shape(tmp_path: Path) -> Non
         load_adapter(other, tmp_path)
 
 
-def test_dropout_and_checkpointing_do_not_go_together() -> None:
+def test_layers_that_recompute_have_no_dropout() -> None:
     need_peft()
     model = tiny_model()
     attach_adapter(model, LoraConfig(rank=2, dropout=0.5), seed=0)
-    with pytest.raises(UsageError, match="without dropout"):
-        enable_checkpointing(model)
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.no_grad():
+        expected = model.eval()(input_ids=ids).logits
+    enable_checkpointing(model)
+    recompute_layers(model)
+    passes: list[str] = []
+    layer = model.get_decoder().layers[0]
+    layer.self_attn.register_forward_hook(lambda *_: passes.append("forward"))
+    found = model(input_ids=ids).logits
+    found.sum().backward()
+    assert torch.equal(found, expected)
+    assert len(passes) == 2, "the backward pass computes the layer again"
 
 
 class StubVerifier(FakeVerifier):

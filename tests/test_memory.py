@@ -117,6 +117,30 @@ def vllm_config(folder: str, **vllm: object) -> Config:
     return config.model_copy(update={"policy": policy})
 
 
+def test_a_sampler_that_writes_meanwhile_has_a_model_of_its_own(folder: str) -> None:
+    plan = plan_memory(make_config(folder, grpo={"in_order": False}))
+    assert plan.always["sampler's own model"] == 4 * PARAMETERS
+    assert plan.always["weights that wait for it"] == 8 * PARAMETERS
+    parts = (plan.always, plan.update, plan.sampling)
+    assert plan.peak == sum(sum(part.values()) for part in parts)
+
+
+def test_a_group_that_must_be_whole_is_learned_whole(folder: str) -> None:
+    cut, whole = (
+        plan_memory(make_config(folder, loss={"name": name}))
+        for name in ("clipped_token", "kimina")
+    )
+    # 8 completions of 2,048 tokens after a prompt of 512, against a micro-batch of 16,384.
+    ratio = whole.update["activations"] / cut.update["activations"]
+    assert ratio == (512 + 8 * 2048) / 16_384
+
+
+def test_of_three_groups_one_of_two_processes_writes_two(folder: str) -> None:
+    grpo = {"groups_per_draw": 3}
+    one, two = (plan_memory(make_config(folder, grpo=grpo), processes=n).kv_draw for n in (1, 2))
+    assert two / one == 2 / 3
+
+
 def test_an_engine_that_sleeps_gives_its_memory_to_the_update(folder: str) -> None:
     awake, asleep = (
         plan_memory(vllm_config(folder, kv_cache_gb=0.5, sleep=sleep)) for sleep in (False, True)

@@ -77,6 +77,8 @@ class ScriptedSampler:
 
     async def aclose(self) -> None: ...
 
+    def sleep(self) -> None: ...
+
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:

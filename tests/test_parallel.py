@@ -428,3 +428,17 @@ def test_rounds_on_real_dafny_are_trained_by_both_processes(tmp_path: Path) -> N
         steps = [e["args"]["step"] for e in spans if e["pid"] == rank and e["ph"] == "X"]
         assert set(steps) == {0, 1, 2}
         assert steps == sorted(steps)
+
+
+def test_weights_that_come_from_rank_0_count_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines with copies of frozen weights look at torch's count to see whether to copy again."""
+
+    def broadcast(data: torch.Tensor, src: int) -> None:
+        data.fill_(3.0)
+
+    monkeypatch.setattr(torch.distributed, "broadcast", broadcast)
+    weight = torch.nn.Parameter(torch.zeros(2))
+    before = weight._version
+    World(rank=1, size=2).push([weight])
+    assert weight._version > before
+    assert weight.tolist() == [3.0, 3.0]

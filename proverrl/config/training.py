@@ -74,8 +74,8 @@ class LearnerConfig(Section):
     bodies as tokens); lower it when memory is short. A group that is longer is divided, but for the
     losses ``kimina`` and ``trajectory_balance`` and those of your own, which see a group whole"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    """recompute activations in the backward pass: less memory, about a third more time; the model
-    must have no dropout. ``auto``: from 500 million parameters on"""
+    """recompute activations in the backward pass: less memory, about a third more time.
+    ``auto``: from 500 million parameters on"""
     precision: PrecisionName = "fp32"
     """``bf16``: sampler and learner share a model with bfloat16 weights, and the learner keeps a
     float32 master of each weight and float32 optimizer state ([engines.md](engines.md)). It applies

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
@@ -186,8 +187,9 @@ class TorchLearner:
         values = {"loss": 0.0}
         scored: list[tuple[TrainingSample, Tensor]] = []
         self.weights.zero_grad()
-        # Checkpointed layers keep their activations unless the model is in training mode.
-        self.weights.model.train(self.recomputes)
+        self.weights.model.eval()
+        if self.recomputes:
+            recompute_layers(self.weights.model)
         for batch in self._batches(self.weights.run, [rows]):
             logprobs, entropy = self.weights.run(
                 packed_logprobs,
@@ -351,23 +353,23 @@ class TorchLearner:
 
 
 def enable_checkpointing(model: Any) -> None:
-    """Recompute activations in the backward pass: less memory, about a third more time. Raises
-    ``UsageError`` if the model has dropout, which the training mode that this needs would turn
-    on."""
-    rates = {k: v for k, v in model.config.to_dict().items() if "drop" in k and v}
-    rates |= {k: m.p for k, m in model.named_modules() if isinstance(m, torch.nn.Dropout) and m.p}
-    if rates:
+    """Layers recompute their activations in the backward pass where they are in training mode: less
+    memory, about a third more time; dropout draws the same again. Raises ``UsageError`` if the
+    model has no such layers."""
+    if not any(isinstance(module, GradientCheckpointingLayer) for module in model.modules()):
         raise UsageError(
-            f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}; "
-            "set it to false"
+            f"a {type(model).__name__} has no layers that could recompute their activations; set "
+            "learner.gradient_checkpointing = false"
         )
-    checkpoint_layers(model)
-
-
-def checkpoint_layers(model: Any) -> None:
-    """Layers recompute their activations where the model is in training mode; dropout draws the
-    same again."""
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def recompute_layers(model: Any) -> None:
+    """Put the layers that ``enable_checkpointing`` prepared into training mode, and nothing within
+    them, where dropout would begin."""
+    for module in model.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.training = True
 
 
 def _add(values: dict[str, float], name: str, value: float) -> None:

@@ -37,7 +37,8 @@ class MemoryPlan:
     """Bytes on each device. ``always`` is held throughout, ``update`` while the learner computes,
     ``sampling`` while completions are written; ``parameters`` and ``trained`` are counts,
     ``kv_token`` is what a token takes in the sampler's cache, and ``kv_draw`` what all completions
-    that a draw writes take there when each is as long as it may be."""
+    that a draw writes take there when each is as long as it may be. ``together``: the sampler
+    writes while the learner computes."""
 
     parameters: int
     trained: int
@@ -46,11 +47,13 @@ class MemoryPlan:
     sampling: dict[str, int]
     kv_token: int
     kv_draw: int
+    together: bool
 
     @property
     def peak(self) -> int:
         """The most at once; vLLM's memory stands under ``always``."""
-        rest = max(sum(self.update.values()), sum(self.sampling.values()))
+        update, sampling = sum(self.update.values()), sum(self.sampling.values())
+        rest = update + sampling if self.together else max(update, sampling)
         return sum(self.always.values()) + rest
 
 
@@ -82,9 +85,11 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     latent = getattr(shape, "kv_lora_rank", None)
     cached = latent + shape.qk_rope_head_dim if latent else 2 * keys
     kv_token = cached * shape.num_hidden_layers
-    length = prompt_tokens + config.sampling.max_new_tokens
-    # One sample that is longer than a micro-batch goes alone.
-    tokens = max(config.learner.micro_batch_tokens, length)
+    most = config.sampling.max_new_tokens
+    length = prompt_tokens + most
+    # One sample that is longer than a micro-batch goes alone, or a group that must be whole.
+    alone = config.grpo.group_size if config.loss.needs_groups else 1
+    tokens = max(config.learner.micro_batch_tokens, prompt_tokens + alone * most)
     update = {
         "gradients": 4 * trained // cut,
         "activations": tokens
@@ -104,10 +109,16 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         kv_token *= size
         rows = max(1, min(config.policy.max_rows, config.policy.max_cached_tokens // length))
         sampling["key-value cache"] = rows * length * kv_token
-        sampling["logits of the next token"] = rows * shape.vocab_size * 12
+        # In float32: divided, as log-probabilities, as probabilities, and as random numbers.
+        sampling["logits of the next token"] = rows * shape.vocab_size * (size + 16)
+    together = not config.grpo.in_order and config.grpo.max_staleness > 0
+    if together and config.policy.engine != "vllm":
+        # The sampler's model, and the weights that wait for it (``proverrl.loops.samplers``).
+        always["sampler's own model"] = size * parameters
+        always["weights that wait for it"] = 2 * size * trained
     always = {name: value for name, value in always.items() if value}
     kv_draw = kv_token * _draw_tokens(config, processes, prompt_tokens)
-    return MemoryPlan(parameters, trained, always, update, sampling, kv_token, kv_draw)
+    return MemoryPlan(parameters, trained, always, update, sampling, kv_token, kv_draw, together)
 
 
 def settle_cache(config: Config, policy: TransformersPolicy) -> Config:
@@ -148,9 +159,13 @@ def _draw_tokens(config: Config, processes: int, prompt_tokens: int) -> int:
     """The most tokens that one of the processes has in its sampler's cache for a draw, if that
     holds all of its completions: with segments as many of each length from one segment to all of
     them, what was written before included."""
-    rows = math.ceil(config.grpo.groups_per_draw * config.grpo.group_size / processes)
-    most = config.sampling.max_new_tokens
-    segment = config.sampling.segment_tokens or most
+    groups, most = config.grpo.groups_per_draw, config.sampling.max_new_tokens
+    segment = config.sampling.segment_tokens
+    if not segment:
+        # A process writes all completions of its prompts.
+        rows = math.ceil(groups / processes) * config.grpo.group_size
+        return rows * (prompt_tokens + most)
+    rows = math.ceil(groups * config.grpo.group_size / processes)
     return rows * sum(prompt_tokens + written for written in range(segment, most + 1, segment))
 
 

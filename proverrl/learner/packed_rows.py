@@ -229,5 +229,4 @@ def gather_tokens(
         "position": position.to(device)[keep],
         "group": torch.tensor([g for g, row in enumerate(rows) for _ in row.samples]).to(device),
         "truncated": torch.tensor([s.truncated for s in samples]).to(device),
-        "staleness": torch.tensor([version - s.policy_version for s in samples]).to(device),
     }

@@ -83,8 +83,12 @@ class SamplerCopy(TransformersPolicy):
         with self._arrival:
             self._held = {v: held for v, held in self._held.items() if v in (version, asked)}
             if version != self.version and version not in self._held:
-                state = self._source.model.state_dict()
-                self._held[version] = {k: value.detach().clone() for k, value in state.items()}
+                # What is not trained is the same in the copy: with adapters nearly everything.
+                self._held[version] = {
+                    name: weight.detach().clone()
+                    for name, weight in self._source.model.named_parameters()
+                    if weight.requires_grad
+                }
             self._arrival.notify_all()
 
     def take(self, version: int) -> None:
@@ -95,7 +99,7 @@ class SamplerCopy(TransformersPolicy):
             self._arrival.wait_for(lambda: version in self._held)
             weights = self._held.pop(version)
             self.version = version
-        self.model.load_state_dict(weights)
+        self.model.load_state_dict(weights, strict=False)
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
@@ -151,7 +155,11 @@ class PushedSampler:
 
     async def publish(self, step: int) -> dict[str, float]:
         async with self._lock:
-            figures = await in_thread(self._push, self._policy.version)
+            try:
+                figures = await in_thread(self._push, self._policy.version)
+            except Exception:
+                self._is_clean = False
+                raise
             self.step = step
         return figures
 

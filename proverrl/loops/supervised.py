@@ -25,7 +25,7 @@ from proverrl.config.training import (
     PreferencesConfig,
     WarmStartConfig,
 )
-from proverrl.learner.learner import add_up, checkpoint_layers
+from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import Sized
 from proverrl.learner.weights import TrainedWeights
@@ -99,7 +99,7 @@ class SupervisedLearner:
             weight_decay=course.weight_decay,
         )
         if course.checkpointing:
-            checkpoint_layers(policy.model)
+            enable_checkpointing(policy.model)
         # An adapter may have dropout, which draws from torch's own generator.
         rank = self._world.rank
         torch.manual_seed(derive_seed(course.seed, "rank", rank) if rank else course.seed)

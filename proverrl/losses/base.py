@@ -25,9 +25,8 @@ class LossInputs:
     number of the token's sample, from 0, within the micro-batch) and ``position`` (0 for the first
     token after the prompt, tokens out of the loss counted).
 
-    Of shape (samples,): ``group`` (samples of one number share their prompt; a group is never
-    split over micro-batches), ``truncated`` (cut off at the token limit) and ``staleness`` (policy
-    versions between sampling and this update).
+    Of shape (samples,): ``group`` (samples of one number share their prompt; where
+    ``settings.needs_groups`` they are whole groups) and ``truncated`` (cut off at the token limit).
 
     ``batch_tokens`` and ``batch_samples`` count over the whole batch of the optimizer step.
     """
@@ -43,7 +42,6 @@ class LossInputs:
     position: Tensor
     group: Tensor
     truncated: Tensor
-    staleness: Tensor
     batch_tokens: int
     batch_samples: int
     settings: LossConfig

@@ -174,7 +174,7 @@ def draw_tokens(
             weights = weights.scatter(-1, order, ordered.masked_fill(likelier >= top_p, 0.0))
         # What torch.multinomial draws, which would wait for the device to look for faults.
         race = torch.empty_like(weights).exponential_(1.0, generator=generator)
-        token = (weights / race).argmax(dim=-1)
+        token = weights.div_(race).argmax(dim=-1)
     return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
 
 

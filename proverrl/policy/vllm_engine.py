@@ -236,6 +236,8 @@ class VllmEngine:
         replace the weights of this kind of model."""
         try:
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError, KeyError) as error:
             # Its CPU build packs the experts of DeepSeek-V2 for good, say.
             raise UsageError(
@@ -257,6 +259,8 @@ class VllmEngine:
             engine.remove_lora(old)
         try:
             added = engine.add_lora(request)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError, KeyError) as error:
             raise UsageError(
                 f"vLLM cannot take this adapter: {error!r}; see policy.lora.targets, or set "
