@@ -160,8 +160,21 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
                 f"{_find_table(seam)}: {name} takes none; give it a parameter 'options', or drop "
                 f"{', '.join(sorted(options))}"
             )
-        return function  # type: ignore[no-any-return]
-    return partial(function, options=_read_options(seam, name, function, options))
+        return _keep_running(key, name, function)
+    given = _read_options(seam, name, function, options)
+    return _keep_running(key, name, partial(function, options=given))
+
+
+def _keep_running(key: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which may not end the program: its exit status would be taken for the run's."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except SystemExit as error:
+            raise UsageError(f"{key}: {name} asked the program to end ({error!r})") from error
+
+    return call
 
 
 def _find_key(seam: Seam) -> str:

@@ -175,6 +175,17 @@ def test_a_reward_that_is_no_finite_number_is_refused(
     )
 
 
+def test_a_reward_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("odd_exits")
+    module.reward = lambda rollout: sys.exit(0)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "odd_exits", module)
+    reward = build_reward(Rewarding(name="odd_exits:reward"), max_new_tokens=9)
+    with pytest.raises(
+        UsageError, match=r"reward\.name: odd_exits:reward asked the program to end"
+    ):
+        reward(build_rollout(build_problem("p"), 0, Status.PROVED))
+
+
 def test_numbers_of_other_libraries_are_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("tensor_gifts")
     module.reward = lambda rollout: torch.tensor(0.5)  # type: ignore[attr-defined]

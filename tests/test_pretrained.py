@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.cli.main import cli
@@ -249,6 +251,54 @@ def test_words_that_the_model_does_not_have_are_refused(tmp_path: Path) -> None:
         UsageError, match=r"token number 424, and the model's embedding ends at 421"
     ):
         of("qwen2", tmp_path / "a", spare=-3)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    """Change the weights of a checkpoint, which become one file."""
+    weights = {k: v for file in folder.glob("*.safetensors") for k, v in load_file(file).items()}
+    for file in [*folder.glob("*.safetensors"), *folder.glob("*.index.json")]:
+        file.unlink()
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_weights_that_cannot_be_those_of_a_model_are_refused(tmp_path: Path) -> None:
+    def drop(weights: dict[str, torch.Tensor]) -> None:
+        del weights["model.layers.1.mlp.up_proj.weight"]
+
+    def spoil(weights: dict[str, torch.Tensor]) -> None:
+        weights["model.layers.0.mlp.up_proj.weight"][0, 0] = torch.nan
+
+    def cut(weights: dict[str, torch.Tensor]) -> None:
+        name = "model.layers.0.mlp.up_proj.weight"
+        weights[name] = weights[name][:-1].clone()
+
+    for number, (change, said) in enumerate(
+        (
+            (drop, r"lacks weights: model\.layers\.1\.mlp\.up_proj\.weight"),
+            (spoil, r"not all numbers: model\.layers\.0\.mlp\.up_proj\.weight"),
+            (cut, r"cannot be loaded"),
+        )
+    ):
+        folder = write_checkpoint(FAMILIES[1], tmp_path / str(number))
+        rewrite(folder, change)
+        with pytest.raises(UsageError, match=rf"policy\.path '.*{number}.*' ?:? ?.*{said}"):
+            load_policy(folder, PolicyConfig(), device="cpu")
+
+
+def test_weights_without_a_place_are_told(tmp_path: Path) -> None:
+    folder = write_checkpoint(FAMILIES[1], tmp_path / "more")
+    rewrite(folder, lambda weights: weights.update(stray=torch.zeros(2)))
+    with pytest.warns(RuntimeWarning, match=r"config\.json has no place for: stray"):
+        load_policy(folder, PolicyConfig(), device="cpu")
+
+
+def test_a_checkpoint_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(FAMILIES[1], tmp_path / "mute")
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(UsageError, match=r"no tokenizer|cannot be loaded"):
+        load_policy(folder, PolicyConfig(), device="cpu")
 
 
 def test_capped_attention_is_refused(tmp_path: Path) -> None:

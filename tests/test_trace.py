@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proverrl.config import Config
+from proverrl.errors import RunError
 from proverrl.loops.tally import IdleClock
+from proverrl.monitor import trace
 from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.timeline import Timeline, TimeSpan
 from tests.test_grpo import (  # noqa: F401  (fixtures)
@@ -120,6 +124,33 @@ def test_the_file_is_whole_after_each_addition_and_survives_a_cut(tmp_path: Path
     TraceFile(path).add([[TimeSpan("update", 12.0, 1.0, 2, "")]])
     after = [e["name"] for e in json.loads(path.read_text()) if e["ph"] == "X"]
     assert after == ["generate", "update"]
+
+
+def test_a_file_that_another_program_saved_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / TRACE_FILE
+    TraceFile(path).add([[TimeSpan("generate", 10.0, 0.25, 1, "")]])
+    events = json.loads(path.read_text())
+    path.write_text(json.dumps(events, indent=1))
+    TraceFile(path)
+    assert json.loads(path.read_text()) == events
+
+
+def test_a_write_without_room_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / TRACE_FILE
+    file = TraceFile(path)
+    file.add([[TimeSpan("generate", 10.0, 0.25, 1, "")]])
+    before = path.read_text()
+
+    def write_half(stream: FileIO, data: bytes) -> None:
+        stream.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trace, "_write_whole", write_half)
+    with pytest.raises(RunError, match=r"trace\.json.*No space left"):
+        file.add([[TimeSpan("update", 12.0, 1.0, 2, "")]])
+    assert path.read_text() == before
 
 
 def test_a_timeline_that_is_off_notes_nothing() -> None:

@@ -321,6 +321,19 @@ def test_what_includes_a_changed_file_is_judged_again(
     assert (status, rows["top.dfy"]["status"]) == (2, "error")
 
 
+def test_a_repository_within_the_repository_is_looked_into(tree: Path) -> None:
+    git("init", "-q", ".")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (tree / "nested").mkdir()
+    git("init", "-q", "nested")
+    (tree / "nested/lib.dfy").write_text("lemma L() ensures true {}\n")
+    (tree / "user.dfy").write_text('include "nested/lib.dfy"\nlemma U() ensures true {}\n')
+    git("add", "user.dfy")
+    git("commit", "-qm", "second")
+    assert list_changed((), "HEAD") == ["nested/lib.dfy", "user.dfy"]
+
+
 @pytest.mark.dafny
 def test_two_files_of_one_name_are_told_apart(tree: Path) -> None:
     for folder in ("a", "b"):

@@ -100,8 +100,15 @@ def test_only_what_changed(tree: Path) -> None:
         "deep/new.dfy",
         "good.dfy",
     ]
-    with pytest.raises(UsageError, match="--changed nope: git says: fatal: bad revision"):
+    with pytest.raises(
+        UsageError, match="--changed nope: git says: fatal: Needed a single revision"
+    ):
         list_changed((), "nope")
+    # Between two commits git would not look at what lies here.
+    with pytest.raises(
+        UsageError, match=r"--changed HEAD\.\.HEAD: git says: fatal: Needed a single"
+    ):
+        list_changed((), "HEAD..HEAD")
     # What git would take for an option of its own.
     with pytest.raises(UsageError, match="--output=x: name a commit"):
         list_changed((), "--output=x")

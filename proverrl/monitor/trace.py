@@ -7,8 +7,11 @@ thread of the file an activity. Not handled here: when processes note and hand o
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,7 +31,10 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._named: set[int] = set()
-        kept = list(_read_events(path)) if path.exists() else []
+        try:
+            kept = list(_read_events(path)) if path.exists() else []
+        except OSError as error:
+            raise write_error(path, error) from error
         text = ",\n".join(encode_line(event).rstrip("\n") for event in kept)
         write_atomically(path, f"[\n{text}{_END.decode()}")
         self._is_empty = not kept
@@ -40,9 +46,17 @@ class TraceFile:
             return
         text = ",\n".join(encode_line(event).rstrip("\n") for event in events)
         try:
-            with self._path.open("r+b") as stream:
-                stream.seek(-len(_END), 2)
-                stream.write((b"" if self._is_empty else b",\n") + text.encode() + _END)
+            with self._path.open("r+b", buffering=0) as stream:
+                whole = stream.seek(-len(_END), 2)
+                added = (b"" if self._is_empty else b",\n") + text.encode() + _END
+                try:
+                    _write_whole(stream, added)
+                except OSError:
+                    # What was there stays readable: its end needs no more room than it had.
+                    stream.truncate(whole)
+                    stream.seek(whole)
+                    stream.write(_END)
+                    raise
         except OSError as error:
             raise write_error(self._path, error) from error
         self._is_empty = False
@@ -67,13 +81,27 @@ class TraceFile:
             }
 
 
+def _write_whole(stream: FileIO, data: bytes) -> None:
+    if stream.write(data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def _name(kind: str, rank: int, place: int, name: str) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": rank, "tid": place, "args": {"name": name}}
 
 
 def _read_events(path: Path) -> Iterable[dict[str, Any]]:
-    """The events of a file whose last lines may be cut, one on each line."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    """The events of a file, or of one whose last lines are cut, one on each line."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        pass
+    else:
+        # Whole, in whatever form another program has saved it.
+        yield from (event for event in found if isinstance(event, dict))
+        return
+    for line in text.splitlines():
         try:
             event = json.loads(line.removesuffix(","))
         except ValueError:

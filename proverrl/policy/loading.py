@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +60,34 @@ def load_policy(
 ) -> TransformersPolicy:
     """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
     Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded,
-    its tokenizer has no end token or more tokens than the model, or it caps its attention."""
+    its weights are not all there or not all numbers, its tokenizer is missing or has no end token
+    or more tokens than the model, or it caps its attention."""
     found = find_model(path, key)
     with loading(Path(path)):
         try:
-            tokenizer = AutoTokenizer.from_pretrained(found)
-            model = AutoModelForCausalLM.from_pretrained(found, dtype=DTYPES[precision])
+            tokenizer = AutoTokenizer.from_pretrained(found, trust_remote_code=False)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                found,
+                dtype=DTYPES[precision],
+                # Neither code of a checkpoint is run, nor what a pickle would run.
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+            model, report = loaded
         except (AttributeError, KeyError, TypeError) as error:
             # What the library says of a file that is JSON and not what it should be.
             raise UsageError(f"{key} {str(path)!r} cannot be loaded: {error!r}") from error
-        except (OSError, ValueError, SafetensorError) as error:
+        except torch.OutOfMemoryError:
+            raise
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             line = str(error).partition("\n")[0]
             raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}") from error
+    if missing := sorted(report["missing_keys"]):
+        raise UsageError(f"{key} {str(path)!r} lacks weights: {_name_some(missing)}")
+    if unused := sorted(report["unexpected_keys"]):
+        text = f"{key} {str(path)!r} has weights that its config.json has no place for: "
+        warnings.warn(text + _name_some(unused), RuntimeWarning, stacklevel=2)
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
@@ -127,8 +144,18 @@ def find_model(path: str | Path, key: str) -> str:
     return name
 
 
+def _name_some(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
     """Why a checkpoint can neither be sampled from nor trained; empty when it can."""
+    spoilt = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
+    if spoilt:
+        return f"these weights are not all numbers: {_name_some(spoilt)}"
+    if not tokenizer("text")["input_ids"]:
+        return "it has no tokenizer (transformers made an empty one); save one into the folder"
     if tokenizer.eos_token_id is None:
         return "its tokenizer has no end-of-sequence token"
     largest, known = (

@@ -11,7 +11,7 @@ import glob
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,21 +58,33 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
     def ask_names(*words: str) -> list[str]:
         return ask(*words).split("\0")[:-1]
 
+    # Of a range git would compare the two ends, and not what lies here.
+    since = ask("rev-parse", "--verify", f"{since}^{{commit}}").rstrip("\n")
     top = ask("rev-parse", "--show-toplevel").rstrip("\n")
     # From the top, and both names of a file that was moved: an old one may still be included.
     diff = ("-c", "diff.relative=false", "diff", "--name-only", "--no-renames", "-z")
     names = ask_names(*diff, since, "--")
     new = ("ls-files", "--others", "--exclude-standard", "-z")
     names += ask_names(*new, "--full-name", "--", ":/")
-    differ = {os.path.join(top, name) for name in names}
+    # A repository within this one that it does not know has a slash at its end.
+    differ = {os.path.join(top, name).rstrip("/") for name in names}
     places = [path for path in paths if path != "-"] or ["."]
     suffixes = find_suffixes()
     return sorted(
         name
-        for name in {*ask_names(*new, "--cached", "--", *places)}
+        for name in set(_list_files(ask_names(*new, "--cached", "--", *places)))
         # Of a deleted file there is nothing to judge.
         if Path(name).suffix in suffixes and os.path.lexists(name) and _reads(name, differ)
     )
+
+
+def _list_files(names: Iterable[str]) -> Iterator[str]:
+    """The names, and of a folder (a repository within a repository) the files below it."""
+    for name in names:
+        if name.endswith("/"):
+            yield from (str(path) for path in Path(name).rglob("*") if path.is_file())
+        else:
+            yield name
 
 
 def _reads(name: str, differ: set[str]) -> bool:
