@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from proverrl.config import load_config
-from proverrl.loops.imitation import supervised_loss
+from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, make_source
 from proverrl.loops.session import load_training, make_policy
 from proverrl.loops.supervised import draw_batches
@@ -70,7 +70,10 @@ def measure(policy: TransformersPolicy, batches: list[list[Pair]], pack_tokens: 
     started = time.process_time()
     for batch in batches:
         policy.model.zero_grad(set_to_none=True)
-        supervised_loss(policy, batch, prompt_weight=0.3, pack_tokens=pack_tokens).backward()
+        imitation = Imitation(0.3, pack_tokens)
+        total = imitation.denominator(batch)
+        parts = imitation.cut(batch, pack_tokens or sys.maxsize)
+        torch.stack([imitation.compute(policy, part, total)[0] for part in parts]).sum().backward()
     return time.process_time() - started
 
 

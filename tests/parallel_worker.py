@@ -162,11 +162,13 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
     fields |= {"max_grad_norm": 1.0, "max_tokens": 64, "checkpointing": False}
     loss: SupervisedLoss = Imitation(0.3, case.get("pack_tokens", 0))
     items: Sequence[Any] = pairs
+    scores = []
     if case.get("prefers"):
-        loss = Preferring(0.5)
+        loss = preferring = Preferring(0.5)
         items = [Ranked(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
     learner = SupervisedLearner(policy, Course(**(fields | case["supervised"])), loss)
-    scores = learner.score(items)
+    if case.get("prefers"):
+        scores = learner.score(items, preferring.score)
     batches = [items[:7], items[4:], items[:1], items]
     steps = [learner.step(batch, rate) for batch, rate in zip(batches, (1, 1, 0.5, 1), strict=True)]
     learner.close()

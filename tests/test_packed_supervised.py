@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +18,10 @@ from hypothesis import strategies as st
 from proverrl.config import Config
 from proverrl.config.training import LearnerConfig, WarmStartConfig
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.loops.imitation import supervised_loss
+from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair
 from proverrl.loops.supervised import train_supervised
+from proverrl.policy.transformers import TransformersPolicy
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 
@@ -52,6 +55,16 @@ def make_pairs(num: int = 9) -> list[Pair]:
     ]
 
 
+def sum_parts(
+    policy: TransformersPolicy, batch: Sequence[Pair], prompt_weight: float, pack_tokens: int = 0
+) -> torch.Tensor:
+    """The loss of a batch, with the gradients of all its parts."""
+    imitation = Imitation(prompt_weight, pack_tokens)
+    denominator = imitation.denominator(batch)
+    parts = imitation.cut(batch, pack_tokens or sys.maxsize)
+    return torch.stack([imitation.compute(policy, part, denominator)[0] for part in parts]).sum()
+
+
 @pytest.mark.parametrize("prompt_weight", [0.0, 0.3])
 @pytest.mark.parametrize("budget", [1, 24, 64, 4096])
 def test_packing_gives_the_loss_and_gradient_of_padding(budget: int, prompt_weight: float) -> None:
@@ -62,7 +75,7 @@ def test_packing_gives_the_loss_and_gradient_of_padding(budget: int, prompt_weig
     losses = []
     for pack_tokens in (0, budget):
         policy.model.zero_grad()
-        loss = supervised_loss(policy, pairs, prompt_weight=prompt_weight, pack_tokens=pack_tokens)
+        loss = sum_parts(policy, pairs, prompt_weight, pack_tokens)
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(float(loss.detach()))
         gradients.append(torch.cat([p.grad.flatten() for p in policy.model.parameters()]))
@@ -77,12 +90,12 @@ def test_neighbours_in_a_row_change_nothing() -> None:
     policy.model.double()
     one, two, other = make_pairs(3)
     with torch.no_grad():
-        alone = supervised_loss(policy, [one], prompt_weight=0.0, pack_tokens=4096)
+        alone = sum_parts(policy, [one], 0.0, 4096)
         sums = []
         for neighbour in (two, other):
             pair = [one, neighbour]
-            both = supervised_loss(policy, pair, prompt_weight=0.0, pack_tokens=4096)
-            by_itself = supervised_loss(policy, [neighbour], prompt_weight=0.0)
+            both = sum_parts(policy, pair, 0.0, 4096)
+            by_itself = sum_parts(policy, [neighbour], 0.0)
             n, m = len(one.target_ids), len(neighbour.target_ids)
             sums.append((float(both) * (n + m) - float(by_itself) * m) / n)
     # (n + m) / n is 24 at most.

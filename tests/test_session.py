@@ -12,7 +12,7 @@ import torch
 
 from proverrl.config import AdvantageConfig, Config, ProblemsConfig
 from proverrl.errors import ProblemError, RunError, UsageError
-from proverrl.loops.imitation import supervised_loss
+from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.run_folder import lock_run
 from proverrl.loops.session import (
@@ -83,16 +83,21 @@ def test_batches_show_every_pair_as_often() -> None:
     assert set(seen.values()) == {4}
 
 
-def test_supervised_loss_weighs_prompt_and_target() -> None:
+def test_imitation_weighs_prompt_and_target() -> None:
     policy = tiny_policy()
+
+    def loss(prompt_weight: float, *batch: Pair) -> torch.Tensor:
+        imitation = Imitation(prompt_weight)
+        return imitation.compute(policy, batch, imitation.denominator(batch))[0]
+
     pair = Pair((5, 6, 7), (8, 9))
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits[0]
         nll = [-float(torch.log_softmax(logits[i], -1)[t]) for i, t in enumerate((6, 7, 8, 9))]
-        alone = supervised_loss(policy, [pair], prompt_weight=0.0)
-        both = supervised_loss(policy, [pair, Pair((5,), (6,))], prompt_weight=0.25)
+        alone = loss(0.0, pair)
+        both = loss(0.25, pair, Pair((5,), (6,)))
         # The last token of the prompt is somebody else's text.
-        shown = supervised_loss(policy, [replace(pair, num_shown=1)], prompt_weight=0.25)
+        shown = loss(0.25, replace(pair, num_shown=1))
     assert float(alone) == pytest.approx((nll[2] + nll[3]) / 2, abs=FLOAT32)
     total = 0.25 * (nll[0] + nll[1]) + nll[2] + nll[3] + nll[0]
     assert float(both) == pytest.approx(total / (0.25 * 2 + 2 + 1), abs=FLOAT32)

@@ -63,7 +63,7 @@ class Follower:
             "spans": lambda: self.world.gather(self.world.timeline.take()),
             "supervise": self._start_supervised,
             "teach": lambda batch, rate: self.supervised.step(batch, rate),
-            "score": lambda items: self.supervised.score(items),
+            "score": lambda items, score: self.supervised.score(items, score),
             "taught": lambda: self.supervised.close(),
             "copy": self._copy_sampler,
             "publish": self._publish,

@@ -7,7 +7,6 @@ them (``supervised``).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,9 @@ from proverrl.policy.transformers import TransformersPolicy
 
 @dataclass(frozen=True, slots=True)
 class Imitation:
-    """The weighted mean cross-entropy of pairs (``supervised_loss``)."""
+    """The weighted mean cross-entropy of pairs: targets weigh 1, prompt tokens
+    ``prompt_weight``, and what a pair only shows 0. Padded and packed batches give the same loss; a
+    packed one needs a model that ``proverrl.learner.packed_attention`` can attend through."""
 
     prompt_weight: float
     pack_tokens: int = 0
@@ -33,42 +34,22 @@ class Imitation:
             return batch_rows(items, min(self.pack_tokens, max_tokens))
         return batch_rows(items, max_tokens, padded=True)
 
+    def denominator(self, batch: Sequence[Pair]) -> float:
+        # A sequence's first token has nothing before it that could predict it.
+        return sum(sum(_weigh(pair, self.prompt_weight)[1:]) for pair in batch)
+
     def compute(
-        self, policy: TransformersPolicy, part: Sequence[Pair], whole: Sequence[Pair]
+        self, policy: TransformersPolicy, part: Sequence[Pair], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """See ``SupervisedLoss.compute``. Raises ``UsageError`` if packed rows cannot be attended
+        through in this model."""
         if self.pack_tokens:
             use_packed_attention(policy.model)
             layout = _pack(part, self.prompt_weight, policy.device)
         else:
             layout = _pad(part, self.prompt_weight)
         losses, picked, weights = _score_tokens(policy, layout)
-        # A sequence's first token has nothing before it that could predict it.
-        total = sum(sum(_weigh(pair, self.prompt_weight)[1:]) for pair in whole)
-        return (losses * weights[picked]).sum() / total, {}
-
-    def score(self, policy: TransformersPolicy, part: Sequence[Pair]) -> torch.Tensor:
-        return score_targets(policy, part)[:, None]
-
-
-def supervised_loss(
-    policy: TransformersPolicy,
-    batch: Sequence[Pair],
-    *,
-    prompt_weight: float,
-    pack_tokens: int = 0,
-) -> torch.Tensor:
-    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``, and
-    what a pair only shows 0.
-
-    Padded and packed batches give the same loss; a packed one needs a model that
-    ``proverrl.learner.packed_attention`` can attend through. Raises ``UsageError`` if it cannot
-    attend through this one.
-    """
-    imitation = Imitation(prompt_weight, pack_tokens)
-    # One row of all pairs, or rows of ``pack_tokens``: gradients are wanted of all at once.
-    most = pack_tokens or sys.maxsize
-    parts = [imitation.compute(policy, part, batch)[0] for part in imitation.cut(batch, most)]
-    return torch.stack(parts).sum()
+        return (losses * weights[picked]).sum() / denominator, {}
 
 
 def score_targets(policy: TransformersPolicy, batch: Sequence[Pair]) -> torch.Tensor:

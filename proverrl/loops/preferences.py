@@ -76,13 +76,16 @@ class Preferring:
     def cut(self, items: Sequence[Ranked], max_tokens: int) -> Iterator[list[Ranked]]:
         return batch_rows(items, max_tokens, padded=True)
 
+    def denominator(self, batch: Sequence[Ranked]) -> float:
+        return len(batch)
+
     def compute(
-        self, policy: TransformersPolicy, part: Sequence[Ranked], whole: Sequence[Ranked]
+        self, policy: TransformersPolicy, part: Sequence[Ranked], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         scores = self.score(policy, part)
         first = torch.tensor([item.first for item in part], device=scores.device)
         loss, figures = dpo_loss(*scores.unbind(1), *first.unbind(1), beta=self.beta)
-        share = len(part) / len(whole)
+        share = len(part) / denominator
         return loss * share, {name: value * share for name, value in figures.items()}
 
     def score(self, policy: TransformersPolicy, part: Sequence[Ranked]) -> torch.Tensor:
@@ -99,8 +102,9 @@ def _learn(session: Session, preferences: Sequence[Preference]) -> None:
     ]
     seed = derive_seed(session.config.seed, "preferences")
     course = plan_course(session.config, config, policy.model, seed)
-    learner = SupervisedLearner(policy, course, Preferring(config.beta))
-    scores = learner.score(pairs)
+    loss = Preferring(config.beta)
+    learner = SupervisedLearner(policy, course, loss)
+    scores = learner.score(pairs, loss.score)
     pairs = [
         replace(pair, first=(chosen, rejected))
         for pair, (chosen, rejected) in zip(pairs, scores, strict=True)

@@ -42,13 +42,17 @@ class SupervisedLoss(Protocol):
     def cut(self, items: Sequence[Any], max_tokens: int) -> Iterator[list[Any]]:
         """Micro-batches of at most so many tokens; an item that is longer goes alone."""
 
-    def compute(
-        self, policy: TransformersPolicy, part: Sequence[Any], whole: Sequence[Any]
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """What a micro-batch adds to the loss of the ``whole`` batch and to its figures."""
+    def denominator(self, batch: Sequence[Any]) -> float:
+        """What the sums over a whole batch are divided by."""
 
-    def score(self, policy: TransformersPolicy, part: Sequence[Any]) -> torch.Tensor:
-        """What the model makes of each item, of shape [items, figures]."""
+    def compute(
+        self, policy: TransformersPolicy, part: Sequence[Any], denominator: float
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """What a micro-batch adds to the loss of its batch and to the batch's figures."""
+
+
+ScoreFn = Callable[[TransformersPolicy, Sequence[Any]], torch.Tensor]
+"""What the model makes of each item, of shape [items, figures]. It travels as the items do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,9 @@ class SupervisedLearner:
         self._weights.zero_grad()
         self.policy.model.train()
         values = {"loss": 0.0}
+        denominator = self.loss.denominator(batch)
         for part in self._cut(batch):
-            loss, figures = self.loss.compute(self.policy, part, batch)
+            loss, figures = self.loss.compute(self.policy, part, denominator)
             loss.backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss.detach(), **figures}.items():
                 values[name] = values.get(name, 0.0) + float(value)
@@ -128,11 +133,11 @@ class SupervisedLearner:
         return values
 
     @torch.no_grad()
-    def score(self, items: Sequence[Sized]) -> list[list[float]]:
-        """The figures of each item under the weights as they are (``SupervisedLoss.score``)."""
-        self._tell("score", items)
+    def score(self, items: Sequence[Sized], score: ScoreFn) -> list[list[float]]:
+        """The figures of each item under the weights as they are."""
+        self._tell("score", items, score)
         shares = [self._cut(items, rank) for rank in range(self._world.size)]
-        mine = [self.loss.score(self.policy, part) for part in shares[self._world.rank]]
+        mine = [score(self.policy, part) for part in shares[self._world.rank]]
         rows = [row for part in mine for row in part.tolist()]
         scored = itertools.chain(*(part for parts in shares for part in parts))
         found = {
@@ -165,7 +170,7 @@ def train_supervised(
     seed: int,
     progress: Callable[[int, float], None],
 ) -> float:
-    """Minimise ``supervised_loss`` over random batches. The rate warms up over 5 % of the steps,
+    """Minimise ``Imitation`` over random batches. The rate warms up over 5 % of the steps,
     then falls linearly to a tenth. ``progress(step, loss)`` is called after every step. Returns the
     mean loss of the last tenth. Deterministic on CPU under ``seed`` and a number of processes.
     Called on rank 0."""
