@@ -3,8 +3,8 @@
 python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
 CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``,
 ``bucket_bytes``, the rank that ``skips`` its pushes, and ``file``, where the learner's state goes
-after the two steps. With ``supervised``, fields of ``Course``, the steps are supervised ones; with
-``apart`` completions are written while a learner makes steps.
+after the two steps. With ``supervised``, fields of ``WarmStartConfig``, the steps are supervised
+ones; with ``apart`` completions are written while a learner makes steps.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch.distributed.tensor import DTensor
 from proverrl import parallel
 from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, VllmConfig
+from proverrl.config.training import WarmStartConfig
 from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
@@ -36,7 +37,7 @@ from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair
 from proverrl.loops.preferences import Preferring, Ranked
 from proverrl.loops.samplers import Publisher, PushedSampler, SamplerCopy
-from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
+from proverrl.loops.supervised import SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.loading import cast_parameters
@@ -158,15 +159,17 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
         Follower(world, policy, lambda: TorchLearner(model, LearnerConfig(), temperature=1.0)).run()
         world.gather((held, len(layers)))
         return {}
-    fields = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.0, "seed": 3}
-    fields |= {"max_grad_norm": 1.0, "max_tokens": 64, "checkpointing": False}
+    fields = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.0}
+    settings = WarmStartConfig.model_validate(fields | case["supervised"])
+    fields = {"max_grad_norm": 1.0, "micro_batch_tokens": 64, "gradient_checkpointing": False}
+    config = LearnerConfig.model_validate(fields | case.get("learner", {}))
     loss: SupervisedLoss = Imitation(0.3, case.get("pack_tokens", 0))
     items: Sequence[Any] = pairs
     scores = []
     if case.get("prefers"):
         loss = preferring = Preferring(0.5)
         items = [Ranked(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
-    learner = SupervisedLearner(policy, Course(**(fields | case["supervised"])), loss)
+    learner = SupervisedLearner(policy, settings, config, 3, loss)
     if case.get("prefers"):
         scores = learner.score(items, preferring.score)
     batches = [items[:7], items[4:], items[:1], items]

@@ -49,9 +49,13 @@ CASES: dict[str, dict[str, Any]] = {
 }
 SUPERVISED: dict[str, dict[str, Any]] = {
     "padded": {"supervised": {}},
-    "packed": {"supervised": {"checkpointing": True}, "pack_tokens": 40},
+    "packed": {
+        "supervised": {},
+        "learner": {"gradient_checkpointing": True},
+        "pack_tokens": 40,
+    },
     "muon": {"supervised": {"optimizer": "muon", "learning_rate": 1e-4}},
-    "preferences": {"supervised": {"max_tokens": 80}, "prefers": True},
+    "preferences": {"supervised": {}, "learner": {"micro_batch_tokens": 80}, "prefers": True},
 }
 CASES |= SUPERVISED
 CASES |= {"apart": {"apart": "copy"}, "apart_engine": {"apart": "engine"}}
@@ -152,7 +156,8 @@ def test_supervised_steps_of_two_processes_are_those_of_one(
     moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
     assert float(torch.cat([move.flatten() for move in moves]).mean()) < MOVED
     # Every forward pass keeps the limit, and neither process does the work of both.
-    limit = case.get("pack_tokens") or case["supervised"].get("max_tokens", 64)
+    settings = case.get("learner", {})
+    limit = case.get("pack_tokens") or settings.get("micro_batch_tokens", 64)
     passes = [(sum(held), num) for held, num in (*one["held"], *two["held"])]
     assert max(max(held) for held, _ in (*one["held"], *two["held"])) <= limit
     (whole, _), (first, _), (second, _) = passes
@@ -160,7 +165,7 @@ def test_supervised_steps_of_two_processes_are_those_of_one(
     for held, num_layer_passes in (*one["held"], *two["held"]):
         # A checkpointed layer runs once more in each backward pass; scores have none.
         again = num_layer_passes - len(held)
-        assert (again > 0) == case["supervised"].get("checkpointing", False)
+        assert (again > 0) == settings.get("gradient_checkpointing", False)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from proverrl.errors import PeerError
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.samplers import SamplerCopy
 from proverrl.loops.session import TrainingProblems
-from proverrl.loops.supervised import Course, SupervisedLearner, SupervisedLoss
+from proverrl.loops.supervised import SupervisedLearner
 from proverrl.parallel import World
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.probe import MIN_SEQUENCES, choose_rows
@@ -148,8 +148,8 @@ class Follower:
         if checkpoint is not None:
             self.learner.load(checkpoint / "learner.pt")
 
-    def _start_supervised(self, course: Course, loss: SupervisedLoss) -> None:
-        self.supervised = SupervisedLearner(self.policy, course, loss)
+    def _start_supervised(self, *given: Any) -> None:
+        self.supervised = SupervisedLearner(self.policy, *given)
 
 
 def open_learner(

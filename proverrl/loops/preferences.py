@@ -25,7 +25,7 @@ from proverrl.learner.packed_rows import batch_rows
 from proverrl.loops.imitation import score_targets
 from proverrl.loops.pairs import Pair, make_source, refuse_kept_apart
 from proverrl.loops.session import Session
-from proverrl.loops.supervised import SupervisedLearner, plan_course, supervised_rate
+from proverrl.loops.supervised import SupervisedLearner, supervised_rate
 from proverrl.losses.preference import dpo_loss
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts
@@ -101,9 +101,8 @@ def _learn(session: Session, preferences: Sequence[Preference]) -> None:
         for problem, chosen, rejected in preferences
     ]
     seed = derive_seed(session.config.seed, "preferences")
-    course = plan_course(session.config, config, policy.model, seed)
     loss = Preferring(config.beta)
-    learner = SupervisedLearner(policy, course, loss)
+    learner = SupervisedLearner(policy, config, session.config.learner, seed, loss)
     scores = learner.score(pairs, loss.score)
     pairs = [
         replace(pair, first=(chosen, rejected))

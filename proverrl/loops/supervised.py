@@ -13,15 +13,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from proverrl.config import Config
 from proverrl.config.training import (
     ExpertIterationConfig,
-    OptimizerName,
+    LearnerConfig,
     PreferencesConfig,
     WarmStartConfig,
 )
@@ -55,35 +53,8 @@ ScoreFn = Callable[[TransformersPolicy, Sequence[Any]], torch.Tensor]
 """What the model makes of each item, of shape [items, figures]. It travels as the items do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """The optimizer of a supervised training, how its gradients are made, and its seed."""
-
-    optimizer: OptimizerName
-    learning_rate: float
-    weight_decay: float
-    max_grad_norm: float
-    max_tokens: int
-    checkpointing: bool
-    seed: int
-
-
-def plan_course(
-    config: Config,
-    settings: WarmStartConfig | ExpertIterationConfig | PreferencesConfig,
-    model: Any,
-    seed: int,
-) -> Course:
-    """The optimizer of ``settings``, with what ``[learner]`` says of gradients and memory."""
-    return Course(
-        settings.optimizer,
-        settings.learning_rate,
-        settings.weight_decay,
-        config.learner.max_grad_norm,
-        config.learner.micro_batch_tokens,
-        config.learner.recomputes(sum(p.numel() for p in model.parameters())),
-        seed,
-    )
+SupervisedSettings = WarmStartConfig | ExpertIterationConfig | PreferencesConfig
+"""The sections that say with which optimizer a supervised training is made."""
 
 
 class SupervisedLearner:
@@ -91,22 +62,29 @@ class SupervisedLearner:
     and calls its methods, and the others do the same as they are told
     (``proverrl.loops.follow``). All begin with rank 0's weights."""
 
-    def __init__(self, policy: TransformersPolicy, course: Course, loss: SupervisedLoss) -> None:
-        self.policy, self.course, self.loss = policy, course, loss
+    def __init__(
+        self,
+        policy: TransformersPolicy,
+        settings: SupervisedSettings,
+        learner: LearnerConfig,
+        seed: int,
+        loss: SupervisedLoss,
+    ) -> None:
+        self.policy, self.learner, self.loss = policy, learner, loss
         self._world = policy.world
-        self._tell("supervise", course, loss)
+        self._tell("supervise", settings, learner, seed, loss)
         self._world.push(policy.model.parameters())
         self._weights = TrainedWeights(
             policy.model,
-            course.optimizer,
-            learning_rate=course.learning_rate,
-            weight_decay=course.weight_decay,
+            settings.optimizer,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
         )
-        if course.checkpointing:
+        if learner.recomputes(sum(p.numel() for p in policy.model.parameters())):
             enable_checkpointing(policy.model)
         # An adapter may have dropout, which draws from torch's own generator.
         rank = self._world.rank
-        torch.manual_seed(derive_seed(course.seed, "rank", rank) if rank else course.seed)
+        torch.manual_seed(derive_seed(seed, "rank", rank) if rank else seed)
 
     def step(self, batch: Sequence[Sized], rate: float) -> dict[str, float]:
         """One step on the batch at a share of the learning rate; returns ``loss``, ``grad_norm``
@@ -128,7 +106,7 @@ class SupervisedLearner:
                 values[name] = values.get(name, 0.0) + float(value)
         values = add_up(self._world.gather(values))
         self._weights.sum_gradients(self._world)
-        values["grad_norm"] = self._weights.clip(self.course.max_grad_norm)
+        values["grad_norm"] = self._weights.clip(self.learner.max_grad_norm)
         self._weights.step()
         return values
 
@@ -154,7 +132,7 @@ class SupervisedLearner:
 
     def _cut(self, items: Sequence[Sized], rank: int | None = None) -> list[list[Any]]:
         mine = self._world.shard(items, lambda item: item.num_tokens, rank)
-        return list(self.loss.cut(mine, self.course.max_tokens))
+        return list(self.loss.cut(mine, self.learner.micro_batch_tokens))
 
     def _tell(self, name: str, *values: Any) -> None:
         if self._world.size > 1 and self._world.leads:
@@ -176,8 +154,7 @@ def train_supervised(
     Called on rank 0."""
     config = session.config
     imitation = Imitation(config.warm_start.prompt_weight, settings.pack_tokens)
-    course = plan_course(config, settings, session.policy.model, seed)
-    learner = SupervisedLearner(session.policy, course, imitation)
+    learner = SupervisedLearner(session.policy, settings, config.learner, seed, imitation)
     batches = draw_batches(sources, settings.batch_size, random.Random(seed))
     losses: list[float] = []
     for step, batch in zip(range(steps), batches, strict=False):
