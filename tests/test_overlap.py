@@ -27,6 +27,7 @@ from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import IdleClock
 from proverrl.monitor import Monitor
 from proverrl.monitor.metrics import RunLimits
+from proverrl.parallel import SINGLE
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
@@ -57,6 +58,7 @@ class ScriptedSampler:
     layout: LayoutName = "plain"
     tokenizer = None
     model = None
+    world = SINGLE
 
     def __init__(self) -> None:
         self.step = 0

@@ -71,12 +71,15 @@ class Session:
     """What writes the bodies, where the policy instructs."""
     critic: Critic | None = None
     """What judges statements, where the reward asks for one."""
-    timeline: Timeline = field(default_factory=Timeline)
-    """What this process did when."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """What this process did when."""
+        return self.policy.world.timeline
 
     def check_stop(self, saved: str) -> None:
         """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""

@@ -156,7 +156,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                     session = Session(
                         config, folder, verifier, policy, sampler, problems, monitor, writer, critic
                     )
-                    session.timeline = world.timeline
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
