@@ -50,10 +50,7 @@ class SamplerCopy(TransformersPolicy):
         super().__init__(
             copy.deepcopy(source.model).requires_grad_(False),
             source.tokenizer,
-            layout=source.layout,
-            device=source.device,
-            max_rows=source.max_rows,
-            max_cached_tokens=source.max_cached_tokens,
+            **source.settings,
             version=source.version,
             world=source.world.split(),
         )

@@ -95,14 +95,7 @@ def load_policy(
     if reason := _find_fault(model, tokenizer):
         raise UsageError(f"{key} {str(path)!r}: {reason}")
     _allow_saving(model)
-    return TransformersPolicy(
-        model,
-        tokenizer,
-        layout=config.layout,
-        device=device,
-        max_rows=config.max_rows,
-        max_cached_tokens=config.max_cached_tokens,
-    )
+    return _make_policy(model, tokenizer, config, device)
 
 
 def find_model(path: str | Path, key: str) -> str:
@@ -213,6 +206,12 @@ def build_policy(
     torch.manual_seed(seed)
     model = LlamaForCausalLM(small_llama(config, tokenizer))  # type: ignore[no-untyped-call]
     cast_parameters(model, DTYPES[precision])
+    return _make_policy(model, tokenizer, config, device)
+
+
+def _make_policy(
+    model: Any, tokenizer: PreTrainedTokenizerBase, config: PolicyConfig, device: str
+) -> TransformersPolicy:
     return TransformersPolicy(
         model,
         tokenizer,

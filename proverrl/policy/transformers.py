@@ -75,6 +75,12 @@ class TransformersPolicy:
         self.end_ids = find_ends(tokenizer, layout, listed)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What a policy with another model and the same tokenizer is made with."""
+        names = ("layout", "device", "max_rows", "max_cached_tokens")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def engine(self) -> str:
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         dtype = str(self.model.dtype).removeprefix("torch.")

@@ -68,12 +68,7 @@ class OwnComposer:
         config, policy = session.config, session.policy
         self._config = config
         self.policy = TransformersPolicy(
-            copy.deepcopy(policy.model),
-            policy.tokenizer,
-            layout=policy.layout,
-            device=policy.device,
-            max_rows=policy.max_rows,
-            max_cached_tokens=policy.max_cached_tokens,
+            copy.deepcopy(policy.model), policy.tokenizer, **policy.settings
         )
         self.learner: TorchLearner | None = None
         if config.selfplay.train_composer:
