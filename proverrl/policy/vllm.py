@@ -154,18 +154,20 @@ class VllmPolicy:
         started = time.monotonic()
         self._whole = False
         model = self.trained.model
-        base = tuple((p.data_ptr(), p._version) for p in base_weights(model).values())
+        adapted = has_adapter(model)
+        base = base_weights(model).values() if adapted else ()
+        fingerprint = tuple((p.data_ptr(), p._version) for p in base)
         if self._is_asleep:
             self._engine.wake("weights")
         # Adapters stand on weights that only the end of a supervised phase changes, by merging.
-        if base != self._base or not has_adapter(model):
+        if fingerprint != self._base or not adapted:
             self._engine.load(checkpoint_weights(model).items())
-            self._base = base
+            self._base = fingerprint
         if self._is_asleep:
             # After the weights: what loading them takes for a moment is free again.
             self._engine.wake("kv_cache")
             self._is_asleep = False
-        if has_adapter(model):
+        if adapted:
             self._engine.load_adapter(partial(save_adapter, model))
         figures = self._probe.check()
         self.version = self.trained.version = version
