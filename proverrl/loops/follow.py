@@ -59,16 +59,16 @@ class Follower:
             "learner": self._start_learner,
             "step": self._step,
             "state": lambda: self.learner.state(),
-            "at": lambda step: setattr(self.world.timeline, "step", step),
+            "begin_step": lambda step: setattr(self.world.timeline, "step", step),
             "spans": lambda: self.world.gather(self.world.timeline.take()),
             "supervise": self._start_supervised,
-            "teach": lambda batch, rate: self.supervised.step(batch, rate),
+            "supervised_step": lambda batch, rate: self.supervised.step(batch, rate),
             "score": lambda items, score: self.supervised.score(items, score),
-            "taught": lambda: self.supervised.close(),
+            "supervised_end": lambda: self.supervised.close(),
             "copy": self._copy_sampler,
             "publish": self._publish,
-            "apart": self._sample_apart,
-            "rest": lambda: self.world.gather(None),
+            "split_sampler": self._split_sampler,
+            "barrier": lambda: self.world.gather(None),
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),
         }
@@ -108,7 +108,7 @@ class Follower:
         assert self._copy is not None
         self._copy.hold(version, asked)
 
-    def _sample_apart(self) -> None:
+    def _split_sampler(self) -> None:
         self.sampler.world = self.world.split()
         # The engine numbers its weights as they are pushed.
         self._obey_apart(

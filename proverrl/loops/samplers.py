@@ -129,7 +129,7 @@ class PushedSampler:
         self._is_clean = True
         self._world = session.policy.world
         if self._world.size > 1:
-            self._world.share(("apart", ()))
+            self._world.share(("split_sampler", ()))
             self._sampler.world = self._world.split()
 
     @property
@@ -163,7 +163,7 @@ class PushedSampler:
     def _push(self, version: int) -> dict[str, float]:
         if self._world.size > 1:
             # The push goes another way than the step: all must have made it.
-            self._world.share(("rest", ()))
+            self._world.share(("barrier", ()))
             self._world.gather(None)
         return self._sampler.push(version)
 

@@ -90,7 +90,7 @@ class Session:
         """What all processes do from now on is step or round ``number``; called on rank 0."""
         self.timeline.step = number
         if self.trace is not None and self.policy.world.size > 1:
-            self.policy.world.share(("at", (number,)))
+            self.policy.world.share(("begin_step", (number,)))
 
     def write_spans(self) -> None:
         """Add to the trace what all processes did since the last time; called on rank 0."""

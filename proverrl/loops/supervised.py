@@ -89,7 +89,7 @@ class SupervisedLearner:
     def step(self, batch: Sequence[Sized], rate: float) -> dict[str, float]:
         """One step on the batch at a share of the learning rate; returns ``loss``, ``grad_norm``
         and the loss's own figures, those of the whole batch."""
-        self._tell("teach", batch, rate)
+        self._tell("supervised_step", batch, rate)
         with self._world.timeline.span("supervised"):
             return self._make_step(batch, rate)
 
@@ -126,7 +126,7 @@ class SupervisedLearner:
 
     def close(self) -> None:
         """The training is over; the model samples again."""
-        self._tell("taught")
+        self._tell("supervised_end")
         self.policy.model.eval()
         self._weights.close()
 
