@@ -36,7 +36,7 @@ from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights
 from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair
 from proverrl.loops.preferences import Preferring, Ranked
-from proverrl.loops.samplers import Publisher, PushedSampler, SamplerCopy
+from proverrl.loops.samplers import PublishedSampler, PushedSampler, SamplerCopy
 from proverrl.loops.supervised import SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
@@ -227,7 +227,7 @@ def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
         push_weights(world, policy)
         start_learners(world, None)
         learner = open_learner()
-        sampler: Publisher = (
+        sampler: PublishedSampler = (
             SamplerCopy(policy, 0) if engine is None else open_pushed(policy, engine)
         )
         weights = {0: copy.deepcopy(model.state_dict())}

@@ -22,7 +22,7 @@ from typing import Any
 from proverrl.concurrency import cancel_all
 from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
 from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, Use
-from proverrl.loops.samplers import Publisher
+from proverrl.loops.samplers import PublishedSampler
 from proverrl.loops.state import GrpoState
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Problem
@@ -32,7 +32,10 @@ class AsCompleted(Source):
     """The ``Source`` that keeps sampler, pool and learner at work at the same time."""
 
     def __init__(
-        self, state: GrpoState, sampler: Publisher, in_flight: Mapping[str, Any] | None = None
+        self,
+        state: GrpoState,
+        sampler: PublishedSampler,
+        in_flight: Mapping[str, Any] | None = None,
     ) -> None:
         self._state = state
         self._sampler = sampler

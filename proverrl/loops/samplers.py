@@ -5,8 +5,9 @@ weights that were published when a batch began. Of several processes each writes
 batch. Rank 0's learner and sampler speak to the others at the same time and in no fixed order, so
 that the sampler has a group of processes of its own, and each other process a thread that obeys it
 (``proverrl.loops.follow``). In each group there is one conversation, in one order: the learner's
-never waits for the sampler's, and a batch waits at most for weights whose publication has been sent
-before it. Not handled here: when to write (``overlap``).
+never waits for the sampler's. A batch may begin before the publication of its weights has been
+sent, and the others then wait for that: it is always sent, because ``in_thread`` outlasts a
+cancellation. Not handled here: when to write (``overlap``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
-class Publisher(Policy, Protocol):
+class PublishedSampler(Policy, Protocol):
     """A sampler with weights as last published; those of ``step`` wrote the last batch."""
 
     step: int
@@ -41,8 +42,8 @@ class Publisher(Policy, Protocol):
 
 
 class SamplerCopy(TransformersPolicy):
-    """A ``Publisher`` with a copy of another policy's weights; one batch is written at a time.
-    Every process of a run makes one: rank 0, and the others as it tells them."""
+    """A ``PublishedSampler`` with a copy of another policy's weights; one batch is written at a
+    time. Every process of a run makes one: rank 0, and the others as it tells them."""
 
     def __init__(self, source: TransformersPolicy, step: int) -> None:
         if source.world.size > 1 and source.world.leads:
@@ -66,7 +67,7 @@ class SamplerCopy(TransformersPolicy):
         self._asked = source.version
 
     async def publish(self, step: int) -> dict[str, float]:
-        """See ``Publisher.publish``. Not to be called while the source is being updated."""
+        """See ``PublishedSampler.publish``. Not to be called while the source is being updated."""
         version, asked = self._source.version, self._asked
         self.hold(version, asked)
         self._newest = (version, step)
@@ -118,8 +119,8 @@ class SamplerCopy(TransformersPolicy):
 
 
 class PushedSampler:
-    """A ``Publisher`` on an engine that holds the weights itself: a push waits for the batch that
-    is being written, and the learner for the push."""
+    """A ``PublishedSampler`` on an engine that holds the weights itself: a push waits for the batch
+    that is being written, and the learner for the push."""
 
     def __init__(self, session: Session, step: int) -> None:
         self.step = step

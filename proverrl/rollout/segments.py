@@ -53,7 +53,7 @@ class OpenDraws:
         begun = name_draws(problems, hints, name=name)
         draws = [*self.draws, *(self._begin(draw, n) for draw in begun)]
         going = [(d.problem.id, c) for d in draws for c in d.completions if self._is_open(c)]
-        prompts = [Prompt(name, "", c.prompt_ids + c.token_ids) for name, c in going]
+        prompts = [Prompt(problem_id, "", c.prompt_ids + c.token_ids) for problem_id, c in going]
         written = [row[0] for row in await sampler.generate(prompts, n=1, sampling=sampling)]
         longer = iter([self._join(c, new) for (_, c), new in zip(going, written, strict=True)])
         whole: list[Draw] = []
