@@ -8,14 +8,26 @@
 # stands a table of confirmed, failed and skipped points; the exit status is 1 if a point failed.
 # Without a GPU the same points run on the CPU at the same small size, which confirms the script
 # alone.
-# PROVERRL names the command (.venv/bin/proverrl), and PYTHON the Python beside it.
+# --list names the points. PROVERRL names the command (.venv/bin/proverrl), and PYTHON the Python beside it.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+names="$(sed -nE 's/^ *(point|skip) ([a-z0-9-]+) .*/\2/p' "$0" | sort -u | tr '\n' ' ')"
+if [[ "${1:-}" == -* ]]; then
+  echo "usage: bash scripts/first_gpu_run.sh [FOLDER [POINT...]]; the points are: $names"
+  [[ "$1" == --list || "$1" == --help || "$1" == -h ]] && exit 0 || exit 2
+fi
+for name in "${@:2}"; do
+  [[ " $names" == *" $name "* ]] || { echo "no point is called $name; they are: $names" >&2; exit 2; }
+done
 out="${1:-runs/first_gpu}"
 chosen=" ${*:2} "
 proverrl="${PROVERRL:-.venv/bin/proverrl}"
 python="${PYTHON:-.venv/bin/python}"
+if ! command -v "$proverrl" >/dev/null || ! command -v "$python" >/dev/null; then
+  echo "there is no $proverrl or no $python: run bash scripts/setup.sh, or set PROVERRL and PYTHON" >&2
+  exit 2
+fi
 mkdir -p "$out"
 rows=() failed=0
 # Of the easiest problems, so that a few steps have groups to learn from.
@@ -138,7 +150,11 @@ else
   skip two-processes "one GPU"
 fi
 point resume resume
-point memory "$python" scripts/measure_memory.py
+if [[ "$gpus" -gt 0 ]]; then
+  point memory "$python" scripts/measure_memory.py
+else
+  skip memory "no GPU"
+fi
 point attention "$python" -m scripts.measure_attention
 
 printf '\n%s\n' "Device: $("$python" -c 'import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")'), torch $("$python" -c 'import torch; print(torch.__version__)')"

@@ -55,7 +55,14 @@ def plan(
         click.echo(
             f"{found.parameters / 1e6:,.1f} M parameters, {found.trained / 1e6:,.1f} M trained"
         )
+        learner, engine = config.learner, config.policy.engine
+        click.echo(
+            f"{learner.optimizer}, {learner.precision}; {learner.micro_batch_tokens:,} tokens a "
+            f"micro-batch; prompts of {prompt_tokens:,} tokens, {config.sampling.max_new_tokens:,} "
+            f"new ones, {config.policy.max_rows} rows at once, {engine}"
+        )
         parts = {"always": found.always, "update": found.update, "sampling": found.sampling}
+        parts["warm"] = found.warm_start
         for when, rows in parts.items():
             for name, size in rows.items():
                 click.echo(f"{when:9} {name:36} {size / GIB:10.3f} GiB")
@@ -72,9 +79,14 @@ def plan(
                 click.echo(f"vllm.kv_cache_gb = 0: vLLM's cache gets {cache:.3f} GiB of it")
         if fits is False:
             click.echo(
-                "A device is too small: lower learner.micro_batch_tokens or policy.max_rows, set "
-                "learner.gradient_checkpointing,\nlearner.precision = 'bf16', policy.lora.rank, or "
-                "learner.shard = 'fsdp2' with several processes"
+                "A device is too small: lower learner.micro_batch_tokens, set "
+                "learner.gradient_checkpointing or policy.lora.rank, or\n"
+                + (
+                    "lower vllm.kv_cache_gb, set vllm.sleep or vllm.dtype = 'bfloat16'"
+                    if engine == "vllm"
+                    else "lower policy.max_rows, or with several processes set "
+                    "learner.shard = 'fsdp2' and warm_start.steps = 0"
+                )
             )
     if fits is False:
         sys.exit(EXIT_TOO_LARGE)

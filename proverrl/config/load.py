@@ -250,7 +250,8 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     name = ".".join(str(part) for part in location)
     if kind != "extra_forbidden":
-        return f"{name}: {message}"
+        # What does not fit together has no single place.
+        return f"{name}: {message}" if name else message.removeprefix("Value error, ")
     valid = sorted(_key_names(Config))
     section, _, last = name.rpartition(".")
     # lr in the section learner is learning_rate there.

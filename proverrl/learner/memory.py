@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from proverrl.config import Config
+from proverrl.config import Config, OptimizerName
 from proverrl.errors import UsageError
 from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
@@ -35,7 +35,8 @@ CLAIMED = 0.9
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes on each device. ``always`` is held throughout, ``update`` while the learner computes,
-    ``sampling`` while completions are written; ``parameters`` and ``trained`` are counts,
+    ``sampling`` while completions are written, ``warm_start`` is all of one by whole weights before
+    sharded ones are cut; ``parameters`` and ``trained`` are counts,
     ``kv_token`` is what a token takes in the sampler's cache, and ``kv_draw`` what all completions
     that a draw writes take there when each is as long as it may be. ``together``: the sampler
     writes while the learner computes."""
@@ -48,13 +49,14 @@ class MemoryPlan:
     kv_token: int
     kv_draw: int
     together: bool
+    warm_start: dict[str, int]
 
     @property
     def peak(self) -> int:
         """The most at once; vLLM's memory stands under ``always``."""
         update, sampling = sum(self.update.values()), sum(self.sampling.values())
         rest = update + sampling if self.together else max(update, sampling)
-        return sum(self.always.values()) + rest
+        return max(sum(self.always.values()) + rest, sum(self.warm_start.values()))
 
 
 def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512) -> MemoryPlan:
@@ -96,6 +98,13 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         * _activation_bytes(shape, keys, size, recomputed=config.learner.recomputes(parameters)),
         "logits of one chunk": min(CHUNK_BYTES, 4 * tokens * shape.vocab_size) * 9 // 8,
     }
+    warm = dict[str, int]()
+    if cut > 1 and config.warm_start.steps:
+        name, whole = config.warm_start.optimizer, 4 * trained
+        states = sum(_state_bytes(o) for o in _optimizers(config, model, name))
+        warm = {"weights": size * parameters, "optimizer": states, **update, "gradients": whole}
+        if size != 4:
+            warm["float32 copies of trained weights"] = whole
     sampling = dict[str, int]()
     if config.policy.engine == "vllm":
         dtype = getattr(torch, config.vllm.dtype).itemsize
@@ -118,7 +127,9 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         always["weights that wait for it"] = 2 * size * trained
     always = {name: value for name, value in always.items() if value}
     kv_draw = kv_token * _draw_tokens(config, processes, prompt_tokens)
-    return MemoryPlan(parameters, trained, always, update, sampling, kv_token, kv_draw, together)
+    return MemoryPlan(
+        parameters, trained, always, update, sampling, kv_token, kv_draw, together, warm
+    )
 
 
 def settle_cache(config: Config, policy: TransformersPolicy) -> Config:
@@ -205,10 +216,12 @@ def _empty_model(config: Config) -> Any:
     return model
 
 
-def _optimizers(config: Config, model: Any) -> list[torch.optim.Optimizer]:
+def _optimizers(
+    config: Config, model: Any, name: OptimizerName | None = None
+) -> list[torch.optim.Optimizer]:
     settings = config.learner
     return build_optimizers(
-        settings.optimizer,
+        name or settings.optimizer,
         model,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
