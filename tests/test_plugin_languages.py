@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -33,6 +32,7 @@ from proverrl.lang.open import _list_serve_arguments
 from proverrl.problems.load import make_row
 from proverrl.verifier.base import Limits
 from tests.sums import Sums, make_sum
+from tests.test_plugins import bring_module
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = "tests.sums:SUMS"
@@ -202,10 +202,9 @@ def test_a_language_of_two_packages_is_the_one_that_a_command_names(tmp_path: Pa
 def test_two_languages_of_ones_own_share_neither_ending_nor_fence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    module = ModuleType("own_language")
-    module.ending = type("Ending", (Sums,), {"name": "ending", "fences": ("e",)})  # type: ignore[attr-defined]
-    module.fence = type("Fence", (Sums,), {"name": "fence", "suffix": ".f"})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "own_language", module)
+    ending = type("Ending", (Sums,), {"name": "ending", "fences": ("e",)})
+    fence = type("Fence", (Sums,), {"name": "fence", "suffix": ".f"})
+    bring_module(monkeypatch, "own_language", ending=ending, fence=fence)
     places = {name: f"own_language:{name}" for name in ("ending", "fence")}
     add_languages({"sums": SUMS, **places})
     assert find_language("sums").name == "sums"
@@ -291,9 +290,7 @@ class Untitled(Sums):
 def test_a_language_that_does_not_fit_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, found: object, said: str
 ) -> None:
-    module = ModuleType("own_language")
-    module.found = found  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "own_language", module)
+    bring_module(monkeypatch, "own_language", found=found)
     add_languages({name: "own_language:found"})
     with pytest.raises(UsageError) as error:
         find_language(name)

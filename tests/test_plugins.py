@@ -56,6 +56,13 @@ OWN = "own_parts:short_proofs"
 GRPO = GrpoConfig()
 
 
+def bring_module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None:
+    """A module of that name that can be imported, with these parts."""
+    module = ModuleType(name)
+    vars(module).update(parts)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
 @pytest.fixture(autouse=True)
 def in_the_example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its folder is the working folder, and nothing is installed."""
@@ -162,9 +169,7 @@ def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_reward_that_is_no_finite_number_is_refused(
     given: object, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = ModuleType("odd_gifts")
-    module.reward = lambda rollout: given  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "odd_gifts", module)
+    bring_module(monkeypatch, "odd_gifts", reward=lambda rollout: given)
     reward = build_reward(Rewarding(name="odd_gifts:reward"), max_new_tokens=9)
     with pytest.raises(UsageError) as error:
         reward(build_rollout(build_problem("p"), 0, Status.PROVED))
@@ -176,9 +181,7 @@ def test_a_reward_that_is_no_finite_number_is_refused(
 
 
 def test_a_reward_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("odd_exits")
-    module.reward = lambda rollout: sys.exit(0)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "odd_exits", module)
+    bring_module(monkeypatch, "odd_exits", reward=lambda rollout: sys.exit(0))
     reward = build_reward(Rewarding(name="odd_exits:reward"), max_new_tokens=9)
     with pytest.raises(
         UsageError, match=r"reward\.name: odd_exits:reward asked the program to end"
@@ -187,9 +190,7 @@ def test_a_reward_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_numbers_of_other_libraries_are_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("tensor_gifts")
-    module.reward = lambda rollout: torch.tensor(0.5)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tensor_gifts", module)
+    bring_module(monkeypatch, "tensor_gifts", reward=lambda rollout: torch.tensor(0.5))
     reward = build_reward(Rewarding(name="tensor_gifts:reward"), max_new_tokens=9)
     rollout = build_rollout(build_problem("p"), 0, Status.PROVED)
     assert reward(rollout) == Reward(0.5, {"own": 0.5})
@@ -210,9 +211,7 @@ def test_numbers_of_other_libraries_are_rewards(monkeypatch: pytest.MonkeyPatch)
 def test_advantages_that_fit_no_group_are_refused(
     given: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = ModuleType("odd_advantages")
-    module.compare = lambda inputs: given  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "odd_advantages", module)
+    bring_module(monkeypatch, "odd_advantages", compare=lambda inputs: given)
     rollouts = tuple(build_rollout(build_problem("p"), i, Status.PROVED) for i in range(2))
     group = Group(rollouts[0].group_key, rollouts, (Reward(1.0), Reward(0.0)))
     settings = AdvantageConfig(name="odd_advantages:compare")
@@ -239,9 +238,7 @@ def test_advantages_that_fit_no_group_are_refused(
 def test_a_loss_that_cannot_be_learned_from_is_refused(
     given: object, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = ModuleType("odd_losses")
-    module.loss = lambda inputs: given  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "odd_losses", module)
+    bring_module(monkeypatch, "odd_losses", loss=lambda inputs: given)
     inputs = build_inputs(leaf([-1.0, -0.5]), [-1.0, -0.5], [1.0, 1.0], name="odd_losses:loss")
     with pytest.raises(UsageError) as error:
         compute_loss(inputs, EntropyControl(LossConfig().entropy), torch.Generator())
@@ -250,9 +247,9 @@ def test_a_loss_that_cannot_be_learned_from_is_refused(
 
 
 def test_what_is_no_curriculum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("odd_curricula")
-    module.choose = lambda problems, config, seed: list(problems)[:0]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "odd_curricula", module)
+    bring_module(
+        monkeypatch, "odd_curricula", choose=lambda problems, config, seed: list(problems)[:0]
+    )
     settings = CurriculumConfig(name="odd_curricula:choose")
     said = r"^curriculum\.name: odd_curricula:choose gave \[\] for 1 problems; return a proverrl\."
     with pytest.raises(UsageError, match=said):
@@ -266,9 +263,7 @@ def test_a_run_goes_on_with_a_mended_reward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     earned: list[float | None] = [None]
-    module = ModuleType("mended")
-    module.reward = lambda rollout: earned[0]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "mended", module)
+    bring_module(monkeypatch, "mended", reward=lambda rollout: earned[0])
     config = make_config("mended", reward={"name": "mended:reward"}, grpo__steps=1)
     with pytest.raises(UsageError, match=r"^reward\.name: mended:reward gave None for rollout "):
         run(config)
@@ -310,10 +305,12 @@ def test_names_of_installed_packages_are_unique_and_places(
 
 
 def test_callbacks_and_benchmarks_take_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("wanting")
-    module.note = lambda event, row, options: None  # type: ignore[attr-defined]
-    module.rows = lambda *, options: []  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "wanting", module)
+    bring_module(
+        monkeypatch,
+        "wanting",
+        note=lambda event, row, options: None,
+        rows=lambda *, options: [],
+    )
     with pytest.raises(UsageError, match=r"logging\.callbacks: wanting:note has a parameter 'opt"):
         plugins.bind("callback", "wanting:note", {})
     with pytest.raises(UsageError, match="--benchmark: wanting:rows has a parameter 'options'"):
@@ -345,9 +342,7 @@ def test_a_run_with_parts_of_ones_own(
         evaluation={"before": True, "after": False, "ks": [1], "samples": 1},
     )
     events: list[tuple[str, int]] = []
-    told = ModuleType("told")
-    told.note = lambda event, row: events.append((event, row["step"]))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "told", told)
+    bring_module(monkeypatch, "told", note=lambda event, row: events.append((event, row["step"])))
     folder = run(config)
     last = folder / "checkpoints" / "step_000002"
     assert f"checkpoint of step 2: {last}\n" in capsys.readouterr().out
