@@ -45,13 +45,11 @@ class Follower:
         policy: TransformersPolicy,
         open_learner: Callable[[], TorchLearner],
         sampler: SharedSampler | None = None,
-        take: Callable[[int], None] | None = None,
     ) -> None:
         self.world = world
         self.policy = policy
         self.sampler: SharedSampler = policy if sampler is None else sampler
         self.open_learner = open_learner
-        self._take = self._number if take is None else take
         self._copy: SamplerCopy | None = None
         self.orders: dict[str, Callable[..., Any]] = {
             "generate": self._generate,
@@ -87,7 +85,7 @@ class Follower:
             self.orders[name](*values)
 
     def _generate(self, prompts: Any, n: int, sampling: Any, version: int) -> None:
-        self._take(version)
+        self.sampler.take(version)
         with self.world.timeline.span("generate"):
             self.sampler.generate_shared(prompts, n, sampling)
 
@@ -96,13 +94,10 @@ class Follower:
         with self.world.timeline.span("update"):
             self.learner.step(samples, tuple, *others)
 
-    def _number(self, version: int) -> None:
-        self.policy.version = version
-
     def _copy_sampler(self, step: int, version: int) -> None:
         self.policy.version = version
         self._copy = made = SamplerCopy(self.policy, step)
-        self._obey_apart(Follower(made.world, made, self.open_learner, take=made.take))
+        self._obey_apart(Follower(made.world, made, self.open_learner))
 
     def _publish(self, version: int, asked: int) -> None:
         assert self._copy is not None
@@ -110,12 +105,7 @@ class Follower:
 
     def _split_sampler(self) -> None:
         self.sampler.world = self.world.split()
-        # The engine numbers its weights as they are pushed.
-        self._obey_apart(
-            Follower(
-                self.sampler.world, self.policy, self.open_learner, self.sampler, lambda _: None
-            )
-        )
+        self._obey_apart(Follower(self.sampler.world, self.policy, self.open_learner, self.sampler))
 
     def _obey_apart(self, follower: Follower) -> None:
         """Obey what samples in a thread, until rank 0 has written its last batch."""

@@ -58,7 +58,7 @@ class SamplerCopy(TransformersPolicy):
         self.step = step
         self._source = source
         self._lock = asyncio.Lock()
-        self._is_clean = True
+        self._failures = _Failures()
         # The weights that wait to be taken, by their version, and the step of the newest.
         self._held: dict[int, dict[str, Tensor]] = {}
         self._arrival = threading.Condition()
@@ -105,16 +105,12 @@ class SamplerCopy(TransformersPolicy):
         async with self._lock:
             # At once: what is published from here on must not replace it.
             self._asked, self.step = self._newest
-            try:
+            with self._failures:
                 await in_thread(self.take, self._asked)
                 return await super().generate(prompts, n=n, sampling=sampling)
-            except Exception:
-                # What the others wait for now is not known.
-                self._is_clean = False
-                raise
 
     async def aclose(self) -> None:
-        if self._is_clean:
+        if not self._failures.happened:
             await in_thread(dismiss_apart, self.world)
 
 
@@ -127,7 +123,7 @@ class PushedSampler:
         self._sampler = cast(SharedSampler, session.sampler)
         self._policy = session.policy
         self._lock = asyncio.Lock()
-        self._is_clean = True
+        self._failures = _Failures()
         self._world = session.policy.world
         if self._world.size > 1:
             self._world.share(("split_sampler", ()))
@@ -153,11 +149,8 @@ class PushedSampler:
 
     async def publish(self, step: int) -> dict[str, float]:
         async with self._lock:
-            try:
+            with self._failures:
                 figures = await in_thread(self._push, self._policy.version)
-            except Exception:
-                self._is_clean = False
-                raise
             self.step = step
         return figures
 
@@ -172,16 +165,27 @@ class PushedSampler:
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
         async with self._lock:
-            try:
+            with self._failures:
                 return await self._sampler.generate(prompts, n=n, sampling=sampling)
-            except Exception:
-                self._is_clean = False
-                raise
 
     async def aclose(self) -> None:
-        if self._world.size > 1 and self._is_clean:
+        if self._world.size > 1 and not self._failures.happened:
             await in_thread(dismiss_apart, self._sampler.world)
             self._sampler.world = self._world
+
+
+class _Failures:
+    """Whether something that was done inside has failed: what the other processes wait for is then
+    not known. A cancellation is no failure, because ``in_thread`` outlasts it."""
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        self.happened |= kind is not None and issubclass(kind, Exception)
 
 
 def dismiss_apart(world: World) -> None:

@@ -79,6 +79,10 @@ class SharedSampler(Sampler, Protocol):
 
     world: World
 
+    def take(self, version: int) -> None:
+        """Write with the weights of this version from now on: what rank 0 tells the others before
+        each batch."""
+
     def generate_shared(
         self, prompts: list[Prompt], n: int, sampling: Sampling
     ) -> list[list[Completion]]:

@@ -156,6 +156,10 @@ class TransformersPolicy:
         parts = self.world.gather(written)
         return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
+    def take(self, version: int) -> None:
+        """There is one set of weights, and rank 0 knows its number."""
+        self.version = version
+
     def push(self, version: int) -> dict[str, float]:
         """The trained model is the one that samples, so only the version changes."""
         self.version = version

@@ -117,6 +117,9 @@ class VllmPolicy:
         parts = self.world.gather(written)
         return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
+    def take(self, version: int) -> None:
+        """The engine's weights are numbered as they are pushed."""
+
     def push(self, version: int) -> dict[str, float]:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
         figures for the metrics: the mean and the largest difference in nats, and seconds. Waits for
