@@ -129,6 +129,11 @@ def test_a_sign_flips_everywhere() -> None:
     assert back.reference == LOOP_REFERENCE
 
 
+def test_a_sign_behind_a_word_of_the_language_is_dropped() -> None:
+    text = LOOP.replace("r := 5", "if n < 0 { return -5; } r := 5")
+    assert "return 5;" in made(dafny_mutate.flip_sign(First(), [loop(text)])).statement
+
+
 def test_a_bound_changes_with_its_opposite() -> None:
     text = LOOP.replace("ensures r == 7 * n + 5", "ensures r < 12 || r >= 12")
     result = made(dafny_mutate.change_bound(First(), [loop(text)]))

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from proverrl.lang.dafny.compose.declarations import Piece, map_tokens, read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration
-from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
 from proverrl.lang.generating import is_train_number
 from proverrl.lang.records import Made, Parent
 
@@ -64,7 +64,7 @@ def flip_sign(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         if sign == 0:
             return False
         kind, piece, _ = pieces[sign - 1]
-        return (kind == "name" and piece not in ("then", "else")) or piece in ")]|"
+        return (kind == "name" and piece not in KEYWORDS) or piece in ")]|"
 
     def change(pieces: list[Piece], place: int) -> str | None:
         kind, piece, _ = pieces[place]
