@@ -174,14 +174,15 @@ def test_the_cache_is_what_the_plan_leaves(folder: str) -> None:
     # Nine tenths of the card, without what the run holds besides.
     one = 2048 * plan.kv_token
     card = int((plan.peak + one + 2**20) / 0.9) + 1
-    found = choose_cache_gb(config, processes=1, device_bytes=card) * GIB
+    found = choose_cache_gb(config, plan, device_bytes=card) * GIB
     assert found == pytest.approx(one + 2**20, abs=2)
-    assert choose_cache_gb(config, processes=1, device_bytes=2**40) == plan.kv_draw / GIB
+    assert choose_cache_gb(config, plan, device_bytes=2**40) == plan.kv_draw / GIB
     # The update's memory is there too for an engine that sleeps.
-    more = choose_cache_gb(vllm_config(folder, sleep=True), processes=1, device_bytes=card) * GIB
+    asleep = vllm_config(folder, sleep=True)
+    more = choose_cache_gb(asleep, plan_memory(asleep), device_bytes=card) * GIB
     assert more == pytest.approx(min(one + 2**20 + sum(plan.update.values()), plan.kv_draw), abs=2)
     with pytest.raises(UsageError, match=r"leaves 0\.0; .*vllm\.sleep = true"):
-        choose_cache_gb(config, processes=1, device_bytes=plan.peak)
+        choose_cache_gb(config, plan, device_bytes=plan.peak)
     assert settle_cache(config, tiny_policy()) is config
 
 

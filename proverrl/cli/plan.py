@@ -75,7 +75,7 @@ def plan(
             click.echo(f"{'left':9} {'of a device':36} {memory_gib - found.peak / GIB:10.3f} GiB")
             if config.policy.engine == "vllm" and not config.vllm.kv_cache_gb and fits:
                 total = int(memory_gib * GIB)
-                cache = choose_cache_gb(config, processes=processes, device_bytes=total)
+                cache = choose_cache_gb(config, found, device_bytes=total)
                 click.echo(f"vllm.kv_cache_gb = 0: vLLM's cache gets {cache:.3f} GiB of it")
         if fits is False:
             click.echo(

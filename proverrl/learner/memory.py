@@ -34,12 +34,13 @@ CLAIMED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes on each device. ``always`` is held throughout, ``update`` while the learner computes,
-    ``sampling`` while completions are written, ``warm_start`` is all of one by whole weights before
-    sharded ones are cut; ``parameters`` and ``trained`` are counts,
-    ``kv_token`` is what a token takes in the sampler's cache, and ``kv_draw`` what all completions
-    that a draw writes take there when each is as long as it may be. ``together``: the sampler
-    writes while the learner computes."""
+    """Bytes on each device, by what they are for; ``parameters`` and ``trained`` are counts.
+
+    ``always`` is held throughout, ``update`` while the learner computes, ``sampling`` while
+    completions are written, and ``warm_start`` is all of one by whole weights before sharded ones
+    are cut. In the sampler's cache a token takes ``kv_token``, and ``kv_draw`` is what all
+    completions of a draw take when each is as long as it may be. ``together``: the sampler writes
+    while the learner computes."""
 
     parameters: int
     trained: int
@@ -134,26 +135,27 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
 
 def settle_cache(config: Config, policy: TransformersPolicy) -> Config:
     """The configuration with which the policy's sampler is opened: where a GPU's cache is left to
-    the plan (``vllm.kv_cache_gb = 0``), with its size. Raises as ``choose_cache_gb`` does."""
+    the plan (``vllm.kv_cache_gb = 0``), with its size. Raises ``UsageError`` as ``plan_memory`` and
+    ``choose_cache_gb`` do."""
     vllm, device = config.vllm, policy.model.device
     if config.policy.engine != "vllm" or vllm.kv_cache_gb or device.type != "cuda":
         return config
+    try:
+        plan = plan_memory(config, processes=policy.world.size)
+    except UsageError as error:
+        raise UsageError(f"{error}; set vllm.kv_cache_gb") from error
     total = torch.cuda.get_device_properties(device).total_memory
-    size = choose_cache_gb(config, processes=policy.world.size, device_bytes=total)
+    size = choose_cache_gb(config, plan, device_bytes=total)
     return config.model_copy(update={"vllm": vllm.model_copy(update={"kv_cache_gb": size})})
 
 
-def choose_cache_gb(config: Config, *, processes: int, device_bytes: int) -> float:
+def choose_cache_gb(config: Config, plan: MemoryPlan, *, device_bytes: int) -> float:
     """The GiB of ``vllm.kv_cache_gb = 0`` on a GPU: what the plan leaves of ``CLAIMED`` of its
-    bytes, and at most what a draw takes. Raises ``UsageError``: there is no plan, or not one
-    completion of full length has room."""
-    try:
-        plan = plan_memory(config, processes=processes)
-    except UsageError as error:
-        raise UsageError(f"{error}; set vllm.kv_cache_gb") from error
-    others = sum(plan.always.values()) + sum(plan.sampling.values())
-    if not config.vllm.sleep:
-        others += sum(plan.update.values())
+    bytes, and at most what a draw takes. Raises ``UsageError`` if not one completion of full length
+    has room."""
+    # An engine that sleeps has the update's memory while it is awake.
+    beside = plan.sampling if config.vllm.sleep else plan.update
+    others = sum(plan.always.values()) + sum(beside.values())
     left = min(int(CLAIMED * device_bytes) - others, plan.kv_draw)
     one = plan.kv_token * config.sampling.max_new_tokens
     if left < one:

@@ -112,8 +112,8 @@ class Tally:
     def add_samples(self, samples: Sequence[TrainingSample], version: int) -> None:
         """Note how many versions before ``version`` each token in the loss was written."""
         for sample in samples:
-            versions = sample.versions or (sample.policy_version,) * len(sample.token_ids)
-            self.token_ages.update(version - v for v in compress(versions, sample.loss_mask))
+            learned = compress(sample.token_versions, sample.loss_mask)
+            self.token_ages.update(version - written for written in learned)
 
     def add_injected(self, rollout: Rollout, reward: Reward) -> None:
         """Keep a stored proof for the rows; it is no attempt of this step, but cost a call."""

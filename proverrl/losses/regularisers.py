@@ -111,10 +111,9 @@ def mask_old(sample: TrainingSample, oldest: int) -> TrainingSample | None:
     in it."""
     if sample.policy_version >= oldest:
         return sample
-    versions = sample.versions or (sample.policy_version,) * len(sample.token_ids)
     mask = tuple(
         kept if version >= oldest else 0
-        for kept, version in zip(sample.loss_mask, versions, strict=True)
+        for kept, version in zip(sample.loss_mask, sample.token_versions, strict=True)
     )
     return replace(sample, loss_mask=mask) if any(mask) else None
 

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import torch
@@ -62,40 +62,48 @@ def load_policy(
     Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded,
     its weights are not all there or not all numbers, its tokenizer is missing or has no end token
     or more tokens than the model, or it caps its attention."""
-    found = find_model(path, key)
+    name, place = f"{key} {str(path)!r}", find_model(path, key)
     with loading(Path(path)):
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(found, trust_remote_code=False)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                found,
-                dtype=DTYPES[precision],
-                # Neither code of a checkpoint is run, nor what a pickle would run.
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-            model, report = loaded
-        except (AttributeError, KeyError, TypeError) as error:
-            # What the library says of a file that is JSON and not what it should be.
-            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {error!r}") from error
-        except torch.OutOfMemoryError:
-            raise
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            line = str(error).partition("\n")[0]
-            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}") from error
-    if missing := sorted(report["missing_keys"]):
-        raise UsageError(f"{key} {str(path)!r} lacks weights: {_name_some(missing)}")
-    if unused := sorted(report["unexpected_keys"]):
-        text = f"{key} {str(path)!r} has weights that its config.json has no place for: "
-        warnings.warn(text + _name_some(unused), RuntimeWarning, stacklevel=2)
+        model, tokenizer = _read_checkpoint(place, DTYPES[precision], name)
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
         parameter.data = parameter.data.clone()
     if reason := _find_fault(model, tokenizer):
-        raise UsageError(f"{key} {str(path)!r}: {reason}")
-    _allow_saving(model)
+        raise UsageError(f"{name}: {reason}")
     return _make_policy(model, tokenizer, config, device)
+
+
+def _read_checkpoint(
+    place: str, dtype: torch.dtype | Literal["auto"], name: str
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    """The model and the tokenizer of a checkpoint, which errors call ``name``."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            place,
+            dtype=dtype,
+            # Neither code of a checkpoint is run, nor what a pickle would run.
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+        model, report = loaded
+    except (AttributeError, KeyError, TypeError) as error:
+        # What the library says of a file that is JSON and not what it should be.
+        raise UsageError(f"{name} cannot be loaded as a checkpoint: {error!r}") from error
+    except torch.OutOfMemoryError:
+        raise
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        line = str(error).partition("\n")[0]
+        raise UsageError(f"{name} cannot be loaded as a checkpoint: {line}") from error
+    if missing := sorted(report["missing_keys"]):
+        raise UsageError(f"{name} lacks weights: {_name_some(missing)}")
+    if unused := sorted(report["unexpected_keys"]):
+        text = f"{name} has weights that its config.json has no place for: {_name_some(unused)}"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    _allow_saving(model)
+    return model, tokenizer
 
 
 def find_model(path: str | Path, key: str) -> str:
@@ -250,8 +258,8 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
     be loaded, the two are not of one model or vocabulary, or ``alpha`` is outside [0, 1]."""
     if not 0.0 <= alpha <= 1.0:
         raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
-    model, tokenizer = _load(first)
-    other, other_tokenizer = _load(second)
+    model, tokenizer = _read_checkpoint(str(first), "auto", str(first))
+    other, other_tokenizer = _read_checkpoint(str(second), "auto", str(second))
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
     # Parameters, not the state: a tied weight stands there twice and would be averaged twice.
@@ -267,13 +275,3 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
     with saving(out):
         model.save_pretrained(out)
         other_tokenizer.save_pretrained(out)
-
-
-def _load(folder: Path) -> tuple[Any, Any]:
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} cannot be loaded as a checkpoint: {error}") from error
-    _allow_saving(model)
-    return model, tokenizer

@@ -9,11 +9,12 @@ would bias the log-probabilities), one model on several GPUs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -234,16 +235,9 @@ class VllmEngine:
         """Replace all weights, named as in the transformers model; tensors are copied, and
         everything computed with the old ones is discarded. Raises ``UsageError`` if vLLM cannot
         replace the weights of this kind of model."""
-        try:
+        # Its CPU build packs the experts of DeepSeek-V2 for good, say.
+        with _taking("new weights of this model"):
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, ValueError, KeyError) as error:
-            # Its CPU build packs the experts of DeepSeek-V2 for good, say.
-            raise UsageError(
-                f"vLLM cannot take new weights of this model: {error!r}; set policy.engine = "
-                "'transformers'"
-            ) from error
         self._llm.apply_model(_pack_heads)
         self._forget_prefixes()
 
@@ -257,15 +251,8 @@ class VllmEngine:
         request = self._vllm.lora.request.LoRARequest(f"{number}", number, str(folder))
         for old in engine.list_loras():
             engine.remove_lora(old)
-        try:
+        with _taking("this adapter", "see policy.lora.targets, or "):
             added = engine.add_lora(request)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise UsageError(
-                f"vLLM cannot take this adapter: {error!r}; see policy.lora.targets, or set "
-                "policy.engine = 'transformers'"
-            ) from error
         if not added or engine.list_loras() != {number}:
             raise WeightSyncError("vLLM did not take the adapter")
         self._adapter = request
@@ -329,6 +316,19 @@ class VllmEngine:
             detokenize=bool(sampling.stop),
             skip_special_tokens=False,
         )
+
+
+@contextlib.contextmanager
+def _taking(what: str, remedy: str = "") -> Iterator[None]:
+    """Raises ``UsageError`` where vLLM refuses what it is given; out of memory stays what it is."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"vLLM cannot take {what}: {error!r}; {remedy}set policy.engine = 'transformers'"
+        ) from error
 
 
 def _pack_heads(model: Any) -> int:

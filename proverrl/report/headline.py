@@ -178,10 +178,7 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     """
     runs = load_runs(run_dirs)
     columns = list_columns(runs)
-    parts: list[Table | Text] = []
-    for group in group_by_benchmark(columns):
-        # As wide as the screen: a title of the table would be as narrow as its columns.
-        parts += [Text(_name_group(group), style="bold"), _build_table(group)]
+    parts: list[Table | Text] = [_build_table(group) for group in group_by_benchmark(columns)]
     if not columns:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
@@ -201,7 +198,7 @@ def _name_group(columns: Sequence[Column]) -> str:
 
 
 def _build_table(columns: Sequence[Column]) -> Table:
-    table = open_table()
+    table = open_table(_name_group(columns))
     table.add_column("level")
     table.add_column("pass@", justify="right")
     for column in columns:

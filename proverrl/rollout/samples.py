@@ -37,9 +37,8 @@ class TrainingSample:
     versions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        versions = self.versions or self.token_ids
-        per_token = (self.token_ids, self.loss_mask, self.logprobs, self.advantages, versions)
-        if len({len(values) for values in per_token}) != 1:
+        per_token = (self.loss_mask, self.logprobs, self.advantages, self.token_versions)
+        if len({len(self.token_ids), *map(len, per_token)}) != 1:
             raise RecordError(f"sample {self.rollout_id!r}: per-token fields differ in length")
         if not 0 < self.prompt_length < len(self.token_ids):
             raise RecordError(f"sample {self.rollout_id!r}: needs a prompt and a completion")
@@ -50,6 +49,11 @@ class TrainingSample:
     def num_new(self) -> int:
         """Tokens after the prompt."""
         return len(self.token_ids) - self.prompt_length
+
+    @property
+    def token_versions(self) -> tuple[int, ...]:
+        """The version of the policy that wrote each token."""
+        return self.versions or (self.policy_version,) * len(self.token_ids)
 
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:

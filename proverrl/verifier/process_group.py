@@ -48,7 +48,7 @@ rm -rf "$PWD"; kill -KILL 0) </dev/null >/dev/null 2>&1 &
 [ -z "$CGROUP" ] || echo "$$" >"$CGROUP/cgroup.procs" || exit 126
 unset LIFELINE CGROUP; exec "$@"
 """
-_PREFIX = "proverrl-worker-"
+_PREFIX, _NEW_PREFIX = "proverrl-worker-", "proverrl-new-"
 _locks: dict[Path, int] = {}
 """The descriptors that lock this process's folders."""
 _STDERR_TAIL_BYTES = 65536
@@ -320,13 +320,13 @@ def make_folder() -> Path:
     """A new private temporary folder, for ``remove_folder``. What processes that were killed left
     is removed by the next one: a folder is locked while its process lives."""
     _remove_left()
-    new = Path(tempfile.mkdtemp(prefix="proverrl-new-"))
+    new = Path(tempfile.mkdtemp(prefix=_NEW_PREFIX))
     lock = os.open(new, os.O_RDONLY)
     # Where a file system has no locks, nobody gets one to remove it either.
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # It is locked before it has the name by which others find it.
-    folder = new.rename(new.with_name(_PREFIX + new.name.removeprefix("proverrl-new-")))
+    folder = new.rename(new.with_name(_PREFIX + new.name.removeprefix(_NEW_PREFIX)))
     _locks[folder] = lock
     return folder
 
