@@ -147,7 +147,7 @@ def test_training_refuses_top_k_elsewhere(more: list[str], said: str, tmp_path: 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["learner.precision=bf16"], r'set vllm\.dtype = "bfloat16"'),
+        (["learner.precision=bf16", "vllm.dtype=float32"], r'set vllm\.dtype = "bfloat16"'),
         (["vllm.sleep=true"], r"set grpo\.max_staleness = 0, or vllm\.sleep = false"),
         (["vllm.sleep=true", "grpo.max_staleness=0", "loop=expert_iteration"], r"loop = \"grpo\""),
     ],

@@ -19,7 +19,7 @@ from proverrl.learner.weights import calls
 from proverrl.loops import adapter_probe
 from proverrl.loops import train as train_module
 from proverrl.loops.train import train
-from proverrl.policy.loading import build_policy, load_policy
+from proverrl.policy.loading import DTYPES, build_policy, load_policy
 from proverrl.policy.lora import (
     adapter_disabled,
     adapter_weights,
@@ -148,7 +148,7 @@ def test_only_adapters_learn_and_the_sampler_sees_them(precision: Any, tmp_path:
     assert has_moved(policy.model)
     found = adapter_probe.probe_adapter(policy, problems)
     assert found["probe_from_base"] > 1e-3
-    assert found["probe_sampler_learner"] < TOLERANCES[precision]
+    assert found["probe_sampler_learner"] < TOLERANCES[DTYPES[precision]]
     with adapter_disabled(policy.model):
         frozen = policy.model.state_dict()
     for name, value in base.items():

@@ -210,8 +210,8 @@ def test_large_models_recompute(folder: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_vllm_claims_of_a_card() -> None:
     config = VllmConfig(dtype="bfloat16", kv_cache_gb=10.0)
     # 3 GiB of weights, 10 of cache, 2 to compute with, of 80.
-    assert claimed_share(3 * 2**29, config, 80 * 2**30) == pytest.approx(15 / 80)
-    assert claimed_share(3 * 2**29, config, 2**33) == 0.95
+    assert claimed_share(3 * 2**30, config, 80 * 2**30) == pytest.approx(15 / 80)
+    assert claimed_share(3 * 2**30, config, 2**33) == 0.95
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import DistillConfig, LearnerConfig, LossConfig, PolicyConfig
-from proverrl.errors import UsageError
+from proverrl.config import (
+    Config,
+    DistillConfig,
+    LearnerConfig,
+    LossConfig,
+    PolicyConfig,
+    VllmConfig,
+)
+from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.distill import SelfDistiller
 from proverrl.learner.learner import TorchLearner
+from proverrl.learner.memory import plan_memory
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
+from proverrl.loops.run_folder import settle
 from proverrl.policy.loading import build_policy, cast_parameters, load_policy
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.tokenizer import train_tokenizer
@@ -171,6 +180,32 @@ def test_a_model_of_another_precision_is_refused() -> None:
         TorchLearner(bf16_model(), LearnerConfig(), temperature=1.0)
 
 
+def test_auto_is_bfloat16_on_a_gpu_and_what_a_run_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(policy=PolicyConfig(engine="vllm"))
+    on_cpu = settle(config)
+    assert (on_cpu.learner.precision, on_cpu.vllm.dtype) == ("fp32", "float32")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    on_gpu = settle(config)
+    assert (on_gpu.learner.precision, on_gpu.vllm.dtype) == ("bf16", "bfloat16")
+    # What is stored stays, wherever the run goes on.
+    assert settle(on_cpu) == on_cpu
+    asked = Config(policy=PolicyConfig(engine="vllm"), vllm=VllmConfig(dtype="float32"))
+    with pytest.raises(ConfigError, match=r'set vllm\.dtype = "bfloat16"'):
+        settle(asked)
+
+
+def test_a_plan_for_a_gpu_counts_bfloat16() -> None:
+    plans = [
+        plan_memory(Config(policy=PolicyConfig(device=device, engine="vllm")))
+        for device in ("cpu", "cuda")
+    ]
+    single, half = (plan.always for plan in plans)
+    assert [plan.precision for plan in plans] == ["fp32", "bf16"]
+    for name in ("weights", "vLLM's weights"):
+        assert half[name] * 2 == single[name]
+    assert half["float32 copies of trained weights"] == single["weights"]
+
+
 def test_the_teacher_is_a_float32_average() -> None:
     model = bf16_model()
     distiller = SelfDistiller(model, DistillConfig(weight=1.0, teacher_rate=0.25), temperature=1.0)
@@ -211,7 +246,7 @@ def test_sampler_and_learner_see_the_same_bfloat16_model(tmp_path: Path) -> None
     with torch.no_grad():
         learned, entropy = packed_logprobs(policy.model, pack_rows(samples), temperature=1.0)
     assert learned.dtype == entropy.dtype == torch.float32
-    assert float((learned - sampled).abs().mean()) < TOLERANCES["bf16"]
+    assert float((learned - sampled).abs().mean()) < TOLERANCES[torch.bfloat16]
     # Saved and loaded, it is the same model, and its rotary frequencies have all their bits.
     policy.save(tmp_path)
     again = load_policy(tmp_path, TINY, device="cpu", precision="bf16")

@@ -114,7 +114,7 @@ def probe_with(extra: list[float], **changes: Any) -> dict[str, float]:
         partial(score_rows, policy.model),
         score,
         [(3, 4, 5), (6, 7, 8)],
-        limit=config.limit,
+        limit=config.limit(config.dtype_for(torch.float32)),
         dtype=config.dtype,
     ).check()
 

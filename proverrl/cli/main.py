@@ -171,13 +171,13 @@ def train(
     import asyncio
 
     config = _read_config(config_file, overrides, run, resume)
-    from proverrl.loops.run_folder import check_resumable
+    from proverrl.loops.run_folder import check_resumable, settle
     from proverrl.loops.train import is_finished
     from proverrl.loops.train import train as run_training
 
     if is_finished(config):
         # With other settings it would be another run.
-        check_resumable(config.run, config)
+        check_resumable(config.run, settle(config))
         click.echo(f"{config.run} is finished; nothing to do")
     else:
         asyncio.run(run_training(config))

@@ -57,7 +57,7 @@ def plan(
         )
         learner, engine = config.learner, config.policy.engine
         click.echo(
-            f"{learner.optimizer}, {learner.precision}; {learner.micro_batch_tokens:,} tokens a "
+            f"{learner.optimizer}, {found.precision}; {learner.micro_batch_tokens:,} tokens a "
             f"micro-batch; prompts of {prompt_tokens:,} tokens, {config.sampling.max_new_tokens:,} "
             f"new ones, {config.policy.max_rows} rows at once, {engine}"
         )

@@ -29,9 +29,9 @@ VllmDtype = Literal["float32", "bfloat16"]
 class VllmConfig(Section):
     """vLLM in this process, with the weights of the model that is trained."""
 
-    dtype: VllmDtype = "float32"
-    """number type of vLLM's copy of the weights: ``float32`` or ``bfloat16`` (the one for GPUs).
-    Weights that are trained in bfloat16 need the same here"""
+    dtype: VllmDtype | Literal["auto"] = "auto"
+    """number type of vLLM's copy of the weights: ``float32``, ``bfloat16``, or that of the trained
+    weights (``auto``). Weights that are trained in bfloat16 need the same here"""
     kv_cache_gb: NonNegativeFloat = 0.0
     """memory of its key-value cache, in GiB. 0: on a GPU what ``proverrl plan`` leaves of nine
     tenths of it, and no more than a draw takes; on a CPU 1"""
@@ -51,10 +51,13 @@ class VllmConfig(Section):
     probe_limit_half: PositiveFloat = 3e-2
     """the same in bfloat16"""
 
-    @property
-    def limit(self) -> float:
+    def dtype_for(self, weights: object) -> str:
+        """What ``dtype`` means for trained weights of this type (torch's)."""
+        return str(weights).removeprefix("torch.") if self.dtype == "auto" else self.dtype
+
+    def limit(self, dtype: str) -> float:
         """The largest mean difference that a push may leave, in nats."""
-        return self.probe_limit if self.dtype == "float32" else self.probe_limit_half
+        return self.probe_limit if dtype == "float32" else self.probe_limit_half
 
 
 EndpointApi = Literal["chat", "completions"]

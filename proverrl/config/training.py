@@ -76,13 +76,19 @@ class LearnerConfig(Section):
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time.
     ``auto``: from 500 million parameters on"""
-    precision: PrecisionName = "fp32"
+    precision: PrecisionName | Literal["auto"] = "auto"
     """``bf16``: sampler and learner share a model with bfloat16 weights, and the learner keeps a
     float32 master of each weight and float32 optimizer state ([engines.md](engines.md)). It applies
-    to evaluation too"""
+    to evaluation too. ``auto``: ``bf16`` on a GPU, ``fp32`` on a CPU"""
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner's weights, gradients and
     optimizer state; ``adamw`` and ``loop = "grpo"`` only ([engines.md](engines.md))"""
+
+    def precision_on(self, device: str) -> PrecisionName:
+        """What ``precision`` means on a device, by torch's name of it."""
+        if self.precision == "auto":
+            return "bf16" if device.startswith("cuda") else "fp32"
+        return self.precision
 
     def recomputes(self, parameters: int) -> bool:
         """What ``gradient_checkpointing`` means for a model of so many parameters."""

@@ -95,13 +95,13 @@ class TorchLearner:
         world: World = SINGLE,
         probe_rows: Rows = (),
     ) -> None:
-        if model.dtype != DTYPES[config.precision]:
-            # The sampler would use another one.
+        precision = config.precision_on(model.device.type)
+        if model.dtype != DTYPES[precision]:  # The sampler would use another one.
             raise UsageError(
-                f"learner.precision is {config.precision!r} and the model's weights are "
-                f"{model.dtype}; load it with precision={config.precision!r}"
+                f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
+                f"load it with precision={precision!r}"
             )
-        check_head(model, TOLERANCES[config.precision])
+        check_head(model, TOLERANCES[model.dtype])
         self.model = model
         self.config = config
         self.loss = LossConfig() if loss is None else loss

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from proverrl.config import Config, OptimizerName
+from proverrl.config import Config, OptimizerName, PrecisionName
 from proverrl.errors import UsageError
 from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
-from proverrl.policy.loading import DTYPES, find_model, small_llama
+from proverrl.policy.loading import DTYPES, choose_device, find_model, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import WORK_BYTES
@@ -34,7 +34,8 @@ CLAIMED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes on each device, by what they are for; ``parameters`` and ``trained`` are counts.
+    """Bytes on each device, by what they are for, with weights in ``precision``; ``parameters`` and
+    ``trained`` are counts.
 
     ``always`` is held throughout, ``update`` while the learner computes, ``sampling`` while
     completions are written, and ``warm_start`` is all of one by whole weights before sharded ones
@@ -51,6 +52,7 @@ class MemoryPlan:
     kv_draw: int
     together: bool
     warm_start: dict[str, int]
+    precision: PrecisionName
 
     @property
     def peak(self) -> int:
@@ -71,7 +73,11 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     parameters = sum(p.numel() for p in model.parameters())
     weights = [p for p in model.parameters() if p.requires_grad]
     trained = sum(p.numel() for p in weights)
-    size = DTYPES[config.learner.precision].itemsize
+    # A plan for a GPU may be made where none is.
+    asked = config.policy.device
+    precision = config.learner.precision_on(choose_device(asked) if asked == "auto" else asked)
+    dtype = DTYPES[precision]
+    size = dtype.itemsize
     masters = 0 if size == 4 else 4 * trained
     states = sum(_state_bytes(optimizer) for optimizer in _optimizers(config, model))
     cut = processes if config.learner.shard != "none" else 1
@@ -108,11 +114,11 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
             warm["float32 copies of trained weights"] = whole
     sampling = dict[str, int]()
     if config.policy.engine == "vllm":
-        dtype = getattr(torch, config.vllm.dtype).itemsize
-        kv_token *= dtype
+        vllm_size = getattr(torch, config.vllm.dtype_for(dtype)).itemsize
+        kv_token *= vllm_size
         # An engine that sleeps gives its memory to the update.
         held = sampling if config.vllm.sleep else always
-        held["vLLM's weights"] = dtype * parameters
+        held["vLLM's weights"] = vllm_size * parameters
         held["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GIB)
         held["what vLLM computes with"] = WORK_BYTES
     else:
@@ -129,7 +135,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     always = {name: value for name, value in always.items() if value}
     kv_draw = kv_token * _draw_tokens(config, processes, prompt_tokens)
     return MemoryPlan(
-        parameters, trained, always, update, sampling, kv_token, kv_draw, together, warm
+        parameters, trained, always, update, sampling, kv_token, kv_draw, together, warm, precision
     )
 
 

@@ -183,7 +183,7 @@ class ShardedWeights:
             partial(_score_by_learning, self.run),
             partial(score_rows, sampler),
             rows,
-            limit=TOLERANCES[config.precision],
+            limit=TOLERANCES[sampler.dtype],
             dtype=str(sampler.dtype).removeprefix("torch."),
             remedy="use learner.shard = 'none'",
         )

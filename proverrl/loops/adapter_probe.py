@@ -12,7 +12,6 @@ import torch
 
 from proverrl.errors import ProverRLError
 from proverrl.learner.packed_rows import PackedRow, batch_rows, packed_logprobs, split_by_sample
-from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter, has_moved
 from proverrl.policy.probe import (
     MIN_SEQUENCES,
@@ -41,11 +40,11 @@ def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> di
     learner = score_by_learning(policy, sequences, tokens=SCORED_TOKENS)
     with adapter_disabled(policy.model):
         base = score_by_sampling(policy, sequences, tokens=SCORED_TOKENS)
-    precision = next(name for name, dtype in DTYPES.items() if dtype == policy.model.dtype)
+    dtype = policy.model.dtype
     # In bfloat16 a small adapter may be rounded away; then the learner does not see it either.
-    seen = precision == "fp32" or mean_abs_difference(learner, base) > TOLERANCES[precision]
+    seen = dtype == torch.float32 or mean_abs_difference(learner, base) > TOLERANCES[dtype]
     moved = has_moved(policy.model) and seen
-    wrong = explain_disagreement(sampler, learner, TOLERANCES[precision])
+    wrong = explain_disagreement(sampler, learner, TOLERANCES[dtype])
     wrong = wrong or explain_no_effect(sampler, base, moved=moved)
     if wrong:
         raise ProverRLError(wrong)

@@ -19,11 +19,11 @@ from pathlib import Path
 import torch
 
 from proverrl.config import Config
-from proverrl.config.load import flatten_table, read_stored_table
+from proverrl.config.load import flatten_table, parse_config, read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
-from proverrl.policy.loading import choose_device
+from proverrl.policy.loading import DTYPES, choose_device
 from proverrl.version import __version__, find_version
 
 RESOLVED_FILE = "resolved.json"
@@ -63,6 +63,18 @@ def lock_run(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise RunError(f"{folder}: another process is writing this run") from error
         yield
+
+
+def settle(config: Config) -> Config:
+    """The configuration as a run stores it: with the number types that ``auto`` means on its
+    device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together, and
+    ``UsageError`` as ``choose_device`` does."""
+    device = choose_device(config.policy.device)
+    precision = config.learner.precision_on(device)
+    settled = config.dump()
+    settled["learner"]["precision"] = precision
+    settled["vllm"]["dtype"] = config.vllm.dtype_for(DTYPES[precision])
+    return parse_config(settled, source="the number types of learner.precision and vllm.dtype")
 
 
 def check_resumable(folder: Path, config: Config) -> None:

@@ -166,7 +166,8 @@ def load_training(config: Config) -> TrainingProblems:
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
     device = choose_device(config.policy.device)
-    return load_policy(folder, config.policy, device=device, precision=config.learner.precision)
+    precision = config.learner.precision_on(device)
+    return load_policy(folder, config.policy, device=device, precision=precision)
 
 
 def open_writer(config: Config) -> Writer | None:
@@ -195,11 +196,12 @@ def open_critic(config: Config) -> Critic | None:
 
 
 def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:
+    device = choose_device(config.policy.device)
     policy = load_policy(
         path,
         config.policy.model_copy(update={"layout": layout}),
-        device=choose_device(config.policy.device),
-        precision=config.learner.precision,
+        device=device,
+        precision=config.learner.precision_on(device),
         key=key,
     )
     policy.model.requires_grad_(False)
@@ -235,12 +237,13 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
         texts += [describe(problem, reference) for problem, reference in problems.references]
         keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
+    device = choose_device(config.policy.device)
     return build_policy(
         config.policy,
         tokenizer,
         seed=config.seed,
-        device=choose_device(config.policy.device),
-        precision=config.learner.precision,
+        device=device,
+        precision=config.learner.precision_on(device),
     )
 
 

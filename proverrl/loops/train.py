@@ -36,7 +36,13 @@ from proverrl.loops.instructions import teach_instructions
 from proverrl.loops.pairs import check_files
 from proverrl.loops.preferences import load_preferences, run_preferences
 from proverrl.loops.reverify import check_sample_files, list_proofs
-from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
+from proverrl.loops.run_folder import (
+    RESOLVED_FILE,
+    check_resumable,
+    lock_run,
+    settle,
+    write_resolved,
+)
 from proverrl.loops.selfplay.composer import teach_composer
 from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import (
@@ -94,6 +100,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         )
     add_languages(config.languages)
     plugins.check(config.list_parts())
+    config = settle(config)
     folder = config.run
     if config.loop == "value":
         return await value.train_value(config, live=live)
@@ -280,6 +287,7 @@ async def _evaluate(session: Session, name: str) -> None:
 
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
+    config = settle(config)
     folder = config.run
     if config.loop == "value":
         return value.is_finished(config)

@@ -15,14 +15,13 @@ from typing import Any
 
 import torch
 
-from proverrl.config import PrecisionName
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.policy.decoding import CachedRows
 from proverrl.policy.transformers import TransformersPolicy
 
 LogProbs = Sequence[Sequence[float]]
 
-TOLERANCES: dict[PrecisionName, float] = {"fp32": 1e-4, "bf16": 3e-2}
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """How far sampler and learner may differ per token, on average, in nats."""
 
 MIN_SEQUENCES = 8

@@ -58,6 +58,7 @@ class VllmPolicy:
         self._base: tuple[tuple[int, int], ...] = ()
         try:
             self._engine = self._thread.submit(build).result()
+            dtype = config.dtype_for(trained.model.dtype)
             rows = choose_rows(
                 [trained.prompt(problem).token_ids for problem in problems],
                 count=config.probe_sequences,
@@ -67,8 +68,8 @@ class VllmPolicy:
                 partial(score_rows, trained.model),
                 self._engine.score,
                 rows,
-                limit=config.limit,
-                dtype=config.dtype,
+                limit=config.limit(dtype),
+                dtype=dtype,
             )
             self._thread.submit(self._push, trained.version).result()
         except BaseException:

@@ -83,10 +83,9 @@ def import_vllm() -> Any:
         ) from error
 
 
-def claimed_share(parameters: int, config: VllmConfig, total_bytes: int) -> float:
+def claimed_share(weight_bytes: int, config: VllmConfig, total_bytes: int) -> float:
     """The share of a device's memory that vLLM takes: weights, cache, and what it computes with."""
-    size = getattr(torch, config.dtype).itemsize
-    claimed = size * parameters + _cache_bytes(config) + WORK_BYTES
+    claimed = weight_bytes + _cache_bytes(config) + WORK_BYTES
     return float(min(0.95, claimed / total_bytes))
 
 
@@ -109,6 +108,7 @@ class VllmEngine:
         self._folder = tempfile.TemporaryDirectory(prefix="proverrl-vllm-")
         policy.model.config.save_pretrained(self._folder.name)
         policy.tokenizer.save_pretrained(self._folder.name)
+        self._dtype = config.dtype_for(policy.model.dtype)
         self._adapter: Any = None
         self._num_adapters = 0
         preload, set_threads = os.environ.get("LD_PRELOAD"), torch.set_num_threads
@@ -116,7 +116,7 @@ class VllmEngine:
             self._llm = self._vllm.LLM(
                 model=self._folder.name,
                 load_format="dummy",
-                dtype=config.dtype,
+                dtype=self._dtype,
                 enforce_eager=config.eager,
                 enable_sleep_mode=config.sleep,
                 kv_cache_memory_bytes=_cache_bytes(config),
@@ -144,7 +144,6 @@ class VllmEngine:
             # too, and switches off how torch's threads are set.
             _restore_variable("LD_PRELOAD", preload)
             torch.set_num_threads = set_threads
-        self._dtype = config.dtype
         self._device = str(self._vllm.platforms.current_platform.device_type)
 
     def _prefill_settings(
@@ -171,9 +170,10 @@ class VllmEngine:
         it, and here the model that is trained lies beside."""
         if self._vllm.platforms.current_platform.is_cpu():
             return {}
-        parameters = sum(p.numel() for p in policy.model.parameters())
+        size = getattr(torch, self._dtype).itemsize
+        weights = size * sum(p.numel() for p in policy.model.parameters())
         total = torch.cuda.get_device_properties(policy.model.device).total_memory
-        return {"gpu_memory_utilization": claimed_share(parameters, config, total)}
+        return {"gpu_memory_utilization": claimed_share(weights, config, total)}
 
     def _adapter_settings(self, policy: TransformersPolicy) -> dict[str, Any]:
         if not has_adapter(policy.model):
