@@ -73,7 +73,9 @@ def measure(policy: TransformersPolicy, batches: list[list[Pair]], pack_tokens: 
         imitation = Imitation(0.3, pack_tokens)
         total = imitation.denominator(batch)
         parts = imitation.cut(batch, pack_tokens or sys.maxsize)
-        torch.stack([imitation.compute(policy, part, total)[0] for part in parts]).sum().backward()
+        torch.stack(
+            [imitation.compute(policy.model, part, total)[0] for part in parts]
+        ).sum().backward()
     return time.process_time() - started
 
 

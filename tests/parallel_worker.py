@@ -169,16 +169,18 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
     if case.get("prefers"):
         loss = preferring = Preferring(0.5)
         items = [Ranked(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
-    learner = SupervisedLearner(policy, settings, config, 3, loss)
+    learner = SupervisedLearner(policy, settings, config, 3, loss, ((1, 2, 3), (4, 5, 6)))
     if case.get("prefers"):
         scores = learner.score(items, preferring.score)
     batches = [items[:7], items[4:], items[:1], items]
     steps = [learner.step(batch, rate) for batch, rate in zip(batches, (1, 1, 0.5, 1), strict=True)]
+    is_cut = learner._weights.lockstep
     learner.close()
     check_weights(world, policy)
     dismiss(world)
     return {
         "processes": world.size,
+        "is_cut": is_cut,
         "steps": steps,
         "scores": scores,
         "weights": [w.detach().clone() for w in trained_parts(model)],

@@ -117,18 +117,21 @@ def vllm_config(folder: str, **vllm: object) -> Config:
     return config.model_copy(update={"policy": policy})
 
 
-def test_a_warm_start_holds_whole_weights_before_they_are_cut(folder: str) -> None:
+def test_a_warm_start_by_muon_holds_whole_weights_before_they_are_cut(folder: str) -> None:
     learner = {"shard": "fsdp2", "optimizer": "adamw", "precision": "bf16"}
-    warm = {"steps": 250, "optimizer": "adamw"}
+    warm = {"steps": 250, "optimizer": "muon"}
     plans = [
         plan_memory(make_config(folder, learner=learner, warm_start=warm | more), processes=8)
-        for more in ({}, {"steps": 0})
+        for more in ({}, {"steps": 0}, {"optimizer": "adamw"})
     ]
-    assert plans[1].warm_start == {}
+    # AdamW's is cut as the loop's weights are.
+    assert plans[1].warm_start == plans[2].warm_start == {}
     held = plans[0].warm_start
-    others = held["activations"] + held["logits of one chunk"]
-    # Weights in bfloat16, their float32 copies, two moments, and gradients.
-    assert sum(held.values()) - others == (2 + 4 + 8 + 4) * PARAMETERS
+    others = held["activations"] + held["logits of one chunk"] + held["optimizer"]
+    # Weights in bfloat16, their float32 copies, and gradients.
+    assert sum(held.values()) - others == (2 + 4 + 4) * PARAMETERS
+    # One moment of a matrix, two of everything else.
+    assert 4 * PARAMETERS < held["optimizer"] < 8 * PARAMETERS
 
 
 def test_a_sampler_that_writes_meanwhile_has_a_model_of_its_own(folder: str) -> None:

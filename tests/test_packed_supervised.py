@@ -62,7 +62,9 @@ def sum_parts(
     imitation = Imitation(prompt_weight, pack_tokens)
     denominator = imitation.denominator(batch)
     parts = imitation.cut(batch, pack_tokens or sys.maxsize)
-    return torch.stack([imitation.compute(policy, part, denominator)[0] for part in parts]).sum()
+    return torch.stack(
+        [imitation.compute(policy.model, part, denominator)[0] for part in parts]
+    ).sum()
 
 
 @pytest.mark.parametrize("prompt_weight", [0.0, 0.3])
@@ -113,7 +115,7 @@ def test_packed_training_repeats_exactly_and_follows_the_padded_one() -> None:
             pack_tokens=pack_tokens,
         )
         config = Config(warm_start=settings, learner=LearnerConfig(max_grad_norm=1.0))
-        session: Any = SimpleNamespace(policy=policy, config=config)
+        session: Any = SimpleNamespace(policy=policy, config=config, problems=None)
         loss = train_supervised(
             session,
             [partial(Pair, p.prompt_ids, p.target_ids) for p in make_pairs()],

@@ -57,7 +57,7 @@ def test_the_log_probability_of_an_answer_is_the_sum_over_its_tokens() -> None:
     policy = tiny_policy()
     pairs = [Pair((5, 6, 7), (8, 9)), Pair((5,), (11, 12, 13, 14)), Pair((9, 9, 9, 9, 9), (3,))]
     with torch.no_grad():
-        found = score_targets(policy, pairs)
+        found = score_targets(policy.model, pairs)
         for pair, score in zip(pairs, found, strict=True):
             ids = torch.tensor([pair.prompt_ids + pair.target_ids])
             logprobs = policy.model(input_ids=ids).logits[0].float().log_softmax(-1)

@@ -88,7 +88,7 @@ def test_imitation_weighs_prompt_and_target() -> None:
 
     def loss(prompt_weight: float, *batch: Pair) -> torch.Tensor:
         imitation = Imitation(prompt_weight)
-        return imitation.compute(policy, batch, imitation.denominator(batch))[0]
+        return imitation.compute(policy.model, batch, imitation.denominator(batch))[0]
 
     pair = Pair((5, 6, 7), (8, 9))
     with torch.no_grad():

@@ -16,7 +16,7 @@ from proverrl.config import LearnerConfig, LossConfig, parse_config
 from proverrl.errors import UsageError
 from proverrl.learner.learner import TorchLearner
 from proverrl.parallel import SINGLE, open_world
-from tests.parallel_worker import run_case
+from tests.parallel_worker import run_case, run_supervised
 from tests.test_parallel import ROOT, launch, read_steps, train_by_two
 from tests.tiny_model import tiny_model, tiny_samples
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED
@@ -36,6 +36,18 @@ CASES: dict[str, dict[str, Any]] = {
     "bf16": {"loss": {"kl": {"coefficient": 0.1}}, "learner": {"precision": "bf16"}},
     "skips": {"skips": 1, "learner": {}},
 }
+SUPERVISED: dict[str, dict[str, Any]] = {
+    # The third batch is one pair, of which the other process has nothing.
+    "padded": {"supervised": {}, "learner": {"micro_batch_tokens": 40}},
+    "packed": {
+        "supervised": {},
+        "learner": {"gradient_checkpointing": True},
+        "pack_tokens": 40,
+    },
+    # Whole matrices: nothing is cut.
+    "muon": {"supervised": {"optimizer": "muon", "learning_rate": 1e-4}},
+}
+CASES |= SUPERVISED
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def by_two(folder: Path) -> dict[str, dict[str, Any]]:
     cases = [
-        case | {"learner": case["learner"] | {"shard": "fsdp2"}, "file": str(folder / name)}
+        case | {"learner": case.get("learner", {}) | {"shard": "fsdp2"}, "file": str(folder / name)}
         for name, case in CASES.items()
     ]
     out = folder / "found.pt"
@@ -75,6 +87,21 @@ def test_an_update_of_two_halves_is_that_of_a_whole(
     for mine, theirs in zip(one["seen"], two["seen"], strict=True):
         assert mine.keys() == theirs.keys()
     assert two["complaint"] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(SUPERVISED))
+def test_a_warm_start_of_two_halves_is_that_of_a_whole(
+    by_two: dict[str, dict[str, Any]], name: str
+) -> None:
+    one, two = run_supervised(SINGLE, SUPERVISED[name]), by_two[name]
+    assert (one["processes"], two["processes"]) == (1, 2)
+    for mine, theirs in zip(one["steps"], two["steps"], strict=True):
+        assert theirs == pytest.approx(mine, rel=FLOAT32, abs=FLOAT32)
+    # What the policy's model has at the end, which no step of cut weights touches.
+    moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
+    assert float(torch.cat([move.flatten() for move in moves]).mean()) < MOVED
+    assert two["is_cut"] == (name != "muon")
 
 
 @pytest.mark.slow
@@ -138,7 +165,7 @@ def test_a_whole_learner_takes_up_what_two_halves_saved(
         ({"policy": {"path": "p", "lora": {"rank": 4}}}, "takes no adapters"),
         ({"policy": {"engine": "vllm"}}, "not been joined with vLLM"),
         ({"loss": {"distill": {"weight": 0.5}}}, "no teacher"),
-        ({"loop": "expert_iteration"}, 'is for loop = "grpo"'),
+        ({"loop": "expert_iteration"}, 'is for loop = "grpo" or "warm_start"'),
     ],
 )
 def test_what_cannot_be_cut_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -85,7 +85,7 @@ def plan(
                     "lower vllm.kv_cache_gb, set vllm.sleep or vllm.dtype = 'bfloat16'"
                     if engine == "vllm"
                     else "lower policy.max_rows, or with several processes set "
-                    "learner.shard = 'fsdp2' and warm_start.steps = 0"
+                    "learner.shard = 'fsdp2' and warm_start.optimizer = 'adamw'"
                 )
             )
     if fits is False:

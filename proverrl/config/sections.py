@@ -323,8 +323,8 @@ class Config(Section):
 
     def _against_shards(self) -> str:
         """Why what is trained cannot be cut over processes; empty when it can."""
-        if self.loop != "grpo":
-            return f'is for loop = "grpo", not {self.loop!r}; set it to "none"'
+        if self.loop not in ("grpo", "warm_start"):
+            return f'is for loop = "grpo" or "warm_start", not {self.loop!r}; set it to "none"'
         if self.policy.lora.rank:
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":

@@ -106,9 +106,9 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         "logits of one chunk": min(CHUNK_BYTES, 4 * tokens * shape.vocab_size) * 9 // 8,
     }
     warm = dict[str, int]()
-    if cut > 1 and config.warm_start.steps:
-        name, whole = config.warm_start.optimizer, 4 * trained
-        states = sum(_state_bytes(o) for o in _optimizers(config, model, name))
+    if cut > 1 and config.warm_start.steps and config.warm_start.optimizer == "muon":
+        whole = 4 * trained
+        states = sum(_state_bytes(o) for o in _optimizers(config, model, "muon"))
         warm = {"weights": size * parameters, "optimizer": states, **update, "gradients": whole}
         if size != 4:
             warm["float32 copies of trained weights"] = whole

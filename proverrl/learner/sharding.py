@@ -193,6 +193,9 @@ class ShardedWeights:
         """The sampler's model as it is now, cut, in its own dtype; no optimizer changes it."""
         return ShardedModel(self.sampler, self.world, store=self.sampler.dtype, trains=False)
 
+    def close(self) -> None:
+        """Nothing: what is trained is a copy."""
+
     def zero_grad(self) -> None:
         for master in self.masters:
             master.grad = None

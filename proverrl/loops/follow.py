@@ -22,15 +22,11 @@ from proverrl.config import Config
 from proverrl.errors import PeerError
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.samplers import SamplerCopy
-from proverrl.loops.session import TrainingProblems
+from proverrl.loops.session import TrainingProblems, choose_probe_rows
 from proverrl.loops.supervised import SupervisedLearner
 from proverrl.parallel import World
 from proverrl.policy.base import SharedSampler
-from proverrl.policy.probe import MIN_SEQUENCES, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
-
-PROBE_TOKENS = 64
-"""Tokens of a sequence that sampler and learner are compared on, at most."""
 
 
 class Follower:
@@ -149,9 +145,6 @@ def open_learner(
     check: UpdateCheck = require_finite,
 ) -> TorchLearner:
     """The learner of a run, on any of its processes; ``check`` is asked on rank 0 only."""
-    sharded = config.learner.shard != "none"
-    prompts = [policy.prompt(problem).token_ids for problem in problems.all] if sharded else []
-    rows = choose_rows(prompts, count=MIN_SEQUENCES, max_tokens=PROBE_TOKENS) if sharded else ()
     return TorchLearner(
         policy.model,
         config.learner,
@@ -161,7 +154,7 @@ def open_learner(
         version=policy.version,
         check=check,
         world=policy.world,
-        probe_rows=rows,
+        probe_rows=choose_probe_rows(config, policy, problems),
     )
 
 

@@ -17,7 +17,6 @@ from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use
 from proverrl.learner.packed_rows import batch_rows
 from proverrl.learner.vocabulary import token_logprobs
 from proverrl.loops.pairs import Pair
-from proverrl.policy.transformers import TransformersPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +38,40 @@ class Imitation:
         return sum(sum(_weigh(pair, self.prompt_weight)[1:]) for pair in batch)
 
     def compute(
-        self, policy: TransformersPolicy, part: Sequence[Pair], denominator: float
+        self, model: Any, part: Sequence[Pair], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """See ``SupervisedLoss.compute``. Raises ``UsageError`` if packed rows cannot be attended
         through in this model."""
         if self.pack_tokens:
-            use_packed_attention(policy.model)
-            layout = _pack(part, self.prompt_weight, policy.device)
+            use_packed_attention(model)
+            layout = _pack(part, self.prompt_weight, model.device)
         else:
             layout = _pad(part, self.prompt_weight)
-        losses, picked, weights = _score_tokens(policy, layout)
+        losses, picked, weights = _score_tokens(model, layout)
         return (losses * weights[picked]).sum() / denominator, {}
 
 
-def score_targets(policy: TransformersPolicy, batch: Sequence[Pair]) -> torch.Tensor:
+def score_targets(model: Any, batch: Sequence[Pair]) -> torch.Tensor:
     """For each pair the log-probability of its target after its prompt, summed over the target's
     tokens. Shape [pairs]; gradients flow where they are recorded."""
-    losses, picked, _ = _score_tokens(policy, _pad(batch, 0.0))
+    losses, picked, _ = _score_tokens(model, _pad(batch, 0.0))
     rows = picked.nonzero()[:, 0]
     return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
 
 
 def _score_tokens(
-    policy: TransformersPolicy, layout: dict[str, Any]
+    model: Any, layout: dict[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The cross-entropy of each token with a weight, where those stand ([rows, tokens - 1], true or
     false), and all weights there."""
-    device = policy.device
-    layout = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()}
+    layout = {
+        k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()
+    }
     weights = layout.pop("weights")[:, 1:]
-    hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
+    hidden = model.get_decoder()(**layout, use_cache=False).last_hidden_state
     picked = weights > 0
     targets = layout["input_ids"][:, 1:][picked]
-    logprobs, _ = token_logprobs(policy.model, hidden[:, :-1][picked], targets)
+    logprobs, _ = token_logprobs(model, hidden[:, :-1][picked], targets)
     return -logprobs, picked, weights
 
 
@@ -95,7 +95,7 @@ def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
     return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
 
 
-def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str, Any]:
+def _pack(batch: Sequence[Pair], prompt_weight: float, device: torch.device) -> dict[str, Any]:
     """The same for one row with all pairs end to end, none of which sees another."""
     ids: list[int] = []
     positions: list[int] = []
@@ -112,6 +112,6 @@ def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str,
         "input_ids": torch.tensor([ids]),
         "attention_mask": NO_MASK,
         "position_ids": torch.tensor([positions]),
-        "attention_plan": plan_attention(spans, torch.device(device)),
+        "attention_plan": plan_attention(spans, device),
         "weights": torch.tensor([weights]),
     }

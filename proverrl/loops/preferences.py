@@ -16,6 +16,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +28,6 @@ from proverrl.loops.pairs import Pair, make_source, refuse_kept_apart
 from proverrl.loops.session import Session
 from proverrl.loops.supervised import SupervisedLearner, supervised_rate
 from proverrl.losses.preference import dpo_loss
-from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
@@ -80,18 +80,18 @@ class Preferring:
         return len(batch)
 
     def compute(
-        self, policy: TransformersPolicy, part: Sequence[Ranked], denominator: float
+        self, model: Any, part: Sequence[Ranked], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        scores = self.score(policy, part)
+        scores = self.score(model, part)
         first = torch.tensor([item.first for item in part], device=scores.device)
         loss, figures = dpo_loss(*scores.unbind(1), *first.unbind(1), beta=self.beta)
         share = len(part) / denominator
         return loss * share, {name: value * share for name, value in figures.items()}
 
-    def score(self, policy: TransformersPolicy, part: Sequence[Ranked]) -> torch.Tensor:
+    def score(self, model: Any, part: Sequence[Ranked]) -> torch.Tensor:
         """Log-probabilities of the preferred and of the other answer: [items, 2]."""
         answers = [*(item.chosen for item in part), *(item.rejected for item in part)]
-        return score_targets(policy, answers).view(2, len(part)).T
+        return score_targets(model, answers).view(2, len(part)).T
 
 
 def _learn(session: Session, preferences: Sequence[Preference]) -> None:

@@ -4,8 +4,9 @@ Flows in: sources of (prompt ids, target ids) pairs, or items of another loss. F
 weights of the policy's model, the same on every process. Rank 0 draws the batches; each process
 takes a share with a like number of tokens, in micro-batches of at most
 ``learner.micro_batch_tokens``, and gradients are summed before each optimizer step. Losses are
-divided by the sums of the whole batch first, so that a step is that of one process. Not handled
-here: which pairs there are (``pairs``), weights that are cut over processes.
+divided by the sums of the whole batch first, so that a step is that of one process. With
+``learner.shard`` the weights are cut over the processes, unless the optimizer needs them whole. Not
+handled here: which pairs there are (``pairs``).
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from proverrl.config.training import (
 from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import Sized
-from proverrl.learner.weights import TrainedWeights
+from proverrl.learner.weights import open_weights
 from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, PairSource
-from proverrl.loops.session import Session
+from proverrl.loops.session import Session, choose_probe_rows
+from proverrl.policy.probe import Rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
 
@@ -44,14 +46,17 @@ class SupervisedLoss(Protocol):
         """What the sums over a whole batch are divided by."""
 
     def compute(
-        self, policy: TransformersPolicy, part: Sequence[Any], denominator: float
+        self, model: Any, part: Sequence[Any], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """What a micro-batch adds to the loss of its batch and to the batch's figures."""
 
 
-ScoreFn = Callable[[TransformersPolicy, Sequence[Any]], torch.Tensor]
+ScoreFn = Callable[[Any, Sequence[Any]], torch.Tensor]
 """What the model makes of each item, of shape [items, figures]. It travels as the items do."""
 
+
+OPTIMIZER_KEYS = ("optimizer", "learning_rate", "weight_decay")
+"""What the sections of supervised trainings say in place of ``[learner]``."""
 
 SupervisedSettings = WarmStartConfig | ExpertIterationConfig | PreferencesConfig
 """The sections that say with which optimizer a supervised training is made."""
@@ -60,7 +65,8 @@ SupervisedSettings = WarmStartConfig | ExpertIterationConfig | PreferencesConfig
 class SupervisedLearner:
     """Makes optimizer steps on batches of items. Every process of a run has one: rank 0 makes it
     and calls its methods, and the others do the same as they are told
-    (``proverrl.loops.follow``). All begin with rank 0's weights."""
+    (``proverrl.loops.follow``). All begin with rank 0's weights. Cut weights come into the policy's
+    model at the end, where ``probe_rows`` say whether they arrived."""
 
     def __init__(
         self,
@@ -69,19 +75,20 @@ class SupervisedLearner:
         learner: LearnerConfig,
         seed: int,
         loss: SupervisedLoss,
+        probe_rows: Rows = (),
     ) -> None:
         self.policy, self.learner, self.loss = policy, learner, loss
         self._world = policy.world
-        self._tell("supervise", settings, learner, seed, loss)
+        self._tell("supervise", settings, learner, seed, loss, probe_rows)
         self._world.push(policy.model.parameters())
-        self._weights = TrainedWeights(
-            policy.model,
-            settings.optimizer,
-            learning_rate=settings.learning_rate,
-            weight_decay=settings.weight_decay,
+        own = {name: getattr(settings, name) for name in OPTIMIZER_KEYS}
+        if settings.optimizer == "muon":
+            own["shard"] = "none"
+        self._weights = open_weights(
+            policy.model, learner.model_copy(update=own), self._world, probe_rows
         )
         if learner.recomputes(sum(p.numel() for p in policy.model.parameters())):
-            enable_checkpointing(policy.model)
+            enable_checkpointing(self._weights.model)
         # An adapter may have dropout, which draws from torch's own generator.
         rank = self._world.rank
         torch.manual_seed(derive_seed(seed, "rank", rank) if rank else seed)
@@ -96,26 +103,47 @@ class SupervisedLearner:
     def _make_step(self, batch: Sequence[Sized], rate: float) -> dict[str, float]:
         scale_rates(self._weights.optimizers, rate)
         self._weights.zero_grad()
-        self.policy.model.train()
+        self._weights.model.train()
         values = {"loss": 0.0}
         denominator = self.loss.denominator(batch)
-        for part in self._cut(batch):
-            loss, figures = self.loss.compute(self.policy, part, denominator)
-            loss.backward()  # type: ignore[no-untyped-call]
-            for name, value in {"loss": loss.detach(), **figures}.items():
+        parts = self._cut(batch)
+        lockstep = self._weights.lockstep
+        # Asked before the first: from then on the others wait for this process's passes.
+        passes = max(self._world.gather(len(parts))) if lockstep else len(parts)
+        for part in parts:
+            for name, value in self._compute(part, denominator).items():
                 values[name] = values.get(name, 0.0) + float(value)
+        for _ in range(passes - len(parts)):
+            # As many as the others make; these teach nothing.
+            shortest = min(batch, key=lambda item: item.num_tokens)
+            self._compute([shortest], denominator, share=0.0)
         values = add_up(self._world.gather(values))
         self._weights.sum_gradients(self._world)
         values["grad_norm"] = self._weights.clip(self.learner.max_grad_norm)
         self._weights.step()
         return values
 
+    def _compute(
+        self, part: Sequence[Any], denominator: float, share: float = 1.0
+    ) -> dict[str, torch.Tensor]:
+        """Add to the gradients; returns the figures of a micro-batch, ``loss`` among them."""
+        figures: dict[str, torch.Tensor] = {}
+
+        def compute(model: Any) -> tuple[torch.Tensor]:
+            loss, more = self.loss.compute(model, part, denominator)
+            figures.update(more)
+            return (loss,)
+
+        (loss,) = self._weights.run(compute)
+        (share * loss).backward()
+        return {"loss": loss.detach(), **figures}
+
     @torch.no_grad()
     def score(self, items: Sequence[Sized], score: ScoreFn) -> list[list[float]]:
-        """The figures of each item under the weights as they are."""
+        """The figures of each item under the policy's weights, which cut ones reach at the end."""
         self._tell("score", items, score)
         shares = [self._cut(items, rank) for rank in range(self._world.size)]
-        mine = [score(self.policy, part) for part in shares[self._world.rank]]
+        mine = [score(self.policy.model, part) for part in shares[self._world.rank]]
         rows = [row for part in mine for row in part.tolist()]
         scored = itertools.chain(*(part for parts in shares for part in parts))
         found = {
@@ -127,8 +155,11 @@ class SupervisedLearner:
     def close(self) -> None:
         """The training is over; the model samples again."""
         self._tell("supervised_end")
+        self._weights.publish()
         self.policy.model.eval()
         self._weights.close()
+        # What the optimizer held, before the next learner takes as much.
+        del self._weights
 
     def _cut(self, items: Sequence[Sized], rank: int | None = None) -> list[list[Any]]:
         mine = self._world.shard(items, lambda item: item.num_tokens, rank)
@@ -154,7 +185,14 @@ def train_supervised(
     Called on rank 0."""
     config = session.config
     imitation = Imitation(config.warm_start.prompt_weight, settings.pack_tokens)
-    learner = SupervisedLearner(session.policy, settings, config.learner, seed, imitation)
+    learner = SupervisedLearner(
+        session.policy,
+        settings,
+        config.learner,
+        seed,
+        imitation,
+        choose_probe_rows(config, session.policy, session.problems),
+    )
     batches = draw_batches(sources, settings.batch_size, random.Random(seed))
     losses: list[float] = []
     for step, batch in zip(range(steps), batches, strict=False):
