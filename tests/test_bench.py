@@ -130,6 +130,13 @@ def test_groups_that_cannot_be_dealt_out_are_refused() -> None:
         measure_grpo(Work(prompts=3, processes=2), model="x", rounds=1, sides=(), say=print)
 
 
+def test_what_a_side_says_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"^the side proverrl failed: policy\.path .*") as caught:
+        measure_grpo(Work(), model=str(tmp_path), rounds=1, sides=("proverrl",), say=print)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.slow
 def test_two_processes_write_as_many_tokens_as_one_at_a_larger_vocabulary() -> None:
     sizes = Work(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -147,7 +148,9 @@ def _run(arguments: list[str], work: Work, what: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise UsageError(f"the {what} failed: {done.stderr[-2000:]}")
+        # An error that was foreseen has one line; what else there is says where it happened.
+        said = re.search(r"^proverrl\.errors\.\w+: (.+)$", done.stderr, re.MULTILINE)
+        raise UsageError(f"the {what} failed: {said[1] if said else done.stderr[-2000:]}")
 
 
 def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
