@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import json
 import random
 import sys
@@ -23,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from proverrl import parallel
@@ -176,11 +178,14 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
     steps = [learner.step(batch, rate) for batch, rate in zip(batches, (1, 1, 0.5, 1), strict=True)]
     is_cut = learner._weights.lockstep
     learner.close()
+    kept = [type(o).__name__ for o in gc.get_objects() if issubclass(type(o), FSDPModule)]
+    kept += [name for name, weight in model.named_parameters() if weight.grad is not None]
     check_weights(world, policy)
     dismiss(world)
     return {
         "processes": world.size,
         "is_cut": is_cut,
+        "kept": kept,
         "steps": steps,
         "scores": scores,
         "weights": [w.detach().clone() for w in trained_parts(model)],

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.cli.main import cli
-from proverrl.config import load_config, load_stored_config
+from proverrl.config import load_config, load_stored_config, parse_config
 from proverrl.curriculum.beliefs import read_counts
 from proverrl.errors import (
     ConfigError,
@@ -38,7 +38,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
-from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable
+from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, settle
 from proverrl.monitor.metrics import MetricsTail
 from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths
@@ -308,6 +308,19 @@ def test_a_run_that_failed_at_its_first_file_can_begin_again(tmp_path: Path) -> 
     (run / "other").write_text("")
     with pytest.raises(RunError, match="exists and is not a run folder"):
         check_resumable(run, load_config(file))
+
+
+def test_a_setting_of_vllm_may_differ_where_vllm_does_not_write(tmp_path: Path) -> None:
+    given = {"policy": {"path": "p"}, "learner": {"precision": "bf16"}}
+    config = settle(parse_config(given, source="here"))
+    stored = config.dump()
+    # What runs of the version before stored beside bfloat16 weights.
+    stored["vllm"]["dtype"] = "float32"
+    (tmp_path / RESOLVED_FILE).write_text(json.dumps({"config": stored}))
+    check_resumable(tmp_path, config)
+    with_vllm = {**given, "policy": {"path": "p", "engine": "vllm"}}
+    with pytest.raises(RunError, match=r"begun with policy\.engine = 'transformers'"):
+        check_resumable(tmp_path, settle(parse_config(with_vllm, source="here")))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"step": null}', DEEP])

@@ -189,6 +189,20 @@ def test_the_cache_is_what_the_plan_leaves(folder: str) -> None:
     assert settle_cache(config, tiny_policy()) is config
 
 
+def test_a_plan_for_a_gpu_counts_bfloat16(folder: str) -> None:
+    plans = [
+        plan_memory(
+            make_config(folder, policy={"path": folder, "device": device, "engine": "vllm"})
+        )
+        for device in ("cpu", "cuda")
+    ]
+    single, half = (plan.always for plan in plans)
+    assert [plan.precision for plan in plans] == ["fp32", "bf16"]
+    for name in ("weights", "vLLM's weights"):
+        assert half[name] * 2 == single[name]
+    assert half["float32 copies of trained weights"] == single["weights"]
+
+
 def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:
     for sections, reason in (
         ({"endpoint": {"url": "http://127.0.0.1:1/v1"}}, "its policy has no weights here"),

@@ -15,12 +15,11 @@ from proverrl.config import (
     LearnerConfig,
     LossConfig,
     PolicyConfig,
-    VllmConfig,
+    parse_config,
 )
 from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.distill import SelfDistiller
 from proverrl.learner.learner import TorchLearner
-from proverrl.learner.memory import plan_memory
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
 from proverrl.loops.run_folder import settle
@@ -177,33 +176,25 @@ def test_a_model_of_another_precision_is_refused() -> None:
     with pytest.raises(UsageError, match=r"precision is 'bf16' and the model's weights are"):
         TorchLearner(tiny_model(), LearnerConfig(precision="bf16"), temperature=1.0)
     with pytest.raises(UsageError, match=r"precision is 'fp32'"):
-        TorchLearner(bf16_model(), LearnerConfig(), temperature=1.0)
+        TorchLearner(bf16_model(), LearnerConfig(precision="fp32"), temperature=1.0)
+    # Where nothing is asked, the learner takes what was loaded.
+    assert TorchLearner(bf16_model(), LearnerConfig(), temperature=1.0).weights.masters
 
 
 def test_auto_is_bfloat16_on_a_gpu_and_what_a_run_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Config(policy=PolicyConfig(engine="vllm"))
+    given = {"policy": {"path": "checkpoint", "engine": "vllm"}}
+    config = parse_config(given, source="here")
     on_cpu = settle(config)
     assert (on_cpu.learner.precision, on_cpu.vllm.dtype) == ("fp32", "float32")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     on_gpu = settle(config)
     assert (on_gpu.learner.precision, on_gpu.vllm.dtype) == ("bf16", "bfloat16")
-    # What is stored stays, wherever the run goes on.
+    # What is stored stays, wherever the run goes on; a small model from scratch stays in float32.
     assert settle(on_cpu) == on_cpu
-    asked = Config(policy=PolicyConfig(engine="vllm"), vllm=VllmConfig(dtype="float32"))
+    assert settle(Config()).learner.precision == "fp32"
+    asked = parse_config({**given, "vllm": {"dtype": "float32"}}, source="here")
     with pytest.raises(ConfigError, match=r'set vllm\.dtype = "bfloat16"'):
         settle(asked)
-
-
-def test_a_plan_for_a_gpu_counts_bfloat16() -> None:
-    plans = [
-        plan_memory(Config(policy=PolicyConfig(device=device, engine="vllm")))
-        for device in ("cpu", "cuda")
-    ]
-    single, half = (plan.always for plan in plans)
-    assert [plan.precision for plan in plans] == ["fp32", "bf16"]
-    for name in ("weights", "vLLM's weights"):
-        assert half[name] * 2 == single[name]
-    assert half["float32 copies of trained weights"] == single["weights"]
 
 
 def test_the_teacher_is_a_float32_average() -> None:

@@ -102,6 +102,8 @@ def test_a_warm_start_of_two_halves_is_that_of_a_whole(
     moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
     assert float(torch.cat([move.flatten() for move in moves]).mean()) < MOVED
     assert two["is_cut"] == (name != "muon")
+    # Neither a copy nor a gradient, which the loop's own would come on top of.
+    assert two["kept"] == []
 
 
 @pytest.mark.slow

@@ -83,7 +83,9 @@ def test_rows_are_different_windows_of_the_prompts() -> None:
     assert choose_rows(prompts, count=4, max_tokens=3) == [(1, 2, 3), (5, 6), (2, 3, 4), (2, 3, 9)]
     # With more prompts than rows they are spread: every second of four, before any other.
     assert choose_rows([(1, 1), (2, 2), (3, 3), (4, 4)], count=2, max_tokens=9) == [(1, 1), (3, 3)]
-    with pytest.raises(UsageError, match=r"give 1 different sequences .* asks for 8; add problems"):
+    with pytest.raises(
+        UsageError, match=r"give 1 different sequences .* 8 are needed .*; add problems"
+    ):
         choose_rows([(5, 6), (5, 6)], count=8, max_tokens=64)
 
 

@@ -43,8 +43,10 @@ def plan(
     import torch
 
     from proverrl.learner.memory import GIB, choose_cache_gb, plan_memory
+    from proverrl.loops.run_folder import settle
 
     config = read_config(config_file, None, overrides, ask="give a configuration file")
+    config = settle(config)
     found = plan_memory(config, processes=processes, prompt_tokens=prompt_tokens)
     if memory_gib is None and torch.cuda.is_available():
         memory_gib = torch.cuda.get_device_properties(0).total_memory / GIB
@@ -57,7 +59,7 @@ def plan(
         )
         learner, engine = config.learner, config.policy.engine
         click.echo(
-            f"{learner.optimizer}, {found.precision}; {learner.micro_batch_tokens:,} tokens a "
+            f"{learner.optimizer}, {learner.precision}; {learner.micro_batch_tokens:,} tokens a "
             f"micro-batch; prompts of {prompt_tokens:,} tokens, {config.sampling.max_new_tokens:,} "
             f"new ones, {config.policy.max_rows} rows at once, {engine}"
         )

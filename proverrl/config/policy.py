@@ -31,7 +31,7 @@ class VllmConfig(Section):
 
     dtype: VllmDtype | Literal["auto"] = "auto"
     """number type of vLLM's copy of the weights: ``float32``, ``bfloat16``, or that of the trained
-    weights (``auto``). Weights that are trained in bfloat16 need the same here"""
+    weights (``auto``). Weights that are trained in bfloat16 need that here too"""
     kv_cache_gb: NonNegativeFloat = 0.0
     """memory of its key-value cache, in GiB. 0: on a GPU what ``proverrl plan`` leaves of nine
     tenths of it, and no more than a draw takes; on a CPU 1"""

@@ -44,6 +44,7 @@ from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
     LearnerConfig,
+    PrecisionName,
     PreferencesConfig,
     SamplesConfig,
     ValueConfig,
@@ -360,6 +361,12 @@ class Config(Section):
             ("policy", self.policy.engine, self.policy.options),
             *(("callback", name, Options()) for name in self.logging.callbacks),
         ]
+
+    def precision_on(self, device: str) -> PrecisionName:
+        """What ``learner.precision`` means on a device, by torch's name of it."""
+        if self.learner.precision == "auto":
+            return "bf16" if device.startswith("cuda") and self.policy.path else "fp32"
+        return self.learner.precision
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

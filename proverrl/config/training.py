@@ -79,16 +79,12 @@ class LearnerConfig(Section):
     precision: PrecisionName | Literal["auto"] = "auto"
     """``bf16``: sampler and learner share a model with bfloat16 weights, and the learner keeps a
     float32 master of each weight and float32 optimizer state ([engines.md](engines.md)). It applies
-    to evaluation too. ``auto``: ``bf16`` on a GPU, ``fp32`` on a CPU"""
+    to evaluation too. ``auto``: ``bf16`` for a checkpoint (``policy.path``) on a GPU, ``fp32`` on a
+    CPU and for a small model from scratch"""
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner's weights, gradients and
-    optimizer state; ``adamw`` and ``loop = "grpo"`` only ([engines.md](engines.md))"""
-
-    def precision_on(self, device: str) -> PrecisionName:
-        """What ``precision`` means on a device, by torch's name of it."""
-        if self.precision == "auto":
-            return "bf16" if device.startswith("cuda") else "fp32"
-        return self.precision
+    optimizer state; ``adamw``, and ``loop`` ``grpo`` or ``warm_start``, only
+    ([engines.md](engines.md))"""
 
     def recomputes(self, parameters: int) -> bool:
         """What ``gradient_checkpointing`` means for a model of so many parameters."""

@@ -95,11 +95,11 @@ class TorchLearner:
         world: World = SINGLE,
         probe_rows: Rows = (),
     ) -> None:
-        precision = config.precision_on(model.device.type)
-        if model.dtype != DTYPES[precision]:  # The sampler would use another one.
+        asked = config.precision
+        if asked != "auto" and model.dtype != DTYPES[asked]:  # The sampler would use another one.
             raise UsageError(
-                f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
-                f"load it with precision={precision!r}"
+                f"learner.precision is {asked!r} and the model's weights are {model.dtype}; "
+                f"load it with precision={asked!r}"
             )
         check_head(model, TOLERANCES[model.dtype])
         self.model = model

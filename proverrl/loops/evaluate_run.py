@@ -29,7 +29,7 @@ from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
-from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
+from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
 from proverrl.loops.session import load_weights, open_writer
 from proverrl.monitor.console import can_draw_live
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
@@ -91,6 +91,7 @@ async def evaluate_benchmarks(
     split), as ``prepare`` gives it; returns the result files, named by the keys. Raises
     ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other settings;
     ``RunError``: the run has no weights yet."""
+    config = settle(config)
     trained = open_policy(config, from_run)
     writer = open_writer(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)

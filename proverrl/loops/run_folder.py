@@ -23,7 +23,7 @@ from proverrl.config.load import flatten_table, parse_config, read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
-from proverrl.policy.loading import DTYPES, choose_device
+from proverrl.policy.loading import DTYPES, choose_device, name_device
 from proverrl.version import __version__, find_version
 
 RESOLVED_FILE = "resolved.json"
@@ -67,10 +67,8 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 def settle(config: Config) -> Config:
     """The configuration as a run stores it: with the number types that ``auto`` means on its
-    device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together, and
-    ``UsageError`` as ``choose_device`` does."""
-    device = choose_device(config.policy.device)
-    precision = config.learner.precision_on(device)
+    device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together."""
+    precision = config.precision_on(name_device(config.policy.device))
     settled = config.dump()
     settled["learner"]["precision"] = precision
     settled["vllm"]["dtype"] = config.vllm.dtype_for(DTYPES[precision])
@@ -92,6 +90,8 @@ def check_resumable(folder: Path, config: Config) -> None:
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in flatten_table(config.dump()).items():
+        if key.startswith("vllm.") and config.policy.engine != "vllm":
+            continue
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
             continue
         if before.get(key) != value:

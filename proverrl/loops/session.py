@@ -181,7 +181,7 @@ def choose_probe_rows(
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
     device = choose_device(config.policy.device)
-    precision = config.learner.precision_on(device)
+    precision = config.precision_on(device)
     return load_policy(folder, config.policy, device=device, precision=precision)
 
 
@@ -216,7 +216,7 @@ def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> Tra
         path,
         config.policy.model_copy(update={"layout": layout}),
         device=device,
-        precision=config.learner.precision_on(device),
+        precision=config.precision_on(device),
         key=key,
     )
     policy.model.requires_grad_(False)
@@ -258,7 +258,7 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
         tokenizer,
         seed=config.seed,
         device=device,
-        precision=config.learner.precision_on(device),
+        precision=config.precision_on(device),
     )
 
 

@@ -11,6 +11,7 @@ handled here: which pairs there are (``pairs``).
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -158,8 +159,11 @@ class SupervisedLearner:
         self._weights.publish()
         self.policy.model.eval()
         self._weights.close()
-        # What the optimizer held, before the next learner takes as much.
+        # Nobody sets the policy's gradients to zero again where another copy is trained, and a cut
+        # copy lies in cycles: the next learner takes as much.
+        self._weights.zero_grad()
         del self._weights
+        gc.collect()
 
     def _cut(self, items: Sequence[Sized], rank: int | None = None) -> list[list[Any]]:
         mine = self._world.shard(items, lambda item: item.num_tokens, rank)

@@ -50,6 +50,11 @@ def choose_device(name: str) -> str:
     return name
 
 
+def name_device(name: str) -> str:
+    """The device that is meant, be it here or not: a GPU may be planned for where none is."""
+    return choose_device(name) if name == "auto" else name
+
+
 def load_policy(
     path: str | Path,
     config: PolicyConfig,

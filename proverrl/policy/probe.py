@@ -103,8 +103,8 @@ def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: i
             if len(rows) == count:
                 return list(rows)
     raise UsageError(
-        f"the prompts give {len(rows)} different sequences to compare the engines on and "
-        f"vllm.probe_sequences asks for {count}; add problems"
+        f"the prompts give {len(rows)} different sequences to compare sampler and learner on, and "
+        f"{count} are needed (with vLLM: vllm.probe_sequences); add problems"
     )
 
 
