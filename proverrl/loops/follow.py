@@ -22,8 +22,8 @@ from proverrl.config import Config
 from proverrl.errors import PeerError
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.samplers import SamplerCopy
-from proverrl.loops.session import TrainingProblems, choose_probe_rows
-from proverrl.loops.supervised import SupervisedLearner
+from proverrl.loops.session import TrainingProblems
+from proverrl.loops.supervised import SupervisedLearner, choose_probe_rows
 from proverrl.parallel import World
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.transformers import TransformersPolicy

@@ -48,6 +48,10 @@ MAY_DIFFER = (
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
 
+SETTLED = ("learner.precision", "vllm.dtype")
+"""Keys that a run stores as ``settle`` leaves them. Where it did not, nothing is known of it."""
+
+
 @contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process. Raises ``RunError``: another process is writing it, or
@@ -91,6 +95,8 @@ def check_resumable(folder: Path, config: Config) -> None:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in flatten_table(config.dump()).items():
         if key.startswith("vllm.") and config.policy.engine != "vllm":
+            continue
+        if key in SETTLED and before.get(key) == "auto":
             continue
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
             continue

@@ -25,7 +25,6 @@ from proverrl.policy.base import Policy, Sampler
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
-from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
@@ -35,9 +34,6 @@ from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
-
-PROBE_TOKENS = 64
-"""Tokens of a sequence that sampler and learner are compared on, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +161,6 @@ def load_training(config: Config) -> TrainingProblems:
         config.warm_start.references_per_level,
         config.seed,
     )
-
-
-def choose_probe_rows(
-    config: Config, policy: TransformersPolicy, problems: TrainingProblems
-) -> Rows:
-    """The sequences that cut weights and the sampler's are compared on after each push; none where
-    no weights are cut."""
-    if config.learner.shard == "none":
-        return ()
-    prompts = [policy.prompt(problem).token_ids for problem in problems.all]
-    return choose_rows(prompts, count=MIN_SEQUENCES, max_tokens=PROBE_TOKENS)
 
 
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
+from proverrl.config import Config
 from proverrl.config.training import (
     ExpertIterationConfig,
     LearnerConfig,
@@ -31,10 +32,13 @@ from proverrl.learner.packed_rows import Sized
 from proverrl.learner.weights import open_weights
 from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, PairSource
-from proverrl.loops.session import Session, choose_probe_rows
-from proverrl.policy.probe import Rows
+from proverrl.loops.session import Session, TrainingProblems
+from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
+
+PROBE_TOKENS = 64
+"""Tokens of a sequence that sampler and learner are compared on, at most."""
 
 
 class SupervisedLoss(Protocol):
@@ -205,6 +209,17 @@ def train_supervised(
     learner.close()
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0
+
+
+def choose_probe_rows(
+    config: Config, policy: TransformersPolicy, problems: TrainingProblems
+) -> Rows:
+    """The sequences that cut weights and the sampler's are compared on after each push; none where
+    no weights are cut."""
+    if config.learner.shard == "none":
+        return ()
+    prompts = [policy.prompt(problem).token_ids for problem in problems.all]
+    return choose_rows(prompts, count=MIN_SEQUENCES, max_tokens=PROBE_TOKENS)
 
 
 def draw_batches(
