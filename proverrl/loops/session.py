@@ -14,7 +14,7 @@ from pathlib import Path
 
 from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.config import Config, LayoutName
+from proverrl.config import Config, LayoutName, PolicyConfig
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
@@ -165,9 +165,13 @@ def load_training(config: Config) -> TrainingProblems:
 
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
+    return _load(config, folder, config.policy, "policy.path")
+
+
+def _load(config: Config, path: Path | str, settings: PolicyConfig, key: str) -> TransformersPolicy:
     device = choose_device(config.policy.device)
     precision = config.precision_on(device)
-    return load_policy(folder, config.policy, device=device, precision=precision)
+    return load_policy(path, settings, device=device, precision=precision, key=key)
 
 
 def open_writer(config: Config) -> Writer | None:
@@ -196,14 +200,7 @@ def open_critic(config: Config) -> Critic | None:
 
 
 def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:
-    device = choose_device(config.policy.device)
-    policy = load_policy(
-        path,
-        config.policy.model_copy(update={"layout": layout}),
-        device=device,
-        precision=config.precision_on(device),
-        key=key,
-    )
+    policy = _load(config, path, config.policy.model_copy(update={"layout": layout}), key)
     policy.model.requires_grad_(False)
     return policy
 
