@@ -287,7 +287,6 @@ async def _evaluate(session: Session, name: str) -> None:
 
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
-    config = settle(config)
     folder = config.run
     if config.loop == "value":
         return value.is_finished(config)
