@@ -328,6 +328,11 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
     assert same(weights(whole), weights(again))
     assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
     assert state_of(whole, 4)["curriculum"] == state_of(again, 4)["curriculum"]
+    # The pool has the whole next step to judge while the learner updates, statements too.
+    ahead = state_of(whole, 2)["in_flight"]
+    made = {d["composed"]["problem"]["id"] for d in ahead["drafts"] if d["composed"]}
+    asked = {row["problem_id"] for row in ahead["draws"]}
+    assert made & asked and asked - made
 
 
 def judge_parts(candidate: Candidate) -> Verdict | Status:

@@ -5,7 +5,7 @@ and to learn from. ``Pipeline`` writes and judges; a ``Source`` says what overla
 ``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit. It
 is one draw ahead: while the pool judges a draw the policy writes the next, and while the learner
 updates, the pool judges what was written. Not handled here: groups as they complete (``overlap``),
-statements that a composer writes (``selfplay.source``), what becomes of the verdicts (the loops).
+statements that a composer writes (``selfplay``), what becomes of the verdicts (the loops).
 """
 
 from __future__ import annotations
@@ -168,17 +168,17 @@ class Pipeline:
 
         return Flight(draws, seconds, step, asyncio.create_task(judge()))
 
-    def relaunch(self, in_flight: Mapping[str, Any] | None) -> Flight | None:
-        """Have judged again what a checkpoint held (``dump``); None where that is nothing. What was
-        open goes on."""
+    def relaunch(
+        self, in_flight: Mapping[str, Any] | None, *, also: Sequence[Problem] = ()
+    ) -> Flight | None:
+        """Have judged again what a checkpoint held (``dump``), on the session's problems and
+        ``also`` on these; None for nothing. What was open goes on."""
         if in_flight is None:
             return None
         self.load_open(in_flight)
-        # Of a draw with segments nothing may be whole. Checkpoints of a self-play run of the
-        # version before hold no draws.
-        if not in_flight.get("draws") and not in_flight.get("waits"):
+        if not (in_flight.get("draws") or in_flight.get("waits")):  # "waits": none is whole.
             return None
-        return self.launch(self._load(in_flight["draws"]), step=in_flight["step"])
+        return self.launch(self._load(in_flight["draws"], also), step=in_flight["step"])
 
     def dump(self, flights: Sequence[Flight]) -> dict[str, Any]:
         """Flights that began at one step, and what is open, as JSON values."""
@@ -195,8 +195,8 @@ class Pipeline:
         if self._open is not None:
             self._open.draws = self._load(in_flight["open"])
 
-    def _load(self, rows: Sequence[Mapping[str, Any]]) -> list[Draw]:
-        problems = self.session.problems.without_reference
+    def _load(self, rows: Sequence[Mapping[str, Any]], also: Sequence[Problem] = ()) -> list[Draw]:
+        problems = (*also, *self.session.problems.without_reference)
         return load_draws(rows, {problem.id: problem for problem in problems})
 
     async def land(self, flight: Flight) -> list[JudgedDraw]:

@@ -6,12 +6,12 @@ reward both, update both. Shared weights get one update over the samples of both
 the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
 Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit: what passed the
-filters is given to the solver; while the pool judges its proofs the composer writes the next round,
-and the policy the next step's bodies on base problems. The pool judges both while the learner
-updates, so these bodies are one step old when they are learned from. A checkpoint holds the next
-round's drafts and bodies; they are judged again, from the cache. Not handled here: several
-processes, what is learned from (``rounds``).
+the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit. While the pool
+judges a step, the composer writes the next round, and the policy that step's bodies: on base
+problems, and on what passes the early filters. The pool judges these while the learner updates, so
+they are one step old when they are learned from. A checkpoint holds the next round's drafts and
+bodies; they are judged again, from the cache. Not handled here: several processes, what is learned
+from (``rounds``).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Component, IdleClock, Tally
 from proverrl.rewards.composer import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
+from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Group, Problem, Reward, Rollout
 
 
@@ -122,35 +123,30 @@ class SelfplaySource(Source):
         self._samples: list[TrainingSample] = []
         self._next: Composition | None = None
         self._flights: list[Flight] = []
+        self._ahead: list[Flight] = []
         self._late: asyncio.Task[Checked] | None = None
         self._judged: JudgedRound | None = None
         in_flight = state.in_flight
         if in_flight is not None and in_flight["drafts"] is not None:
             drafts = load_drafts(in_flight["drafts"])
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
-        self._next_base = self._pipeline.relaunch(in_flight)
+            flight = self._pipeline.relaunch(in_flight, also=_list_problems(drafts))
+            self._ahead = [flight] if flight else []
 
     async def draws(self) -> AsyncIterator[Judged]:
         """All groups of the step, whatever is admitted."""
         state, rounds = self._state, self._rounds
-        num_base = round(rounds.settings.base_share * self._num_groups)
         self._next = this = self._next or await self._compose()
-        if num_base:
-            self._flights.append(self._next_base or await self._write(state.choose(num_base)))
-            self._next_base = None
+        self._flights = self._ahead or self._launch(await self._write_ahead(this))
+        self._ahead = []
         checked = await this.checked
         tried = rounds.admit(this.drafts, checked)
-        on_round = None
-        if tried:
-            on_round = await self._write(Order(state.number_draw(), tuple(tried)))
-            self._flights.append(on_round)
-        missing = self._num_groups - num_base - len(tried)
+        missing = self._num_groups - self._count_base(this) - len(tried)
         if missing > 0:
-            self._flights.append(await self._write(state.choose(missing)))
+            self._flights += self._launch([await self._pipeline.write(state.choose(missing))])
         self._next = await self._compose()
-        if num_base:
-            self._next_base = await self._write(state.choose(num_base))
-        landed, attempts = await self._land(tried, on_round, this.attacks)
+        ahead = await self._write_ahead(self._next)
+        landed, attempts = await self._land(tried, this.attacks)
         kept: Sequence[Problem] = tried
         runs = [checked.run]
         if self._late is not None:
@@ -159,18 +155,22 @@ class SelfplaySource(Source):
             kept = late.run.kept
             runs.append(late.run)
         self._flights, self._late = [], None
+        # Not before: the pool would be done with them, and wait while the learner updates.
+        self._ahead = self._launch(ahead)
         stops = {stop.problem_id: stop.filter for run in runs for stop in run.stops}
         calls = sum(run.num_calls for run in runs)
         bodies = sum(map(len, this.attacks.values()))
         self._judged = done = JudgedRound(
             this.number, this.drafts, stops, tried, kept, attempts, calls, bodies
         )
+        # These first: a run that goes on has what was ahead in one flight, not in two.
         for judged in landed:
             aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
+            yield Judged(aside, 0.0, use="counted")
+        for judged in landed:
             used = [d for d in judged.draws if d.rollouts[0].problem.id not in done.set_aside]
             for draw in used:
                 rounds.scaffolder.see(draw.rollouts)
-            yield Judged(aside, 0.0, use="counted")
             yield Judged(used, judged.seconds, judged.age)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
@@ -191,17 +191,16 @@ class SelfplaySource(Source):
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        following, base = self._next, self._next_base
+        following = self._next
         return {
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
             "attacks": following.attacks if following else {},
-            **self._pipeline.dump([base] if base else []),
+            **self._pipeline.dump(self._ahead),
         }
 
     async def aclose(self) -> None:
-        flights = [*self._flights, *([self._next_base] if self._next_base else [])]
-        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in flights]
+        tasks: list[asyncio.Task[Any]] = [f.judged for f in (*self._flights, *self._ahead)]
         if self._next is not None:
             tasks.append(self._next.checked)
         if self._late is not None:
@@ -218,17 +217,32 @@ class SelfplaySource(Source):
         return self._check(number, drafts, attacks)
 
     def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
-        problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
-        return Composition(
-            number, drafts, attacks, self._ask(self._rounds.early, problems, attacks)
-        )
+        asked = self._ask(self._rounds.early, _list_problems(drafts), attacks)
+        return Composition(number, drafts, attacks, asked)
 
-    async def _write(self, order: Order) -> Flight:
+    def _count_base(self, following: Composition) -> int:
+        """How many base problems a step begins with: its share, or more where a round has fewer
+        statements than the rest."""
+        least = round(self._rounds.settings.base_share * self._num_groups)
+        return max(least, self._num_groups - len(_list_problems(following.drafts)))
+
+    async def _write_ahead(self, following: Composition) -> list[tuple[list[Draw], float]]:
+        """What a round's step begins with: bodies on base problems, and on what the early filters
+        let pass."""
+        state, written = self._state, []
+        if num_base := self._count_base(following):
+            written.append(await self._pipeline.write(state.choose(num_base)))
+        if tried := (await following.checked).run.kept:
+            order = Order(state.number_draw(), tuple(tried))
+            written.append(await self._pipeline.write(order))
+        return written
+
+    def _launch(self, written: Sequence[tuple[list[Draw], float]]) -> list[Flight]:
         step = self._state.progress.step
-        return self._pipeline.launch(*await self._pipeline.write(order), step=step)
+        return [self._pipeline.launch(*draws, step=step) for draws in written]
 
     async def _land(
-        self, tried: Sequence[Problem], on_round: Flight | None, attacks: Attacks
+        self, tried: Sequence[Problem], attacks: Attacks
     ) -> tuple[list[Judged], dict[str, tuple[Rollout, ...]]]:
         """Await the step's verdicts, in the order of writing, and find the attempts on what was
         ``tried``. The late filters are asked about it while the others are judged."""
@@ -243,7 +257,7 @@ class SelfplaySource(Source):
                 name = draw.rollouts[0].problem.id
                 if name in names:
                     attempts[name] = (*attempts.get(name, ()), *draw.rollouts)
-            if flight is on_round and late:
+            if late and self._late is None and names and names <= attempts.keys():
                 rates = {name: solve_rate(rollouts) or 0.0 for name, rollouts in attempts.items()}
                 # Nothing is learned from the others: questions about them would cost for nothing.
                 between = [p for p in tried if 0.0 < rates.get(p.id, 0.0) < 1.0]
@@ -258,3 +272,7 @@ class SelfplaySource(Source):
                 return await self._rounds.ask(filters, problems, attacks)
 
         return asyncio.create_task(check())
+
+
+def _list_problems(drafts: Sequence[Draft]) -> list[Problem]:
+    return [draft.composed.problem for draft in drafts if draft.composed is not None]
