@@ -53,6 +53,13 @@ def test_the_ends_are_the_checkpoints(tmp_path: Path, alpha: float, same: str) -
     assert all(torch.equal(value, expected[name]) for name, value in merged.items())
 
 
+def test_the_folder_of_a_run_is_refused_with_the_place_of_its_weights(tmp_path: Path) -> None:
+    a = save(tmp_path / "a", 0)
+    save(tmp_path / "run/policy", 1)
+    with pytest.raises(UsageError, match=r"is the folder of a run; its weights: \S+run/policy$"):
+        merge_policies(a, tmp_path / "run", alpha=0.5, out=tmp_path / "c")
+
+
 def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     a = save(tmp_path / "a", 0)
     larger = save(tmp_path / "b", 0, SIZES.model_copy(update={"hidden_size": 32}))

@@ -118,6 +118,9 @@ def find_model(path: str | Path, key: str) -> str:
     ``UsageError``, which begins with ``key``, for what is neither."""
     name, place = str(path), Path(path).absolute()
     if place.is_dir():
+        weights = Path(path) / "policy"
+        if not (place / "config.json").exists() and (weights / "config.json").exists():
+            raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
         return name
     nowhere = f"{key} {name!r}: there is no folder {place}"
     try:
