@@ -266,8 +266,8 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
     be loaded, the two are not of one model or vocabulary, or ``alpha`` is outside [0, 1]."""
     if not 0.0 <= alpha <= 1.0:
         raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
-    model, tokenizer = _read_checkpoint(str(first), "auto", str(first))
-    other, other_tokenizer = _read_checkpoint(str(second), "auto", str(second))
+    model, tokenizer = _read_checkpoint(find_model(first, "policy"), "auto", str(first))
+    other, other_tokenizer = _read_checkpoint(find_model(second, "policy"), "auto", str(second))
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
     # Parameters, not the state: a tied weight stands there twice and would be averaged twice.
