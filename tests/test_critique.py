@@ -7,13 +7,15 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proverrl.config import RewardConfig, parse_config
 from proverrl.errors import ConfigError, ProblemError
 from proverrl.evaluation.judgements import BALANCED, RIGHT, WRONG, judgement_rows
-from proverrl.formalize.critiques import PairMaker
+from proverrl.formalize.critiques import PairMaker, read_written
 from proverrl.formalize.equivalence import equivalent
 from proverrl.formalize.gate import Critic, add_critiques, criticise, find_fault
 from proverrl.lang import find_language, find_suffixes
@@ -411,6 +413,47 @@ def test_pairs_are_balanced_and_certified() -> None:
     found = ask_verifier(run)
     assert [says for says, _ in found] == [True, False] * 3
     assert [means for _, means in found] == [True, False] * 3
+
+
+@pytest.mark.dafny
+def test_a_formalisers_statements_come_first_and_are_certified_again(tmp_path: Path) -> None:
+    """Whatever the file says of them: the second is wrong there and right here."""
+    rows = [
+        {"problem_id": "b", "body": "ensures n + k == r", "means": True},
+        {"problem_id": "b", "body": "ensures k + n == r", "means": False},
+        {"problem_id": "b", "body": "ensures r == n + 2 * k", "means": False},
+        {"problem_id": "b", "body": 'ensures r == |"is_correct"|', "means": False},
+        # Refused for what is not shown, or for its size or form: nothing of these was proved.
+        {"problem_id": "b", "body": "ensures r == n + k // " + "a" * 70_000, "means": False},
+        {"problem_id": "b", "body": "ensures r == n + k // \0", "means": False},
+        {"problem_id": "b", "body": "ensures r == n + k // \ud800", "means": False},
+        {"problem_id": "b", "body": "ensures r == n + k" + " && true" * 3_000, "means": False},
+        {"problem_id": "b", "body": "garbage @@@", "means": False},
+        {"problem_id": "b", "body": "", "means": None, "dropped": "contradicts itself"},
+        {"problem_id": "b", "body": "", "count": 1, "dropped": "no statement: no body"},
+    ]
+    file = tmp_path / "all.statements.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written = read_written(file)
+    problem = replace(ask(["ensures r == n + k"]), id="b")
+
+    async def run(verifier: Verifier) -> list[dict[str, Any]]:
+        rows = []
+        for seed in range(4):
+            maker = PairMaker(verifier, seed, 60.0, written)
+            rows += await maker.make_pairs([(problem, "ensures r == n + k")], num=2)
+        return rows
+
+    rows = ask_verifier(run)
+    for right, wrong in zip(rows[::2], rows[1::2], strict=True):
+        assert "r == n + 2 * k" in wrong["statement"]
+        assert wrong["metadata"]["category"] == "wrong meaning"
+        assert json.loads(wrong["reference"]) == {"reasons": "wrong meaning", "is_correct": False}
+        assert "n + 2" not in right["statement"]
+    for row in ('{"id": "b"}', '{"problem_id": "b", "body": "", "means": "yes", "dropped": ""}'):
+        file.write_text(row + "\n")
+        with pytest.raises(ProblemError, match=r"all.statements.jsonl:1: no row of"):
+            read_written(file)
 
 
 def test_names_and_texts_of_a_statement_cannot_address_the_critic() -> None:

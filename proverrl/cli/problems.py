@@ -160,15 +160,26 @@ def generate(
 @count_option("--num", 2000, "Number of problems, half of them of right statements.", least=2)
 @count_option("--seed", 0, "Seed.", least=0)
 @workers_option("Verifier processes.")
+@click.option(
+    "--statements",
+    type=FILE,
+    help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
+)
 @OUT_FILE
-def critiques(file: Path, num: int, seed: int, workers: int, out: Path) -> None:
+def critiques(
+    file: Path, num: int, seed: int, workers: int, statements: Path | None, out: Path
+) -> None:
     """Ask whether statements say what the English says: a right and a wrong one for each problem of
     FILE (generate --formalize), both certified by the real verifier."""
     import asyncio
 
     from proverrl.formalize.critiques import write_critiques
 
-    click.echo(asyncio.run(write_critiques(file, out, num=num, seed=seed, workers=workers)))
+    click.echo(
+        asyncio.run(
+            write_critiques(file, out, num=num, seed=seed, workers=workers, statements=statements)
+        )
+    )
 
 
 @problems.command()

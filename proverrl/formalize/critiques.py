@@ -4,44 +4,54 @@ Flows in: problems that ask for statements, with their references. Flows out: pr
 whether a statement is right, with reference answers, as rows of a file. A wrong one is shown by a
 proof to differ, or is no statement (``make_wrong``); every second right one is worded in another
 way and proved to mean the same. Right and wrong are equally many at any place of the file where a
-pair ends. Not handled here: statements of people, and problems whose verifier certifies no error.
+pair ends. What a formaliser wrote of the same texts comes before what is made, since its errors are
+others than those of ``make_wrong``. Not handled here: statements of people, and problems whose
+verifier certifies no error.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
+from proverrl.files.lines import find_text_fault, read_json_lines
 from proverrl.formalize.equivalence import Wrong, equivalent, get_formalizing, make_wrong
+from proverrl.lang import find_language
 from proverrl.lang.critique.language import RIGHT, ask_critique, write_answer
 from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import DEADLINE_SECONDS
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
+from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import Verifier
 
 _AT_ONCE = 32
 _SYNTAX_SHARE = 0.1
 """That of CriticLean. Errors of syntax are the quickest to certify, and would be two of five."""
+_MAX_CHARACTERS = 2_000
+"""Of a formaliser's statement, as it is shown."""
+_MEANING = "wrong meaning"
+"""The kind of an error that a formaliser made: which it is, no proof says."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PairMaker:
-    """Makes pairs, the same ones under the same seed."""
+    """Makes pairs, the same ones under the same seed. ``written`` are a formaliser's statements of
+    a problem, by its id: those that it is known to have right and wrong. Each is certified anew."""
 
     verifier: Verifier
     seed: int
     deadline_seconds: float
+    written: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     async def make_pair(self, problem: Problem, reference: str) -> list[Row] | None:
         """The two rows of a problem, the right one first; None where no error is certified."""
@@ -66,6 +76,8 @@ class PairMaker:
 
     async def _make_wrong(self, problem: Problem, reference: str) -> Wrong | None:
         rng = random.Random(derive_seed(self.seed, "wrong", problem.id))
+        if body := await self._choose_written(problem, rng, same=False):
+            return Wrong(body, _MEANING)
         return await make_wrong(
             problem,
             reference,
@@ -77,6 +89,8 @@ class PairMaker:
 
     async def _make_right(self, problem: Problem, reference: str) -> str:
         rng = random.Random(derive_seed(self.seed, "right", problem.id))
+        if written := await self._choose_written(problem, rng, same=True):
+            return written
         if rng.random() < 0.5:
             return reference
         body = get_formalizing(problem).reword(problem, reference, rng)
@@ -86,17 +100,62 @@ class PairMaker:
         same = await equivalent(problem, body, self.verifier, deadline_seconds=deadline)
         return body if same else reference
 
+    async def _choose_written(
+        self, problem: Problem, rng: random.Random, *, same: bool
+    ) -> str | None:
+        """A formaliser's statement of the problem that is proved to mean the same, or not to."""
+        bodies = list(self.written.get(problem.id, ()))
+        deadline = self.deadline_seconds
+        for body in rng.sample(bodies, len(bodies)):
+            try:
+                ask_critique(problem, body)
+            except ProblemError:
+                continue  # No critic is asked about such a text.
+            # What the critic is shown is judged: the rest of a text may be why it was refused.
+            shown = find_language(problem.language).normal_form(body)
+            candidate = Candidate(problem, shown)
+            verdict = await self.verifier.verify(candidate, deadline_seconds=deadline)
+            if len(shown) > _MAX_CHARACTERS or not get_formalizing(problem).is_well_formed(
+                candidate, verdict
+            ):
+                continue
+            if await equivalent(problem, shown, self.verifier, deadline_seconds=deadline) is same:
+                return shown
+        return None
 
-async def write_critiques(file: Path, out: Path, *, num: int, seed: int, workers: int) -> str:
-    """Make the pairs of a file's problems with a verifier of its own; returns a line of report.
-    Raises ``ProblemError``: the file holds no problem with a reference that asks for a statement
-    and whose errors can be certified."""
+
+def read_written(file: Path) -> dict[str, list[str]]:
+    """Of a file ``evals/NAME.statements.jsonl`` the statements of which it is known whether they
+    say what is meant, by problem. Raises ``ProblemError``: it is no such file."""
+    written: dict[str, list[str]] = {}
+    for number, row in enumerate(read_json_lines(file), 1):
+        match row:
+            case {"means": bool(), "problem_id": str(name), "body": str(body)}:
+                if not find_text_fault(body):
+                    written.setdefault(name, []).append(body)
+            case {"problem_id": str(), "dropped": str(), **rest} if rest.get("means") is None:
+                continue  # Nothing is known of it, or it is no statement.
+            case _:
+                raise ProblemError(f"{file}:{number}: no row of evals/NAME.statements.jsonl")
+    return written
+
+
+async def write_critiques(
+    file: Path, out: Path, *, num: int, seed: int, workers: int, statements: Path | None = None
+) -> str:
+    """Make the pairs of a file's problems with a verifier of its own, of a formaliser's
+    ``statements`` where there are some; returns a line of report. Raises ``ProblemError``: the file
+    holds no problem with a reference that asks for a statement and whose errors can be certified,
+    or none of the statements is of its problems."""
     references = load_references(file)
     problems = [problem for problem in load_problems(file) if problem.id in references]
     for problem in problems:
         get_formalizing(problem)
+    written = {} if statements is None else read_written(statements)
+    if statements is not None and not written.keys() & references.keys():
+        raise ProblemError(f"{statements}: no statement of known meaning is of a problem in {file}")
     verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
-    maker = PairMaker(verifier, seed, DEADLINE_SECONDS)
+    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written)
     try:
         pairs = ((problem, references[problem.id]) for problem in problems)
         rows = await maker.make_pairs(pairs, num=num)

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[^\W\d][\w'?!]*")
 _QUOTE = re.compile(r"[\"\u00ab]")
 """Of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
-    "incomplete wrong assumption says what is meant".split()
+    "incomplete wrong assumption meaning says what is meant".split()
 )
 
 

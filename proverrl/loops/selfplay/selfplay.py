@@ -123,27 +123,31 @@ class SelfplaySource(Source):
         self._samples: list[TrainingSample] = []
         self._next: Composition | None = None
         self._flights: list[Flight] = []
-        self._ahead: list[Flight] = []
+        self._ahead: Flight | None = None
         self._late: asyncio.Task[Checked] | None = None
         self._judged: JudgedRound | None = None
         in_flight = state.in_flight
         if in_flight is not None and in_flight["drafts"] is not None:
             drafts = load_drafts(in_flight["drafts"])
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
-            flight = self._pipeline.relaunch(in_flight, also=_list_problems(drafts))
-            self._ahead = [flight] if flight else []
+            self._ahead = self._pipeline.relaunch(in_flight, also=_list_problems(drafts))
 
     async def draws(self) -> AsyncIterator[Judged]:
         """All groups of the step, whatever is admitted."""
         state, rounds = self._state, self._rounds
         self._next = this = self._next or await self._compose()
-        self._flights = self._ahead or self._launch(await self._write_ahead(this))
-        self._ahead = []
+        self._flights = [self._ahead or self._launch(await self._write_ahead(this))]
+        self._ahead = None
         checked = await this.checked
         tried = rounds.admit(this.drafts, checked)
+        written = {draw.problem.id for draw in self._flights[0].draws}
+        # After a resume a filter may let pass what was not judged before.
+        if others := tuple(problem for problem in tried if problem.id not in written):
+            order = Order(state.number_draw(), others)
+            self._flights.append(self._launch(await self._pipeline.write(order)))
         missing = self._num_groups - self._count_base(this) - len(tried)
         if missing > 0:
-            self._flights += self._launch([await self._pipeline.write(state.choose(missing))])
+            self._flights.append(self._launch(await self._pipeline.write(state.choose(missing))))
         self._next = await self._compose()
         ahead = await self._write_ahead(self._next)
         landed, attempts = await self._land(tried, this.attacks)
@@ -163,14 +167,12 @@ class SelfplaySource(Source):
         self._judged = done = JudgedRound(
             this.number, this.drafts, stops, tried, kept, attempts, calls, bodies
         )
-        # These first: a run that goes on has what was ahead in one flight, not in two.
         for judged in landed:
             aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
-            yield Judged(aside, 0.0, use="counted")
-        for judged in landed:
             used = [d for d in judged.draws if d.rollouts[0].problem.id not in done.set_aside]
             for draw in used:
                 rounds.scaffolder.see(draw.rollouts)
+            yield Judged(aside, 0.0, use="counted")
             yield Judged(used, judged.seconds, judged.age)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
@@ -196,11 +198,12 @@ class SelfplaySource(Source):
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
             "attacks": following.attacks if following else {},
-            **self._pipeline.dump(self._ahead),
+            **self._pipeline.dump([self._ahead] if self._ahead else []),
         }
 
     async def aclose(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [f.judged for f in (*self._flights, *self._ahead)]
+        flights = [*self._flights, *([self._ahead] if self._ahead else [])]
+        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in flights]
         if self._next is not None:
             tasks.append(self._next.checked)
         if self._late is not None:
@@ -226,20 +229,19 @@ class SelfplaySource(Source):
         least = round(self._rounds.settings.base_share * self._num_groups)
         return max(least, self._num_groups - len(_list_problems(following.drafts)))
 
-    async def _write_ahead(self, following: Composition) -> list[tuple[list[Draw], float]]:
+    async def _write_ahead(self, following: Composition) -> tuple[list[Draw], float]:
         """What a round's step begins with: bodies on base problems, and on what the early filters
-        let pass."""
-        state, written = self._state, []
+        let pass. One flight, as it is after a resume."""
+        state, orders = self._state, []
         if num_base := self._count_base(following):
-            written.append(await self._pipeline.write(state.choose(num_base)))
+            orders.append(state.choose(num_base))
         if tried := (await following.checked).run.kept:
-            order = Order(state.number_draw(), tuple(tried))
-            written.append(await self._pipeline.write(order))
-        return written
+            orders.append(Order(state.number_draw(), tuple(tried)))
+        written = [await self._pipeline.write(order) for order in orders]
+        return [draw for draws, _ in written for draw in draws], sum(took for _, took in written)
 
-    def _launch(self, written: Sequence[tuple[list[Draw], float]]) -> list[Flight]:
-        step = self._state.progress.step
-        return [self._pipeline.launch(*draws, step=step) for draws in written]
+    def _launch(self, written: tuple[list[Draw], float]) -> Flight:
+        return self._pipeline.launch(*written, step=self._state.progress.step)
 
     async def _land(
         self, tried: Sequence[Problem], attacks: Attacks
