@@ -438,14 +438,14 @@ def test_a_formalisers_statements_come_first_and_are_certified_again(tmp_path: P
     problem = replace(ask(["ensures r == n + k"]), id="b")
 
     async def run(verifier: Verifier) -> list[dict[str, Any]]:
-        rows = []
+        made: list[dict[str, Any]] = []
         for seed in range(4):
             maker = PairMaker(verifier, seed, 60.0, written)
-            rows += await maker.make_pairs([(problem, "ensures r == n + k")], num=2)
-        return rows
+            made += await maker.make_pairs([(problem, "ensures r == n + k")], num=2)
+        return made
 
-    rows = ask_verifier(run)
-    for right, wrong in zip(rows[::2], rows[1::2], strict=True):
+    made = ask_verifier(run)
+    for right, wrong in zip(made[::2], made[1::2], strict=True):
         assert "r == n + 2 * k" in wrong["statement"]
         assert wrong["metadata"]["category"] == "wrong meaning"
         assert json.loads(wrong["reference"]) == {"reasons": "wrong meaning", "is_correct": False}
