@@ -166,20 +166,14 @@ def generate(
     help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
 )
 @OUT_FILE
-def critiques(
-    file: Path, num: int, seed: int, workers: int, statements: Path | None, out: Path
-) -> None:
+def critiques(file: Path, out: Path, **work: Any) -> None:
     """Ask whether statements say what the English says: a right and a wrong one for each problem of
     FILE (generate --formalize), both certified by the real verifier."""
     import asyncio
 
     from proverrl.formalize.critiques import write_critiques
 
-    click.echo(
-        asyncio.run(
-            write_critiques(file, out, num=num, seed=seed, workers=workers, statements=statements)
-        )
-    )
+    click.echo(asyncio.run(write_critiques(file, out, **work)))
 
 
 @problems.command()

@@ -22,7 +22,13 @@ from typing import Any
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
 from proverrl.files.lines import find_text_fault, read_json_lines
-from proverrl.formalize.equivalence import Wrong, equivalent, get_formalizing, make_wrong
+from proverrl.formalize.equivalence import (
+    Wrong,
+    decide_meaning,
+    equivalent,
+    get_formalizing,
+    make_wrong,
+)
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import RIGHT, ask_critique, write_answer
 from proverrl.lang.open import open_verifier
@@ -113,13 +119,14 @@ class PairMaker:
                 continue  # No critic is asked about such a text.
             # What the critic is shown is judged: the rest of a text may be why it was refused.
             shown = find_language(problem.language).normal_form(body)
+            if len(shown) > _MAX_CHARACTERS:
+                continue
             candidate = Candidate(problem, shown)
             verdict = await self.verifier.verify(candidate, deadline_seconds=deadline)
-            if len(shown) > _MAX_CHARACTERS or not get_formalizing(problem).is_well_formed(
-                candidate, verdict
-            ):
-                continue
-            if await equivalent(problem, shown, self.verifier, deadline_seconds=deadline) is same:
+            means = await decide_meaning(
+                problem, shown, verdict, self.verifier, deadline_seconds=deadline
+            )
+            if means is same:
                 return shown
         return None
 

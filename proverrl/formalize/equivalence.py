@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
-from proverrl.types import Candidate, Problem
+from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
 _MAX_TRIES = 8
@@ -40,12 +40,22 @@ async def equivalent(
     formalizing = get_formalizing(problem)
     candidate = Candidate(problem, body)
     verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+    if verdict.status.judged and not formalizing.is_well_formed(candidate, verdict):
+        return False
+    return await decide_meaning(problem, body, verdict, verifier, deadline_seconds=deadline_seconds)
+
+
+async def decide_meaning(
+    problem: Problem, body: str, verdict: Verdict, verifier: Verifier, *, deadline_seconds: float
+) -> bool | None:
+    """``equivalent`` where the statement's verdict is there. None too for what is not well formed:
+    no proof shows that it differs."""
+    formalizing = get_formalizing(problem)
     if verdict.proved:
         return True
-    if not verdict.status.judged:
+    is_read = formalizing.is_well_formed(Candidate(problem, body), verdict)
+    if not verdict.status.judged or not is_read:
         return None
-    if not formalizing.is_well_formed(candidate, verdict):
-        return False
     for asked in formalizing.ask_difference(problem, body):
         shown = await verifier.verify(asked, deadline_seconds=deadline_seconds)
         if formalizing.shows_difference(shown):
@@ -85,7 +95,9 @@ async def make_wrong(
             continue
         if not is_read:
             return Wrong(body, error)
-        means = await equivalent(problem, body, verifier, deadline_seconds=deadline_seconds)
+        means = await decide_meaning(
+            problem, body, verdict, verifier, deadline_seconds=deadline_seconds
+        )
         if means is False:
             return Wrong(body, error)
     return None
