@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -21,6 +23,7 @@ from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import build_problem
+from proverrl.problems.load import load_problems
 from proverrl.problems.prompt import (
     render_body,
     render_messages,
@@ -44,6 +47,7 @@ from proverrl.verifier.base import Verifier, verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
 
+ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
 GENERATOR = StatementGenerator(find_language("dafny"))
 PARAMETERS = ("method {}(n: nat, k: int) returns (r: int)", "r := {}(n, k);")
@@ -145,6 +149,29 @@ def test_training_never_uses_the_wordings_that_are_held_back() -> None:
             assert drawn == set(seen) | (set(held) if split == "heldout" else set())
 
 
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("dafny/statements", ("valid", "heldout", "unseen", "known_words")),
+        ("dafny/programs", ("valid", "low/valid", "low/heldout")),
+        ("lean/statements", ("heldout", "unseen", "known_words")),
+    ],
+)
+def test_no_file_has_a_word_that_training_never_shows(folder: str, names: Sequence[str]) -> None:
+    """A model from scratch cannot know a word that it never read; a wording it can."""
+    numbers = {word for value in range(1000) for word in spell(value).replace("-", " ").split()}
+
+    def list_words(name: str) -> set[str]:
+        english = " ".join(
+            problem.informal for problem in load_problems(ROOT / folder / f"{name}.jsonl")
+        )
+        return set(re.findall("[a-z]+", re.sub("`[^`]*`", "", english).lower())) - numbers
+
+    known = list_words("train")
+    for name in names:
+        assert list_words(name) - known == set()
+
+
 def test_nothing_that_is_meant_is_shown() -> None:
     for draft in draw("train", 30):
         problem = build_problem(GENERATOR, draft, "train")
@@ -181,11 +208,11 @@ def test_no_meaning_is_in_two_splits() -> None:
 
 def test_known_words_are_those_of_training_for_meanings_that_are_held_back() -> None:
     known = StatementGenerator(find_language("dafny"), known_words=True)
-    # "the result of ..." is a wording of values that training never uses.
+    # "the number that is ..." is a wording of values that training never uses.
     for generator, has_new in ((known, False), (GENERATOR, True)):
         streams = (generator.stream_level(level, 3, "heldout") for level in generator.families)
         drafts = [draft for s in streams for draft in itertools.islice(s, 30)]
-        assert any("the result of " in draft.informal for draft in drafts) is has_new
+        assert any("the number that is " in draft.informal for draft in drafts) is has_new
         assert all(GENERATOR.assign_split(draft.statement) == "heldout" for draft in drafts)
 
 

@@ -86,7 +86,7 @@ def forms(text: str) -> Forms:
 
 ASKS: Forms = forms(
     "find the number {1} such that {0}. | which number {1} makes it true that {0}? | determine {1},"
-    " if {0}. || for which number {1} is it the case that {0}?"
+    " if {0}. || which number {1} is such that {0}?"
 )
 """Questions for a number: {0} is what is claimed, {1} the number."""
 
@@ -96,33 +96,33 @@ WORDINGS: Mapping[str, Forms] = MappingProxyType(
         name: forms(text)
         for name, text in {
             "+": "{0} plus {1} | the sum of {0} and {1} | {1} more than {0} | {0} increased by {1}"
-            "|| the result of adding {1} to {0}",
+            "|| the number that is {1} more than {0}",
             "-": "{0} minus {1} | the difference of {0} and {1} | {1} less than {0}"
-            "| {0} decreased by {1} || the result of taking {1} from {0}",
+            "| {0} decreased by {1} || the number that is {1} less than {0}",
             "*": "{0} times {1} | the product of {0} and {1} | {0} multiplied by {1}"
-            "|| the result of multiplying {0} by {1}",
-            "/": "{0} divided by {1} | the quotient of {0} and {1} || the result of dividing {0} by"
+            "|| the value of {0} multiplied by {1}",
+            "/": "{0} divided by {1} | the quotient of {0} and {1} || the value of {0} divided by"
             " {1}",
             "%": "{0} modulo {1} | the remainder of {0} divided by {1} | the remainder of {0}"
-            " modulo {1} || the result of taking {0} modulo {1}",
-            "neg": "minus {0} | the negative of {0} || the result of taking {0} from 0",
+            " modulo {1} || the remainder when {0} is divided by {1}",
+            "neg": "minus {0} | the negative of {0} || the negative value of {0}",
             "index": "the element of {0} at position {1} | the entry of {0} at index {1}"
             "| the value in {0} at position {1} || the value of {0} at index {1}",
             "length": "the length of {0} | the number of elements of {0} | the size of {0}"
-            "|| the number of entries of {0}",
+            "|| the number of elements in {0}",
             "old": "the original value of {0} | the former value of {0} | the value of {0} before"
-            " the call || the value that {0} had before the call",
-            "contents": "the elements of {0} | the contents of {0} || the entries of {0}",
+            " the call || the value before the call of {0}",
+            "contents": "the elements of {0} | the contents of {0} || the elements that {0} holds",
             "prefix": "the first {1} elements of {0} | the part of {0} before position {1}"
             "|| the elements of {0} before position {1}",
             "suffix": "the part of {0} from position {1} on | the elements of {0} from index {1} on"
-            "|| the entries of {0} from position {1} on",
+            "|| the elements of {0} from position {1} on",
             "cons": "the list of {0} followed by {1} | the list that begins with {0} and goes on"
             " with {1} || the list with {0} before {1}",
             "join": "the sequence {0} followed by {1} | the sequence {0} continued with {1}"
-            "|| the sequence {0} with {1} behind it",
+            "|| the sequence of {0} and then {1}",
             "single": "the sequence of {0} alone | the sequence that holds only {0}"
-            "|| the sequence with {0} as its only element",
+            "|| the sequence with the only element {0}",
             "bag": "the multiset of {0} || the multiset that holds {0}",
             "if": "({1} if {0}, otherwise {2}) | (if {0} then {1}, else {2})"
             "| ({1} when {0}, and {2} otherwise) || (if {0} then {1}, otherwise {2})",
@@ -139,11 +139,9 @@ WORDINGS: Mapping[str, Forms] = MappingProxyType(
             ">=": "{0} is at least {1} | {0} is not less than {1} | {0} is not below {1}"
             "|| {1} does not exceed {0}",
             "true": "{0} is true | {0} holds || {0} is the case",
-            "not": "it is not the case that {0} | it is false that {0} || the claim that {0} is"
-            " false",
-            "and": "{0}, and {1} | both {0} and {1} | {0}, and also {1} || {1}, and moreover {0}",
-            "or": "either {0} or {1} | {0}, or else {1} | {0} or {1} || at least one of these"
-            " holds: {0}; {1}",
+            "not": "it is not the case that {0} | it is false that {0} || it is not true that {0}",
+            "and": "{0}, and {1} | both {0} and {1} | {0}, and also {1} || both {1} and also {0}",
+            "or": "either {0} or {1} | {0}, or else {1} | {0} or {1} || either {0}, or else {1}",
             "implies": "if {0}, then {1} | {1} whenever {0} | {0} implies that {1} | {1} provided"
             " that {0} || {1} if {0}",
             "iff": "{0} exactly when {1} | {0} if and only if {1} | {0} just in case {1}"
@@ -165,7 +163,7 @@ ASIDES: Forms = forms(
     "| Nothing is printed. | All lengths are in metres. | Version {0} of it is in use."
     "| It is called about {0} times a day. || Nothing is reviewed. | An older version was in use."
 )
-_CALLS: Forms = forms("{0} of {1} | the value of {0} at {1} || the value that {0} has at {1}")
+_CALLS: Forms = forms("{0} of {1} | the value of {0} at {1} || the value at {1} of {0}")
 _ASIDE_SHARE = 0.25
 ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "

@@ -48,7 +48,7 @@ _DEMANDS: Forms = (
         "assume that {0}",
         "before the call, {0}",
     ),
-    ("it may be called where {0}",),
+    ("before the call, make sure that {0}",),
 )
 _PROMISES: Forms = (
     (
@@ -58,7 +58,7 @@ _PROMISES: Forms = (
         "make sure that {0}",
         "in the end {0}",
     ),
-    ("when it returns, it is guaranteed that {0}",),
+    ("make sure that when it returns, {0}",),
 )
 
 

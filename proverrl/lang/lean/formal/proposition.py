@@ -25,23 +25,23 @@ from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _KINDS: dict[str, Forms] = {
-    "Prop": forms("a proposition | a statement || a claim"),
-    "Type": forms("a type | a set of things || a kind of things"),
+    "Prop": forms("a proposition | a statement || a statement that is true or false"),
+    "Type": forms("a type | a set of things || a type of things"),
     "Nat": forms("a natural number | a whole number that is not negative || a natural"),
     "Bool": forms("a truth value | a boolean || a value that is true or false"),
 }
-_OF = forms("an element of {0} | a member of {0} || a thing of {0}")
+_OF = forms("an element of {0} | a member of {0} || an element in {0}")
 _PROPERTY = forms("a property of {0} | a predicate on {0} || a property on {0}")
 _RELATION = forms(
     "a relation between {0} and {1} | a binary predicate on {0} and {1} || a predicate between {0}"
     " and {1}"
 )
 _FUNCTION = forms(
-    "a function from {0} to {1} | a map from {0} to {1} || a map that takes {0} to {1}"
+    "a function from {0} to {1} | a map from {0} to {1} || a function between {0} and {1}"
 )
-_DECLARES = forms("let {0} be {1} | {0} {is_} {1} | take {0}, {1} || {0} {is_} taken to be {1}")
+_DECLARES = forms("let {0} be {1} | {0} {is_} {1} | take {0}, {1} || take {0} to be {1}")
 _SUPPOSES = forms(
-    "suppose that {0} | assume that {0} | it is known that {0} | {0} || it is supposed that {0}"
+    "suppose that {0} | assume that {0} | it is known that {0} | {0} || it is true that {0}"
 )
 _CLAIMS = forms(
     "then {0} | show that {0} | it follows that {0} | prove that {0} || then show that {0}"
