@@ -16,8 +16,9 @@ from proverrl.config import RewardConfig, parse_config
 from proverrl.errors import ConfigError, ProblemError
 from proverrl.evaluation.judgements import BALANCED, RIGHT, WRONG, judgement_rows
 from proverrl.formalize.critiques import PairMaker, read_written
+from proverrl.formalize.emptiness import mark_empty
 from proverrl.formalize.equivalence import equivalent
-from proverrl.formalize.gate import Critic, add_critiques, criticise, find_fault
+from proverrl.formalize.gate import Critic, add_critiques, ask_critics, criticise
 from proverrl.lang import find_language, find_suffixes
 from proverrl.lang.critique.language import (
     CRITIQUE,
@@ -50,7 +51,6 @@ from proverrl.types import (
 )
 from proverrl.verifier.base import Verifier, verify_all
 from tests.builders import build_rollout
-from tests.fake_verifier import FakeVerifier
 from tests.test_statements import MEANT, ask, ask_verifier
 
 YES = '{"reasons": "says what is meant", "is_correct": true}'
@@ -165,16 +165,15 @@ def test_a_critic_is_shown_no_comment_of_what_it_judges(comment: str) -> None:
         assert render_messages(asked, "critic") == render_messages(plain, "critic")
 
 
-@pytest.mark.parametrize("body", ["ensures true /* never closed", "ensures r == /*{HOLE}*/ 1"])
-def test_what_hides_the_hole_or_cannot_be_read_is_not_asked_about(body: str) -> None:
+def test_what_cannot_be_read_is_not_asked_about() -> None:
     critic = make_critic(YES)
-    found = asyncio.run(criticise(ASKED, body, critic))
-    if "HOLE" in body:
-        # It is a comment, and gone.
-        assert "HOLE" not in ask_critique(ASKED, body).statement.replace("/*{HOLE}*/", "")
-    else:
-        assert found.is_correct is None
-        assert asked_by(critic) == []
+    found = asyncio.run(criticise(ASKED, "ensures true /* never closed", critic))
+    assert found.is_correct is None
+    assert asked_by(critic) == []
+
+
+def test_a_hole_in_a_body_is_a_comment_and_gone() -> None:
+    assert ask_critique(ASKED, "ensures r == /*{HOLE}*/ 1").statement.count("HOLE") == 1
 
 
 @pytest.mark.parametrize("problem", [RIGHT_ONE, WRONG_ONE])
@@ -183,7 +182,8 @@ def test_neither_label_nor_meaning_is_shown(problem: Problem) -> None:
     texts += [message.content for message in render_messages(problem, "critic")]
     for text in texts:
         assert "Meant" not in text
-        assert "of" not in text.split()
+        assert '"of"' not in text
+        assert '"error"' not in text
         assert "goal" not in text.replace("the goal, all", "")
     assert texts[0].startswith("// Words about `n`.\n")
 
@@ -282,29 +282,25 @@ def asked_by(critic: Critic) -> list[str]:
     return critic.policy.asked
 
 
-def pass_gate(verdict: Verdict, *critics: Critic) -> str:
-    verifier = FakeVerifier(lambda candidate: verdict)
-    return asyncio.run(find_fault(ASKED, FALSE_GOAL, verifier, critics, deadline_seconds=1))
+def pass_critics(*critics: Critic) -> tuple[str, str | None]:
+    fault, said = asyncio.run(ask_critics(ASKED, FALSE_GOAL, critics))
+    return fault, said and said.reasons
 
 
-def test_the_gate_asks_the_verifier_first_and_a_critic_only_about_what_is_left() -> None:
-    read = Verdict(Status.REJECTED, checks=WELL_FORMED)
-    unread = Verdict(Status.REJECTED, checks=("audit", "resolve"))
-    late = Verdict(Status.TIMEOUT)
-    assert pass_gate(read) == ""
-    assert pass_gate(read, make_critic(YES), make_critic(YES)) == ""
+def test_a_critic_is_asked_only_about_what_those_before_it_let_through() -> None:
+    assert pass_critics() == ("", None)
+    assert pass_critics(make_critic(YES), make_critic(YES)) == ("", "says what is meant")
     first, second = make_critic(YES), make_critic(NO)
-    assert pass_gate(read, first, second) == "critic 2: wrong goal"
+    assert pass_critics(first, second) == ("critic 2 does not call it right", "wrong goal")
     assert len(asked_by(first)) == len(asked_by(second)) == 1
     first, second = make_critic(NO), make_critic(YES)
-    assert pass_gate(read, first, second) == "critic 1: wrong goal"
+    assert pass_critics(first, second) == ("critic 1 does not call it right", "wrong goal")
     assert asked_by(second) == []
-    # No judgement lets nothing through, and no judgement makes a statement of what is none.
-    assert pass_gate(read, make_critic("I like it")).startswith("critic 1: no JSON")
-    for verdict, fault in ((unread, "not well formed: rejected"), (late, "not judged: timeout")):
-        critic = make_critic(YES)
-        assert pass_gate(verdict, critic) == fault
-        assert asked_by(critic) == []
+    # No judgement lets nothing through.
+    fault, said = pass_critics(make_critic("I like it"))
+    assert fault == "critic 1 does not call it right"
+    assert said is not None
+    assert said.startswith("no JSON")
 
 
 def roll(verdicts: Sequence[Verdict]) -> JudgedDraw:
@@ -485,24 +481,24 @@ def test_names_and_texts_of_a_statement_cannot_address_the_critic() -> None:
         "requires k > 2 ensures r == 3 * n + k ensures r >= k // nothing else\nensures n == n + 1",
     ],
 )
-def test_a_hostile_statement_earns_no_more_than_its_form_with_a_proof_as_judge(body: str) -> None:
-    """A critic that is fooled can pay for it, up to a proof's worth, and make nothing proved."""
-
-    async def run(verifier: Verifier) -> tuple[Verdict, bool | None]:
+def test_a_hostile_statement_earns_nothing_even_from_a_critic_that_is_fooled(body: str) -> None:
+    async def run(verifier: Verifier) -> tuple[Verdict, bool | None, JudgedDraw]:
         candidate = Candidate(ASKED, body)
         verdict = await verifier.verify(candidate, deadline_seconds=60)
-        return verdict, await equivalent(ASKED, body, verifier, deadline_seconds=60)
+        completion = build_rollout(ASKED, 0, Status.REJECTED).turns[0].completion
+        rollout = Rollout("r", ASKED, "solver", (Turn(completion, candidate, verdict),))
+        (draw,) = await mark_empty([JudgedDraw((rollout,), 1)], verifier, deadline_seconds=60)
+        means = await equivalent(ASKED, body, verifier, deadline_seconds=60)
+        return verdict, means, draw
 
-    verdict, means = ask_verifier(run)
+    verdict, means, draw = ask_verifier(run)
     assert not verdict.proved
     assert means is False
-    completion = build_rollout(ASKED, 0, Status.REJECTED).turns[0].completion
-    turn = Turn(completion, Candidate(ASKED, body), verdict)
-    draw = JudgedDraw((Rollout("r", ASKED, "solver", (turn,)),), 1)
     (marked,) = asyncio.run(add_critiques([draw], make_critic(YES)))
     assert marked.rollouts[0].status is verdict.status
-    earned = statement_reward(marked.rollouts[0], RewardConfig(name="statement")).total
-    assert earned <= 1.0
+    assert (
+        statement_reward(marked.rollouts[0], RewardConfig(name="statement", critic="c")).total == 0
+    )
     # The label of what is judged is known here, so that a critic that is fooled earns nothing.
     asked = label(body, is_correct=False, error="goal")
     assert [min(grade(answer, CRITIQUE.read_label(asked))) for answer in (YES, NO)] == [0, 1]

@@ -50,6 +50,8 @@ WEAK_CONTRACTS = (
     "ensures r != 7",
 )
 
+READ = ("audit", "resolve", "obligations")
+
 
 def roll(problem: Problem, bodies: Sequence[str], verdicts: Sequence[Verdict]) -> JudgedDraw:
     completion = build_rollout(problem, 0, Status.REJECTED).turns[0].completion
@@ -101,28 +103,38 @@ def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
     dafny = find_language("dafny")
     assert dafny.formalizing is not None
     body = WEAK_CONTRACTS[0]
-    for status, reason in (
-        (Status.REJECTED, ""),
-        (Status.EXHAUSTED, ""),
-        (Status.PROVED, "promises nothing"),
-        (Status.CRASHED, "whether it says anything was not judged: crashed"),
+    for status, reason, num_calls in (
+        (Status.REJECTED, "", 2),
+        (Status.EXHAUSTED, "", 2),
+        (Status.PROVED, "promises nothing", 1),
+        (Status.CRASHED, "", 1),
+        (Status.TIMEOUT, "", 1),
     ):
-        verifier = FakeVerifier(lambda _: Status.REJECTED, script=dict.fromkeys(range(2), status))
+        verifier = FakeVerifier(lambda _, status=status: status)  # type: ignore[misc]
         found = asyncio.run(
             find_emptiness(dafny.formalizing, STATED, body, verifier, deadline_seconds=1)
         )
-        assert found == (reason, 1 if reason else 2)
+        assert (found.reason, found.num_calls) == (reason, num_calls)
+        assert (found.unjudged and found.unjudged.status) == (None if status.judged else status)
+        draw = roll(STATED, [body], [Verdict(Status.REJECTED, checks=READ)])
+        (marked,) = asyncio.run(mark_empty([draw], verifier, deadline_seconds=1))
+        (rollout,) = marked.rollouts
+        # It leaves its group, as all else that is not judged; it is neither paid nor punished.
+        assert rollout.status.judged is status.judged
+        checks = READ if status.judged else ("fake",)
+        assert rollout.turns[-1].verdict is not None
+        assert rollout.turns[-1].verdict.checks == (*checks, *([EMPTY] if reason else []))
+        assert marked.num_calls == draw.num_calls + num_calls
 
 
 def test_only_what_would_earn_something_for_its_form_is_asked_about() -> None:
     verifier = FakeVerifier(lambda candidate: Status.PROVED)
-    read = ("audit", "resolve", "obligations")
     verdicts = [
-        Verdict(Status.PROVED, checks=read),
+        Verdict(Status.PROVED, checks=READ),
         Verdict(Status.REJECTED, checks=("audit",)),
         Verdict(Status.TIMEOUT),
-        Verdict(Status.REJECTED, checks=read),
-        Verdict(Status.REJECTED, checks=read),
+        Verdict(Status.REJECTED, checks=READ),
+        Verdict(Status.REJECTED, checks=READ),
     ]
     bodies = [WEAK_CONTRACTS[0]] * 3 + [WEAK_CONTRACTS[1]] * 2
     draw = roll(STATED, bodies, verdicts)
@@ -134,7 +146,7 @@ def test_only_what_would_earn_something_for_its_form_is_asked_about() -> None:
     # A verdict is otherwise what it was, and so is a rollout of a problem that asks for a proof.
     last = marked.rollouts[3].turns[-1].verdict
     assert last is not None
-    assert replace(last, checks=read) == verdicts[3]
+    assert replace(last, checks=READ) == verdicts[3]
     proof = build_rollout(replace(STATED, kind="statements"), 0, Status.REJECTED)
     other = JudgedDraw((proof,), 1)
     assert asyncio.run(mark_empty([other], verifier, deadline_seconds=1)) == [other]

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
-from proverrl.formalize.judging import choose_statement, judge_statements
+from proverrl.formalize.judging import choose_statement, count_passed, judge_statements
 from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
@@ -199,7 +199,7 @@ def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.Monkey
     rows = read_lines(place / "run/evals/formalize.statements.jsonl")
     assert {row["body"]: (row["count"], row["agreeing"], row["dropped"]) for row in rows} == {
         RIGHT: (2, 3, ""),
-        WEAK: (1, 1, "1 of 8 samples mean this"),
+        WEAK: (1, 1, "1 of 8 samples are proved to mean this"),
         SAME: (1, 3, "means the same as the one that is kept"),
         "requires false": (1, 0, "promises nothing"),
         "ensures r == m": (1, 0, "not well formed: unresolved identifier: m"),
@@ -292,16 +292,18 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
             [RIGHT, WEAK, "requires false"],
             verifier,
             deadline_seconds=60,
-            critic=Critic(policy),
+            critics=[Critic(policy)],
         )
     )
     told = [(one.fault, one.means, one.critic) for one in found]
     assert told == [
-        ("the critic does not call it right", True, "because"),
+        ("critic 1 does not call it right", True, "because"),
         ("", False, "because"),
         ("promises nothing", None, ""),
     ]
     assert choose_statement(found, 3, least=0.0, by_meaning=True) is None
+    # The one right sample is stopped and the one wrong one passes; no critic is asked of the third.
+    assert count_passed(found) == {True: (0, 1), False: (1, 1)}
 
 
 @pytest.mark.dafny
@@ -330,7 +332,7 @@ def test_from_words_to_a_proof(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     both = ("--formaliser", "c.toml", "--prover", "c.toml", "--samples", "4")
     done = call(monkeypatch, script, "prove", WORDS, "--program", "m.dfy", *both, "--out", "o")
     assert done.exit_code == 0, done.output
-    assert f"  | {RIGHT}\n  3 of 4 samples mean this\n  proved\n" in done.output
+    assert f"  | {RIGHT}\n  3 of 4 samples are proved to mean this\n  proved\n" in done.output
     proof = (place / "o/proofs/words-proof/proof.dfy").read_text()
     assert RIGHT in proof
     assert "invariant r == k + 3 * i" in proof

@@ -23,7 +23,6 @@ from proverrl.cli.options import (
     count_option,
     read_config,
     run_until_interrupted,
-    set_text,
     suggest_id,
 )
 from proverrl.config.load import choose_run, names_policy
@@ -42,8 +41,12 @@ _LEAST = click.option(
     type=FiniteRange(0, 1),
     help="Keep a statement only if at least this share of the samples means the same.",
 )
-_CRITIC = click.option(
-    "--critic", type=FOLDER, help="Drop what this critic does not call right (reward.critic)."
+_CRITICS = click.option(
+    "--critic",
+    "critics",
+    type=FOLDER,
+    multiple=True,
+    help="Drop what this critic does not call right; several are asked one after the other.",
 )
 
 
@@ -54,7 +57,7 @@ _CRITIC = click.option(
 @OVERRIDES
 @_SAMPLES
 @_LEAST
-@_CRITIC
+@_CRITICS
 @click.option("--name", default="formalize", help="Name of the result files in RUN/evals.")
 @click.option("--out", type=FILE, required=True, help="Write the kept statements as problems here.")
 def formalize(
@@ -64,7 +67,7 @@ def formalize(
     overrides: tuple[str, ...],
     samples: int,
     least: float,
-    critic: Path | None,
+    critics: tuple[Path, ...],
     name: str,
     out: Path,
 ) -> None:
@@ -74,19 +77,21 @@ def formalize(
     """
     check_result_name(name)
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
-    config = read_config(config_file, run, _sample(overrides, samples, critic), ask=ask)
+    config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
 
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements
     from proverrl.report import write_report
 
-    options = FormalizeOptions(name, least, by_meaning=True)
+    options = FormalizeOptions(name, least, by_meaning=True, critics=critics)
     writing = write_statements(config, source, from_run=choose_run(run, overrides), options=options)
     found = run_until_interrupted(writing, "what was judged is kept, the same command continues")
     num_kept = write_kept(out, found)
     click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
     for line in _count_dropped(found):
         click.echo(line)
+    if critics:
+        _show_passed(found)
     click.echo(f"written: {out}, {config.run / 'evals' / f'{name}.statements.jsonl'}")
     click.echo(f"report: {write_report([config.run])}")
 
@@ -118,7 +123,7 @@ def formalize(
 @OVERRIDES
 @_SAMPLES
 @_LEAST
-@_CRITIC
+@_CRITICS
 @click.option("--out", type=FOLDER, default=Path("searches/prove"), help="Write everything here.")
 @click.option(
     "--preferences",
@@ -138,7 +143,7 @@ def prove(
     overrides: tuple[str, ...],
     samples: int,
     least: float,
-    critic: Path | None,
+    critics: tuple[Path, ...],
     out: Path,
     preferences: Path | None,
     resume: bool,
@@ -155,7 +160,7 @@ def prove(
     from proverrl.loops.prove import prove as prove_words
     from proverrl.loops.search_run import SearchOptions
 
-    written = _read_policy(formaliser, _sample(overrides, samples, critic))
+    written = _read_policy(formaliser, _sample(overrides, samples))
     proving = _read_policy(prover, overrides)
     source = _find_words(words, program, kind, ids, out)
     work = prove_words(
@@ -164,6 +169,7 @@ def prove(
         source,
         runs=(_name_run(formaliser), _name_run(prover)),
         least=least,
+        critics=critics,
         all_fit=preferences is not None,
         options=SearchOptions(out, resume, parallel, minimise_calls=0),
         stream=sys.stdout,
@@ -184,10 +190,8 @@ def prove(
     sys.exit(0 if all(one.is_proved for one in proved) else 1)
 
 
-def _sample(overrides: Sequence[str], samples: int, critic: Path | None) -> tuple[str, ...]:
+def _sample(overrides: Sequence[str], samples: int) -> tuple[str, ...]:
     """All of a source, so many samples of each, of which one is enough for a figure."""
-    if critic is not None:
-        overrides = (*overrides, "reward.name=statement", set_text("reward.critic", critic))
     asked = ("evaluation.ks=[1]", "evaluation.max_problems=0", "evaluation.search=false")
     return (*overrides, f"evaluation.samples={samples}", *asked)
 
@@ -248,6 +252,20 @@ def _count_dropped(found: Sequence[Formalized]) -> list[str]:
     return [f"  dropped {count}: {reason}" for reason, count in counts.most_common()]
 
 
+def _show_passed(found: Sequence[Formalized]) -> None:
+    """How good the critics are as a gate, where it is known what is meant."""
+    from proverrl.formalize.judging import count_passed
+
+    counts = count_passed(judged for one in found for judged in one.judged)
+    for means, name in ((True, "right"), (False, "wrong")):
+        passed, asked = counts[means]
+        if asked:
+            share = 100 * passed / asked
+            click.echo(
+                f"{name} by proof: {passed} of {asked} samples pass the critics, {share:.1f} %"
+            )
+
+
 def _show(one: Proved) -> None:
     found = one.formalized
     click.echo(f"{found.problem.id}: {found.problem.informal}")
@@ -260,5 +278,6 @@ def _show(one: Proved) -> None:
         click.echo(f"  | {line}")
     said = {True: ", proved to mean what is meant", False: ", proved to mean something else"}
     means = "" if found.kept.means is None else said[found.kept.means]
-    click.echo(f"  {found.kept.agreeing} of {found.num_samples} samples mean this{means}")
+    agreeing = f"{found.kept.agreeing} of {found.num_samples} samples"
+    click.echo(f"  {agreeing} are proved to mean this{means}")
     click.echo("  proved" if one.is_proved else "  no proof was found")

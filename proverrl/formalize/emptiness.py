@@ -2,14 +2,15 @@
 
 Flows in: problems that ask for a statement, or for a statement with code, and bodies that can be
 read. Flows out: the reason by which a body says nothing, found by proof; rollouts with a mark on
-the verdicts of such bodies, so that no reward pays for their form. Not handled here: what is weak
+the verdicts of such bodies, so that no reward pays for their form. Where that was not judged the
+rollout is not judged either. Not handled here: what is weak
 and yet says something, and what the prover does not find to be empty within its limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
@@ -17,38 +18,48 @@ from proverrl.lang import find_language
 from proverrl.lang.parts import Asking
 from proverrl.rewards.verdicts import EMPTY, earns_for_form
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem
+from proverrl.types import Candidate, Problem, Rollout, Verdict
 from proverrl.verifier.base import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Emptiness:
+    """Why a body says nothing, empty where it says something as far as the verifier sees; the
+    number of calls; and the verdict that left the question open, if one did."""
+
+    reason: str
+    num_calls: int
+    unjudged: Verdict | None = None
 
 
 async def find_emptiness(
     asking: Asking, problem: Problem, body: str, verifier: Verifier, *, deadline_seconds: float
-) -> tuple[str, int]:
-    """Why a body says nothing, empty where it says something as far as the verifier sees, and the
-    number of calls. What could not be judged is a reason too."""
+) -> Emptiness:
+    """Whether a body says nothing. One that cannot be read says nothing that could be asked."""
     try:
         asked = asking.ask_empty(problem, body)
     except ProblemError as error:
-        return str(error), 0
+        return Emptiness(str(error), 0)
     for number, (reason, candidate) in enumerate(asked, start=1):
         verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
         if verdict.proved:
-            return reason, number
+            return Emptiness(reason, number)
         if not verdict.status.judged:
-            return f"whether it says anything was not judged: {verdict.status}", number
-    return "", len(asked)
+            return Emptiness("", number, verdict)
+    return Emptiness("", len(asked))
 
 
 async def mark_empty(
     draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
     """The draws with a mark on the verdict of each last turn whose body would earn something for
-    its form and says nothing. The calls that it takes are added to the draw's."""
+    its form and says nothing; where that was not judged the verdict of the question, by which the
+    rollout leaves its group, stands in. The calls that it takes are added to the draw's."""
     return await finish_all(_mark_draw(draw, verifier, deadline_seconds) for draw in draws)
 
 
 async def _mark_draw(draw: JudgedDraw, verifier: Verifier, deadline_seconds: float) -> JudgedDraw:
-    async def ask(candidate: Candidate) -> tuple[str, int]:
+    async def ask(candidate: Candidate) -> Emptiness:
         problem = candidate.problem
         language = find_language(problem.language)
         parts = (language.formalizing, language.programming)
@@ -60,12 +71,17 @@ async def _mark_draw(draw: JudgedDraw, verifier: Verifier, deadline_seconds: flo
     found = [r.turns[-1].candidate for r in draw.rollouts if earns_for_form(r)]
     asked = {candidate.key: candidate for candidate in found if candidate is not None}
     answers = await finish_all(map(ask, asked.values()))
-    empty = {key for key, (reason, _) in zip(asked, answers, strict=True) if reason}
-    rollouts = tuple(
-        rollout.mark(EMPTY)
-        if (last := rollout.turns[-1].candidate) is not None and last.key in empty
-        else rollout
-        for rollout in draw.rollouts
-    )
-    num_calls = draw.num_calls + sum(number for _, number in answers)
+    found_out = dict(zip(asked, answers, strict=True))
+    rollouts = tuple(_mark(rollout, found_out) for rollout in draw.rollouts)
+    num_calls = draw.num_calls + sum(answer.num_calls for answer in answers)
     return replace(draw, rollouts=rollouts, num_calls=num_calls)
+
+
+def _mark(rollout: Rollout, answers: Mapping[str, Emptiness]) -> Rollout:
+    *before, last = rollout.turns
+    answer = None if last.candidate is None else answers.get(last.candidate.key)
+    if answer is None:
+        return rollout
+    if answer.unjudged is not None:
+        return replace(rollout, turns=(*before, replace(last, verdict=answer.unjudged)))
+    return rollout.mark(EMPTY) if answer.reason else rollout

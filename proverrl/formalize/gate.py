@@ -1,9 +1,10 @@
-"""Critics as a gate for statements: well formed by the verifier, then one critic after the other.
+"""Critics as a gate for well-formed statements, one after the other.
 
 Flows in: problems that ask for statements, bodies, policies that judge. Flows out: ``Critique``s,
 and whether a body passes (the pipeline of CriticLean, Peng et al. 2025, arXiv 2507.06181). A critic
 can only stop a statement or mark the verdict on one: no status of a verdict comes from here. Not
-handled here: writing statements, what a critic learns from (``critiques``).
+handled here: whether a statement is well formed (``judging``), what a critic learns from
+(``critiques``).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import CRITIC_AGREES
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem, Rollout, Sampling
-from proverrl.verifier.base import Verifier
+from proverrl.types import Problem, Rollout, Sampling
+
+CRITIC_FAULT = "critic"
+"""How the fault begins that a critic found."""
 
 _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 
@@ -57,29 +60,18 @@ async def criticise(problem: Problem, body: str, critic: Critic) -> Critique:
     return (await critic.criticise_all([(problem, body)]))[0]
 
 
-async def find_fault(
-    problem: Problem,
-    body: str,
-    verifier: Verifier,
-    critics: Sequence[Critic] = (),
-    *,
-    deadline_seconds: float,
-) -> str:
-    """Why a statement does not pass the gate; empty where it does. The verifier is asked first, and
-    of the critics each only about what those before it let through. A critic without a judgement
-    lets nothing through. Whether a statement that passes means what is meant is not decided."""
-    formalizing = get_formalizing(problem)
-    candidate = Candidate(problem, body)
-    verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-    if not verdict.status.judged:
-        return f"not judged: {verdict.status}"
-    if not formalizing.is_well_formed(candidate, verdict):
-        return f"not well formed: {verdict.status}"
+async def ask_critics(
+    problem: Problem, body: str, critics: Sequence[Critic]
+) -> tuple[str, Critique | None]:
+    """Why a well-formed statement does not pass, empty where it does, and what the last critic that
+    was asked said of it. Each is asked only about what those before it let through. A critic
+    without a judgement lets nothing through. Whether what passes means what is meant is open."""
+    said: Critique | None = None
     for number, critic in enumerate(critics, start=1):
         said = await criticise(problem, body, critic)
         if not said.is_correct:
-            return f"critic {number}: {said.reasons}"
-    return ""
+            return f"{CRITIC_FAULT} {number} does not call it right", said
+    return "", said
 
 
 async def add_critiques(draws: Sequence[JudgedDraw], critic: Critic) -> list[JudgedDraw]:

@@ -1,7 +1,7 @@
 """What becomes of the statements that a formaliser wrote for one text in words.
 
-Flows in: a problem that asks for a statement, the bodies that samples wrote, a verifier, perhaps a
-critic. Flows out: each distinct statement with what was found out about it, and which one to keep.
+Flows in: a problem that asks for a statement, the bodies that samples wrote, a verifier, perhaps
+critics. Flows out: each distinct statement with what was found out about it, and which one to keep.
 Whether samples mean the same is proved, as all else: the share that does (self-consistency, Wang et
 al. 2022, arXiv 2203.11171) is the score where nobody says what is meant. A critic may drop a
 statement, and never makes one right.
@@ -11,14 +11,14 @@ Not handled here: sampling (``evaluation``), proofs of what is kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
 from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
-from proverrl.formalize.gate import Critic, criticise
+from proverrl.formalize.gate import CRITIC_FAULT, Critic, ask_critics
 from proverrl.formalize.lean_scorer import lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
@@ -31,7 +31,8 @@ class JudgedStatement:
     """A distinct statement of a problem. ``count`` samples wrote it, ``agreeing`` samples wrote
     this or one that means the same; these share ``meaning``. ``fault`` says why it is none to keep,
     whatever is meant. ``means`` is three-valued, None also where nobody says what is meant;
-    ``ratings`` are those of LeanScorer, and ``score`` its score, where parts could be compared.
+    ``ratings`` are those of LeanScorer, and ``score`` its score, where parts could be compared;
+    ``critic`` is what the last critic that was asked said.
     """
 
     body: str
@@ -51,14 +52,14 @@ async def judge_statements(
     verifier: Verifier,
     *,
     deadline_seconds: float,
-    critic: Critic | None = None,
+    critics: Sequence[Critic] = (),
 ) -> list[JudgedStatement]:
     """Each distinct body, in the order of the samples. Raises ``ProblemError`` for a problem that
     asks for no statement."""
     forms = [_read_form(problem, body) for body in bodies]
     # The first body of each form, the forms in the order of the samples.
     firsts = dict(zip(reversed(forms), reversed(bodies), strict=True))
-    judge = _Judge(problem, get_formalizing(problem), verifier, deadline_seconds, critic)
+    judge = _Judge(problem, get_formalizing(problem), verifier, deadline_seconds, critics)
     judging = (judge.judge(firsts[form], count) for form, count in Counter(forms).items())
     return await judge.find_agreeing(await finish_all(judging))
 
@@ -77,17 +78,15 @@ class _Judge:
     formalizing: Formalizing
     verifier: Verifier
     deadline_seconds: float
-    critic: Critic | None
+    critics: Sequence[Critic]
 
     async def judge(self, body: str, count: int) -> JudgedStatement:
         """All about one statement but who agrees with it."""
         found = JudgedStatement(body, count, fault=await self._find_fault(body))
         if found.fault:
             return found
-        if self.critic is not None:
-            said = await criticise(self.problem, body, self.critic)
-            # As at the gate, a critic without a judgement lets nothing through.
-            fault = "" if said.is_correct else "the critic does not call it right"
+        fault, said = await ask_critics(self.problem, body, self.critics)
+        if said is not None:
             found = replace(found, critic=said.reasons, fault=fault)
         if not find_language(self.problem.language).knows_meaning(self.problem):
             return found
@@ -136,14 +135,16 @@ class _Judge:
         if not self.formalizing.is_well_formed(candidate, verdict):
             said = next((d.message for d in verdict.diagnostics if d.severity == "error"), "")
             return f"not well formed: {said.splitlines()[0] if said else verdict.status}"
-        reason, _ = await find_emptiness(
+        found = await find_emptiness(
             self.formalizing,
             self.problem,
             body,
             self.verifier,
             deadline_seconds=self.deadline_seconds,
         )
-        return reason
+        if found.unjudged is not None:
+            return f"whether it says anything was not judged: {found.unjudged.status}"
+        return found.reason
 
     async def _rate(self, body: str) -> str:
         asked = self.formalizing.ask_parts(self.problem, body)
@@ -159,6 +160,18 @@ class _Judge:
 
     async def _verify(self, candidate: Candidate) -> Verdict:
         return await self.verifier.verify(candidate, deadline_seconds=self.deadline_seconds)
+
+
+def count_passed(judged: Iterable[JudgedStatement]) -> Mapping[bool, tuple[int, int]]:
+    """Of the samples whose statement is proved to mean what is meant (True) or something else
+    (False): how many the critics let pass, and how many they were asked about."""
+    counts = {True: [0, 0], False: [0, 0]}
+    for one in judged:
+        is_stopped = one.fault.startswith(CRITIC_FAULT)
+        if one.means is not None and (is_stopped or not one.fault):
+            counts[one.means][0] += 0 if is_stopped else one.count
+            counts[one.means][1] += one.count
+    return {means: (passed, asked) for means, (passed, asked) in counts.items()}
 
 
 def choose_statement(
@@ -200,4 +213,4 @@ def _explain(
         return "not proved to mean what is meant"
     if kept is not None and one.meaning == kept.meaning:
         return "means the same as the one that is kept"
-    return f"{one.agreeing} of {num_samples} samples mean this"
+    return f"{one.agreeing} of {num_samples} samples are proved to mean this"

@@ -45,11 +45,13 @@ ORIGIN = "formalized"
 @dataclass(frozen=True, slots=True)
 class FormalizeOptions:
     """A statement is kept that at least the share ``least`` of the samples agrees with; where it is
-    known what is meant, and ``by_meaning``, instead one that is proved to mean it."""
+    known what is meant, and ``by_meaning``, instead one that is proved to mean it. ``critics`` are
+    folders of weights; what one of them does not call right is dropped."""
 
     name: str
     least: float
     by_meaning: bool
+    critics: Sequence[Path] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,8 @@ class Formalized:
 async def formalize(
     config: Config, source: str, *, from_run: Path | None, options: FormalizeOptions
 ) -> list[Formalized]:
-    """Sample, judge, choose and store; the critic is that of ``reward.critic``. Raises
-    ``UsageError``: a problem of ``source`` asks for no statement, and as ``evaluate_benchmarks``
-    does, as all else."""
+    """Sample, judge, choose and store. Raises ``UsageError``: a problem of ``source`` asks for no
+    statement, or a critic cannot be loaded; and as ``evaluate_benchmarks`` does, as all else."""
     asked: dict[str, Problem] = {}
     found: list[Formalized] = []
 
@@ -83,13 +84,13 @@ async def formalize(
         )
         return replace(benchmark, entries=entries)
 
-    critic = open_critic(config)
+    critics = [open_critic(config, str(path), "--critic") for path in options.critics]
 
     async def judge(evaluation: Evaluation, verifier: CachedVerifier) -> None:
         written = _read_bodies(evaluation)
         judging = (
             _judge_one(
-                asked[problem.id], written[problem.id], verifier, evaluation, options, critic
+                asked[problem.id], written[problem.id], verifier, evaluation, options, critics
             )
             for problem in evaluation.problems
         )
@@ -188,14 +189,14 @@ async def _judge_one(
     verifier: CachedVerifier,
     evaluation: Evaluation,
     options: FormalizeOptions,
-    critic: Critic | None,
+    critics: Sequence[Critic],
 ) -> Formalized:
     judged = await judge_statements(
         problem,
         [body for body, reason in written if not reason],
         verifier,
         deadline_seconds=evaluation.deadline_seconds,
-        critic=critic,
+        critics=critics,
     )
     by_meaning = options.by_meaning and find_language(problem.language).knows_meaning(problem)
     num = len(written)

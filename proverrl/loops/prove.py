@@ -61,6 +61,7 @@ async def prove(
     *,
     runs: tuple[Path | None, Path | None],
     least: float,
+    critics: Sequence[Path],
     all_fit: bool,
     options: SearchOptions,
     stream: TextIO,
@@ -68,7 +69,7 @@ async def prove(
     """Write statements as ``config`` says, prove the one that is chosen of each problem as
     ``prover`` does, or ``all_fit`` ones; ``runs`` are those whose weights are meant. All is kept in
     ``options.out``. Raises as ``formalize`` and ``search_problems`` do."""
-    formalizing = FormalizeOptions(NAME, least, by_meaning=False)
+    formalizing = FormalizeOptions(NAME, least, by_meaning=False, critics=critics)
     folder = options.out / "formaliser"
     writing = config.model_copy(update={"run": folder})
     found = await formalize(writing, source, from_run=runs[0], options=formalizing)

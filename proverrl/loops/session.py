@@ -189,14 +189,10 @@ def open_writer(config: Config) -> Writer | None:
     return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
-def open_critic(config: Config) -> Critic | None:
-    """The frozen policy that judges statements; None where the reward asks for none. Raises
-    ``UsageError`` if it cannot be loaded."""
-    settings = config.reward
-    if not settings.critic:
-        return None
-    policy = _load_frozen(config, settings.critic, settings.critic_layout, "reward.critic")
-    return Critic(policy)
+def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
+    """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
+    ``key`` if it cannot be loaded."""
+    return Critic(_load_frozen(config, path, config.reward.critic_layout, key))
 
 
 def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:

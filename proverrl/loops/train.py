@@ -146,7 +146,9 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         world.share("open")
         policy = open_policy(config, folder, problems)
         policy.world = world
-        writer, critic = open_writer(config), open_critic(config)
+        writer = open_writer(config)
+        judge = config.reward.critic
+        critic = open_critic(config, judge) if judge else None
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
