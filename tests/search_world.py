@@ -112,7 +112,7 @@ PROBLEM = build_problem("letters")
 
 
 def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
-    settings = SearchConfig(**{"check": True, **config})
+    settings = SearchConfig(**{"name": "rmax_ts", "check": True, **config})
     return TreeSearch(PROBLEM, world.functions(), settings, seed=seed)
 
 

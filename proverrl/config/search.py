@@ -31,7 +31,7 @@ class SearchConfig(Section):
     """A search for one proof. ``proverrl.lang.dafny.search.states`` says more of ``states``,
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
-    name: Annotated[str, name_of("search", SearchName)] = "rmax_ts"
+    name: Annotated[str, name_of("search", SearchName)] = "best_of_n"
     """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals``,
     ``lemmas`` and ``pooled_hints`` are made of several of these"""
     options: Options = Field(default_factory=dict)
