@@ -27,7 +27,7 @@ from proverrl.problems.load import (
     make_row,
     write_problems,
 )
-from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling
+from proverrl.types import HOLE, Candidate, Completion, Problem, Prompt, Sampling
 from proverrl.verifier.base import verify_all
 from tests.test_policy import tiny_policy
 from tests.test_statements import ask_verifier
@@ -311,17 +311,26 @@ def test_a_text_that_cannot_be_read_is_dropped_and_ends_nothing() -> None:
     found = ask_verifier(
         lambda verifier: judge_statements(
             make_known(0),
-            ["ensures /* r == 1", RIGHT, "ensures (r == {"],
+            ["ensures /* r == 1", RIGHT, f"ensures r == 1 {HOLE}", "ensures (r == {"],
             verifier,
             deadline_seconds=60,
         )
     )
-    assert [one.means for one in found] == [None, True, None]
+    assert [one.means for one in found] == [None, True, None, None]
     assert [one.fault.partition(":")[0] for one in found] == [
         "not well formed",
         "",
         "not well formed",
+        "not well formed",
     ]
+
+
+def test_the_words_are_not_written_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_problems("words.jsonl", [make_row(make_known(0))])
+    words = ("formalize", "words.jsonl", "--config", "c.toml", "--out", "words.jsonl")
+    with pytest.raises(UsageError, match="--out words.jsonl is the file of words itself"):
+        call(monkeypatch, {"own0": [RIGHT]}, *words)
+    assert len(load_problems(place / "words.jsonl")) == 1
 
 
 @pytest.mark.dafny

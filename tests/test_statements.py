@@ -18,7 +18,7 @@ from proverrl.formalize.equivalence import equivalent, make_all_wrong
 from proverrl.lang import find_language
 from proverrl.lang.dafny.formal.errors import ERRORS
 from proverrl.lang.dafny.formal.phrases import read_phrase
-from proverrl.lang.english import WORDINGS, English, Phrase, spell
+from proverrl.lang.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
 from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.lang.open import open_verifier
@@ -140,6 +140,36 @@ def test_a_value_inside_another_has_one_reading() -> None:
     assert said["r == a + b * c"] == "`r` equals `a` plus the product of `b` and `c`"
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("r == (x < y && y < z)", "(r == (x < y)) && y < z"),
+        ("r == (x < y || y < z)", "(r == (x < y)) || y < z"),
+        ("(p ==> x < y) == r", "p ==> ((x < y) == r)"),
+        ("r == (forall i :: f(i) < 5)", "forall i :: r == (f(i) < 5)"),
+        ("old(x == y)", "old(x) == y"),
+        ("old(a <= x < b)", "a <= old(x) < b"),
+        ("f(x == y) == c", "(f(x) == y) == c"),
+        ("forall i: nat :: f(i) >= 0", "forall i: int :: f(i) >= 0"),
+        ("a[..|b[..]|][i..] == s", "a[..|b[i..]|][..] == s"),
+        ("(105 - 200) - 6 == x", "(100 - 5) - 206 == x"),
+        ("105 + 100 == 6", "100 + 5 == 106"),
+    ],
+)
+def test_what_means_something_else_is_said_otherwise(one: str, other: str) -> None:
+    said = []
+    for text in (one, other):
+        phrase = read_phrase(text)
+        assert phrase is not None
+        said.append({English(random.Random(n), "heldout").say(phrase) for n in range(1500)})
+    assert not said[0] & said[1]
+
+
+def test_what_is_no_number_in_ascii_has_no_words() -> None:
+    for text in ("x == \u00b2", "x == \u0663", f"x == {'9' * 5000}"):
+        assert read_phrase(text) is None
+
+
 def test_training_never_uses_the_wordings_that_are_held_back() -> None:
     for split in ("train", "heldout"):
         english = English(random.Random(0), split)
@@ -170,6 +200,17 @@ def test_no_file_has_a_word_that_training_never_shows(folder: str, names: Sequen
     known = list_words("train")
     for name in names:
         assert list_words(name) - known == set()
+
+
+def test_held_back_wordings_are_built_of_words_of_the_others() -> None:
+    known = [*WORDINGS.values(), ASKS, ASIDES, CALLS]
+
+    def list_words(group: int) -> set[str]:
+        return {word for form in known for text in form[group] for word in text.lower().split()}
+
+    strip = str.maketrans("", "", "().,;?")
+    seen, held = ({w.translate(strip) for w in list_words(group)} for group in (0, 1))
+    assert {word for word in held - seen if "{" not in word} == set()
 
 
 def test_nothing_that_is_meant_is_shown() -> None:

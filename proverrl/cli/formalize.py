@@ -76,6 +76,8 @@ def formalize(
     Interrupted, the same command continues.
     """
     check_result_name(name)
+    if Path(source).exists() and out.resolve() == Path(source).resolve():
+        raise UsageError(f"--out {out} is the file of words itself; name another one")
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
 

@@ -69,6 +69,8 @@ async def ask_critics(
     said: Critique | None = None
     for number, critic in enumerate(critics, start=1):
         said = await criticise(problem, body, critic)
+        if said.is_correct is None:
+            return f"{CRITIC_FAULT} {number} gives no judgement: {said.reasons}", said
         if not said.is_correct:
             return f"{CRITIC_FAULT} {number} does not call it right", said
     return "", said

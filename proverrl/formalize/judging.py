@@ -22,7 +22,7 @@ from proverrl.formalize.gate import CRITIC_FAULT, Critic, ask_critics
 from proverrl.formalize.lean_scorer import lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
 
@@ -127,6 +127,8 @@ class _Judge:
         ]
 
     async def _find_fault(self, body: str) -> str:
+        if HOLE in body:
+            return f"not well formed: it holds {HOLE}"
         # No verdict on the bare problem rests on what is meant.
         candidate = Candidate(self.formalizing.state(self.problem, None), body)
         verdict = await self._verify(candidate)

@@ -74,6 +74,12 @@ class PhraseReader:
         return found
 
 
+def is_number(piece: str) -> bool:
+    """Whether a token is a number that can be said: digits of other scripts are none, nor is what
+    Python refuses to read for its length."""
+    return piece.isascii() and piece.isdigit() and len(piece) <= _MAX_DIGITS
+
+
 Forms = tuple[tuple[str, ...], tuple[str, ...]]
 """Wordings for all, and those that training never sees."""
 
@@ -111,7 +117,7 @@ WORDINGS: Mapping[str, Forms] = MappingProxyType(
             "length": "the length of {0} | the number of elements of {0} | the size of {0}"
             "|| the number of elements in {0}",
             "old": "the original value of {0} | the former value of {0} | the value of {0} before"
-            " the call || the value before the call of {0}",
+            " the call || the value, before the call, of {0}",
             "contents": "the elements of {0} | the contents of {0} || the elements that {0} holds",
             "prefix": "the first {1} elements of {0} | the part of {0} before position {1}"
             "|| the elements of {0} before position {1}",
@@ -123,7 +129,7 @@ WORDINGS: Mapping[str, Forms] = MappingProxyType(
             "|| the sequence of {0} and then {1}",
             "single": "the sequence of {0} alone | the sequence that holds only {0}"
             "|| the sequence with the only element {0}",
-            "bag": "the multiset of {0} || the multiset that holds {0}",
+            "bag": "the multiset of {0} || the multiset of all {0}",
             "if": "({1} if {0}, otherwise {2}) | (if {0} then {1}, else {2})"
             "| ({1} when {0}, and {2} otherwise) || (if {0} then {1}, otherwise {2})",
             "=": "{0} equals {1} | {0} is equal to {1} | {0} is {1} | {0} is the same as {1}"
@@ -163,8 +169,9 @@ ASIDES: Forms = forms(
     "| Nothing is printed. | All lengths are in metres. | Version {0} of it is in use."
     "| It is called about {0} times a day. || Nothing is reviewed. | An older version was in use."
 )
-_CALLS: Forms = forms("{0} of {1} | the value of {0} at {1} || the value at {1} of {0}")
+CALLS: Forms = forms("{0} of {1} | the value of {0} at {1} || the value at {1} of {0}")
 _ASIDE_SHARE = 0.25
+_MAX_DIGITS = 100
 ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
@@ -175,6 +182,9 @@ _RELATIONS = frozenset(("=", "!=", "<", "<=", ">", ">="))
 _CLAIMS = frozenset(("not", "and", "or", "implies", "iff", "all", "some", "chain"))
 # Claims that end where the next word begins another one must be put in brackets inside others.
 _OPEN_CLAIMS = _CLAIMS - {"chain"}
+# What these hold ends nowhere where it is a claim, or a part of another sequence.
+_HOLDERS = _RELATIONS | {"old", "call"}
+_PARTS = frozenset(("contents", "prefix", "suffix", "join", "cons"))
 
 
 def spell(number: int) -> str:
@@ -193,7 +203,8 @@ def _find_spelled() -> tuple[re.Pattern[str], dict[str, str]]:
     values = {spell(value): str(value) for value in range(1000)}
     # The longest first: "one hundred and five" is no "one hundred".
     words = "|".join(sorted(values, key=len, reverse=True))
-    return re.compile(rf"`[^`]*`|\b(?:{words})\b", re.IGNORECASE), values
+    # "One hundred and two hundred" are two numbers.
+    return re.compile(rf"`[^`]*`|\b(?:{words})\b(?! hundred\b)", re.IGNORECASE), values
 
 
 def write_digits(text: str) -> str:
@@ -250,18 +261,28 @@ class English:
         args = (
             tuple(_make_claim(arg) for arg in phrase.args) if phrase.op in _CLAIMS else phrase.args
         )
-        said = self._fill(self.choose(known), args, closed=phrase.op not in _RELATIONS)
+        is_closed = phrase.op not in _RELATIONS
+        inner = (self._say_inside(phrase.op, arg, closed=is_closed) for arg in args)
+        said = self.choose(known).format(*inner)
         return f"({said})" if closed and phrase.op in _OPEN_CLAIMS else said
 
+    def _say_inside(self, op: str, phrase: Phrase, *, closed: bool) -> str:
+        """What stands inside a form; in brackets where more could be drawn into it."""
+        is_claim = phrase.op in _RELATIONS or phrase.op in _CLAIMS
+        if op in _HOLDERS and is_claim:
+            return f"({self.say(phrase)})"
+        said = self.say(phrase, closed=closed)
+        return f"({said})" if op in _PARTS and _holds_part(phrase) else said
+
     def _say_number(self, value: int) -> str:
-        if value >= 0 and value < 1000 and self._rng.random() < self._spelled:
-            return spell(value)
-        return str(value)
+        is_spelled = 0 <= value < 1000 and self._rng.random() < self._spelled
+        # "One hundred" and five would be one hundred and five.
+        return spell(value) if is_spelled and (value == 0 or value % 100) else str(value)
 
     def _say_call(self, phrase: Phrase) -> str:
-        args = [self.say(arg, closed=True) for arg in phrase.args]
+        args = [self._say_inside(phrase.op, arg, closed=True) for arg in phrase.args]
         listed = args[0] if len(args) == 1 else f"({', '.join(args)})"
-        return self.choose(_CALLS).format(f"`{phrase.text}`", listed)
+        return self.choose(CALLS).format(f"`{phrase.text}`", listed)
 
     def _say_chain(self, phrase: Phrase, *, closed: bool) -> str:
         """``a <= b < c`` and its kin with one sentence where there is one, else link by link."""
@@ -300,6 +321,10 @@ def list_names(names: Sequence[str]) -> str:
 def _make_claim(phrase: Phrase) -> Phrase:
     """A name or a call that stands where a claim does, as one."""
     return Phrase("true", (phrase,)) if phrase.op in ("name", "call") else phrase
+
+
+def _holds_part(phrase: Phrase) -> bool:
+    return phrase.op in _PARTS or any(map(_holds_part, phrase.args))
 
 
 def _keep_closed(known: Forms) -> Forms:

@@ -119,9 +119,11 @@ def find_model(path: str | Path, key: str) -> str:
     name, place = str(path), Path(path).absolute()
     if place.is_dir():
         weights = Path(path) / "policy"
-        if not (place / "config.json").exists() and (weights / "config.json").exists():
+        if (place / "config.json").exists():
+            return name
+        if (weights / "config.json").exists():
             raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
-        return name
+        raise UsageError(f"{key} {name!r} holds no weights: there is no {place / 'config.json'}")
     nowhere = f"{key} {name!r}: there is no folder {place}"
     try:
         get_hf_file_metadata(hf_hub_url(name, "config.json"))

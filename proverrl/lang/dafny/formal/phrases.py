@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.lang.english import Phrase, PhraseReader, UnsaidError
+from proverrl.lang.english import Phrase, PhraseReader, UnsaidError, is_number
 
 # From loose to tight. Relations may stand in a chain and are read apart.
 _LEVELS: tuple[dict[str, str], ...] = (
@@ -98,7 +98,7 @@ class ContractReader(PhraseReader):
         if piece in ("old", "multiset") and self.take("("):
             inner = self._close(self.read_all(), ")")
             return Phrase("old" if piece == "old" else "bag", (inner,))
-        if piece.isdigit():
+        if is_number(piece):
             return Phrase("number", text=piece)
         if piece in KEYWORDS - {"true", "false"} or not piece.isidentifier():
             raise UnsaidError(piece)
@@ -132,16 +132,20 @@ class ContractReader(PhraseReader):
         return Phrase("index", (phrase, self._close(index, "]")))
 
     def _read_bound(self, op: str) -> Phrase:
-        names = [self.next()]
+        names, kind = [self.next()], ""
         while not self.take("::"):
             if self.take(":"):
-                if self.next() not in _PLAIN:
+                kind = self.next()
+                if kind not in _PLAIN:
                     raise UnsaidError("a type")
             elif self.take(","):
                 names.append(self.next())
             else:
                 raise UnsaidError("a range")
-        return Phrase(op, (self.read_all(),), " ".join(names))
+        claim = self.read_all()
+        # Of integers nothing is said: it is what a name without a type is mostly found to be.
+        types = (Phrase("name", text=kind),) if kind not in ("", "int") else ()
+        return Phrase(op, (claim, *types), " ".join(names))
 
     def _close(self, inside: Phrase, piece: str) -> Phrase:
         if not self.take(piece):

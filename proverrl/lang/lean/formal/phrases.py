@@ -7,7 +7,7 @@ Lean. Not handled here: whether Lean accepts the text.
 
 from __future__ import annotations
 
-from proverrl.lang.english import Phrase, PhraseReader, UnsaidError
+from proverrl.lang.english import Phrase, PhraseReader, UnsaidError, is_number
 from proverrl.lang.lean.syntax.tokens import scan_code
 
 # Strength, and whether the right side may hold the same sign again.
@@ -83,7 +83,7 @@ class PropositionReader(PhraseReader):
 
     def _at_atom(self) -> bool:
         piece = self.piece
-        return piece == "(" or piece.isdigit() or _is_name(piece)
+        return piece == "(" or is_number(piece) or _is_name(piece)
 
     def _read_atom(self) -> Phrase:
         piece = self.piece
@@ -92,7 +92,7 @@ class PropositionReader(PhraseReader):
             if not self.take(")"):
                 raise UnsaidError("a bracket")
             return inner
-        if piece.isdigit():
+        if is_number(piece):
             self.next()
             return Phrase("number", text=piece)
         return Phrase("name", text=self._next_name())

@@ -36,9 +36,7 @@ _RELATION = forms(
     "a relation between {0} and {1} | a binary predicate on {0} and {1} || a predicate between {0}"
     " and {1}"
 )
-_FUNCTION = forms(
-    "a function from {0} to {1} | a map from {0} to {1} || a function between {0} and {1}"
-)
+_FUNCTION = forms("a function from {0} to {1} | a map from {0} to {1} || a map on {0} to {1}")
 _DECLARES = forms("let {0} be {1} | {0} {is_} {1} | take {0}, {1} || take {0} to be {1}")
 _SUPPOSES = forms(
     "suppose that {0} | assume that {0} | it is known that {0} | {0} || it is true that {0}"
