@@ -119,6 +119,7 @@ def test_other_problems_are_refused(tmp_path: Path) -> None:
     other = read_evaluation(write(tmp_path, "other", SECOND, benchmark_sha256="c"))
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
         check_comparable(first, other)
+    assert "the files of problems differ" in check_comparable(first, other, common=True)[0]
     levels = [{"level": "all", "num_problems": 1}]
     fewer = read_evaluation(write(tmp_path, "fewer", {"a1": "rrrr"}, levels=levels))
     with pytest.raises(UsageError, match="4 of them were evaluated on one side only, such as 'a2'"):

@@ -121,13 +121,14 @@ def check_comparable(
     first: StoredEvaluation, second: StoredEvaluation, *, common: bool = False
 ) -> list[str]:
     """What differs between two evaluations besides the policy, one line each with both values.
-    Raises UsageError: they are not on the same benchmark, or, unless what they have in ``common``
-    is compared, not on the same problems."""
+    Raises UsageError: they are not on the same benchmark or not on the same problems, unless what
+    they have in ``common`` by name is compared: files may show the same problems in other ways."""
     one, two = first.summary.get("benchmark_sha256"), second.summary.get("benchmark_sha256")
-    if one != two:
+    if one != two and not common:
         raise UsageError(
             f"{second.path} and {first.path} cannot be compared: benchmark_sha256 is "
-            f"{two!r} and {one!r}; evaluate both on one file of problems"
+            f"{two!r} and {one!r}; evaluate both on one file of problems, or compare the problems "
+            "of the same name with --common"
         )
     only = first.problems.keys() ^ second.problems.keys()
     if only and not common:
@@ -137,6 +138,8 @@ def check_comparable(
             "have with --common"
         )
     found = []
+    if one != two:
+        found.append(f"the files of problems differ: {first.path} and {second.path}")
     for key in EXPECTED_TO_AGREE:
         one, two = (s.summary.get(key, WHERE_NOT_SAID.get(key)) for s in (first, second))
         if one != two:
