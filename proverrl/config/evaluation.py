@@ -31,9 +31,9 @@ class EvalConfig(Section):
     """searches that run side by side and write their bodies in one batch; 1 repeats bit for bit on
     one machine with one setting"""
     samples: Positive = 8
-    """attempts per problem"""
+    """attempts per problem; the largest of ``ks`` if that is more"""
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
-    """the k of pass@k; at most ``evaluation.samples``"""
+    """the k of pass@k"""
     temperature: PositiveFloat = 1.0
     """temperature in evaluation"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
