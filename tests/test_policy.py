@@ -238,8 +238,11 @@ def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
         load_policy(tmp_path / "none", TINY, device="cpu", key="reward.critic")
     assert str(error.value) == (
         f"reward.critic {str(tmp_path / 'none')!r}: there is no folder {tmp_path / 'none'}, and a "
-        "model on the hub is called OWNER/NAME; check the spelling"
+        "model on the hub is called OWNER/NAME; check the spelling, or train the run first whose "
+        "weights it names"
     )
+    with pytest.raises(UsageError, match="holds no weights: there is no .*config.json"):
+        load_policy(tmp_path, TINY, device="cpu", key="reward.critic")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")

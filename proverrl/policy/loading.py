@@ -129,7 +129,8 @@ def find_model(path: str | Path, key: str) -> str:
         get_hf_file_metadata(hf_hub_url(name, "config.json"))
     except HFValidationError:
         raise UsageError(
-            f"{nowhere}, and a model on the hub is called OWNER/NAME; check the spelling"
+            f"{nowhere}, and a model on the hub is called OWNER/NAME; check the spelling, or train "
+            "the run first whose weights it names"
         ) from None
     except HfHubHTTPError as error:
         status = error.response.status_code
