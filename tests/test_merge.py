@@ -68,7 +68,7 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
     other = save(tmp_path / "d", 0, text="assert x y z w")
     with pytest.raises(UsageError, match="different vocabularies"):
         merge_policies(a, other, alpha=0.5, out=tmp_path / "c")
-    with pytest.raises(UsageError, match="cannot be loaded as a checkpoint"):
+    with pytest.raises(UsageError, match="holds no weights"):
         merge_policies(a, tmp_path, alpha=0.5, out=tmp_path / "c")
     with pytest.raises(UsageError, match="between 0 and 1"):
         merge_policies(a, a, alpha=1.5, out=tmp_path / "c")

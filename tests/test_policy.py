@@ -241,7 +241,7 @@ def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
         "model on the hub is called OWNER/NAME; check the spelling, or train the run first whose "
         "weights it names"
     )
-    with pytest.raises(UsageError, match="holds no weights: there is no .*config.json"):
+    with pytest.raises(UsageError, match="holds no weights"):
         load_policy(tmp_path, TINY, device="cpu", key="reward.critic")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
