@@ -48,6 +48,8 @@ path = "policy"
 workers = 1
 canary_rate = 0.0
 deadline_seconds = 300.0
+[search]
+name = "rmax_ts"
 """
 LONG = ("--set", "search.calls=12", "--set", "search.stop_after=99", "--minimise", "0")
 
