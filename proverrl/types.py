@@ -357,10 +357,12 @@ class Rollout:
 
     def mark(self, check: str) -> Rollout:
         """The same with one more check on the last verdict, and nothing else of it changed."""
+        last = self.turns[-1].verdict
+        return self if last is None else self.judge(replace(last, checks=(*last.checks, check)))
+
+    def judge(self, verdict: Verdict) -> Rollout:
+        """The same with this as the last verdict."""
         *before, last = self.turns
-        if last.verdict is None:
-            return self
-        verdict = replace(last.verdict, checks=(*last.verdict.checks, check))
         return replace(self, turns=(*before, replace(last, verdict=verdict)))
 
 

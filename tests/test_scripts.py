@@ -5,12 +5,10 @@ The pieces of ``scripts/setup.sh`` run here with a PATH of stand-ins, so that no
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from scripts.reproduce import FIGURES
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
@@ -383,17 +383,11 @@ def test_the_license_is_the_one_that_the_project_names() -> None:
 
 
 def test_the_figures_that_are_repeated_are_those_of_the_log() -> None:
-    spec = importlib.util.spec_from_file_location("reproduce", ROOT / "scripts" / "reproduce.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["reproduce"] = module
-    spec.loader.exec_module(module)
     log = (ROOT / "docs" / "results.md").read_text("utf-8").replace("\u2013", ", ")
     log = log.replace("[", "(").replace("]", ")")
-    for name, figure in module.FIGURES.items():
+    for name, figure in FIGURES.items():
         assert figure.before.keys() == figure.after.keys(), name
         for value, low, high in (*figure.before.values(), *figure.after.values()):
             assert f"{value:.1f} ({low:.1f}, {high:.1f})" in log, (name, value)
-    settings = module.FIGURES["expert_iteration"].list_settings(1)
+    settings = FIGURES["expert_iteration"].list_settings(1)
     assert settings == ["evaluation.max_problems=150", "max_verifier_calls=2260", "seed=1"]

@@ -76,7 +76,9 @@ def formalize(
     Interrupted, the same command continues.
     """
     check_result_name(name)
-    if Path(source).exists() and out.resolve() == Path(source).resolve():
+    from proverrl.files.disk import is_same_file
+
+    if is_same_file(out, source):
         raise UsageError(f"--out {out} is the file of words itself; name another one")
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)

@@ -19,6 +19,11 @@ _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
 """What torch says of a file that it cannot write or read, in a plain ``RuntimeError``."""
 
 
+def is_same_file(out: Path, source: str | Path) -> bool:
+    """Whether what is to be written would replace ``source``, which may be no file at all."""
+    return Path(source).exists() and out.resolve() == Path(source).resolve()
+
+
 def write_error(path: Path, reason: OSError | str) -> RunError:
     """The RunError to raise when ``path`` cannot be written (disk full, no permission)."""
     if isinstance(reason, OSError):

@@ -3,8 +3,8 @@
 Flows in: problems that ask for a statement, or for a statement with code, and bodies that can be
 read. Flows out: the reason by which a body says nothing, found by proof; rollouts with a mark on
 the verdicts of such bodies, so that no reward pays for their form. Where that was not judged the
-rollout is not judged either. Not handled here: what is weak
-and yet says something, and what the prover does not find to be empty within its limits.
+rollout is not judged either. Not handled here: what is weak and yet says something, and what the
+prover does not find to be empty within its limits.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ async def _mark_draw(draw: JudgedDraw, verifier: Verifier, deadline_seconds: flo
 
 
 def _mark(rollout: Rollout, answers: Mapping[str, Emptiness]) -> Rollout:
-    *before, last = rollout.turns
-    answer = None if last.candidate is None else answers.get(last.candidate.key)
+    last = rollout.turns[-1].candidate
+    answer = None if last is None else answers.get(last.key)
     if answer is None:
         return rollout
     if answer.unjudged is not None:
-        return replace(rollout, turns=(*before, replace(last, verdict=answer.unjudged)))
+        return rollout.judge(answer.unjudged)
     return rollout.mark(EMPTY) if answer.reason else rollout

@@ -21,9 +21,6 @@ from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Problem, Rollout, Sampling
 
-CRITIC_FAULT = "critic"
-"""How the fault begins that a critic found."""
-
 _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 
 
@@ -70,9 +67,9 @@ async def ask_critics(
     for number, critic in enumerate(critics, start=1):
         said = await criticise(problem, body, critic)
         if said.is_correct is None:
-            return f"{CRITIC_FAULT} {number} gives no judgement: {said.reasons}", said
+            return f"critic {number} gives no judgement: {said.reasons}", said
         if not said.is_correct:
-            return f"{CRITIC_FAULT} {number} does not call it right", said
+            return f"critic {number} does not call it right", said
     return "", said
 
 

@@ -18,7 +18,7 @@ from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
 from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
-from proverrl.formalize.gate import CRITIC_FAULT, Critic, ask_critics
+from proverrl.formalize.gate import Critic, ask_critics
 from proverrl.formalize.lean_scorer import lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
@@ -169,9 +169,9 @@ def count_passed(judged: Iterable[JudgedStatement]) -> Mapping[bool, tuple[int, 
     (False): how many the critics let pass, and how many they were asked about."""
     counts = {True: [0, 0], False: [0, 0]}
     for one in judged:
-        is_stopped = one.fault.startswith(CRITIC_FAULT)
-        if one.means is not None and (is_stopped or not one.fault):
-            counts[one.means][0] += 0 if is_stopped else one.count
+        # What has another fault is not asked what it means.
+        if one.means is not None:
+            counts[one.means][0] += 0 if one.fault else one.count
             counts[one.means][1] += one.count
     return {means: (passed, asked) for means, (passed, asked) in counts.items()}
 

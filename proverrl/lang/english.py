@@ -182,7 +182,7 @@ _RELATIONS = frozenset(("=", "!=", "<", "<=", ">", ">="))
 _CLAIMS = frozenset(("not", "and", "or", "implies", "iff", "all", "some", "chain"))
 # Claims that end where the next word begins another one must be put in brackets inside others.
 _OPEN_CLAIMS = _CLAIMS - {"chain"}
-# What these hold ends nowhere where it is a claim, or a part of another sequence.
+# A claim inside one of these, and a part inside another part, would not be seen to end.
 _HOLDERS = _RELATIONS | {"old", "call"}
 _PARTS = frozenset(("contents", "prefix", "suffix", "join", "cons"))
 
@@ -262,8 +262,7 @@ class English:
             tuple(_make_claim(arg) for arg in phrase.args) if phrase.op in _CLAIMS else phrase.args
         )
         is_closed = phrase.op not in _RELATIONS
-        inner = (self._say_inside(phrase.op, arg, closed=is_closed) for arg in args)
-        said = self.choose(known).format(*inner)
+        said = self._fill(phrase.op, self.choose(known), args, closed=is_closed)
         return f"({said})" if closed and phrase.op in _OPEN_CLAIMS else said
 
     def _say_inside(self, op: str, phrase: Phrase, *, closed: bool) -> str:
@@ -289,7 +288,7 @@ class English:
         relations, args = phrase.text.split(), phrase.args
         form = {"<= <": "range", "<= <=": "span"}.get(" ".join(relations))
         if form is not None:
-            return self._fill(self.choose(WORDINGS[form]), (args[1], args[0], args[2]))
+            return self._fill(phrase.op, self.choose(WORDINGS[form]), (args[1], args[0], args[2]))
         links = [
             self.say(Phrase(relation, args[i : i + 2])) for i, relation in enumerate(relations)
         ]
@@ -303,8 +302,8 @@ class English:
         said = self.choose(WORDINGS[phrase.op]).format(listed, claim)
         return f"({said})" if closed else said
 
-    def _fill(self, form: str, args: Sequence[Phrase], *, closed: bool = True) -> str:
-        return form.format(*(self.say(arg, closed=closed) for arg in args))
+    def _fill(self, op: str, form: str, args: Sequence[Phrase], *, closed: bool = True) -> str:
+        return form.format(*(self._say_inside(op, arg, closed=closed) for arg in args))
 
     def _pick(self, seen: Sequence[str], held: Sequence[str]) -> str:
         if held and self._rng.random() < 0.5:
