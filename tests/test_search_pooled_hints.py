@@ -104,7 +104,7 @@ def test_hints_are_read_from_refused_bodies_and_pooled_without_duplicates() -> N
     body = f"{RANGE}\ninvariant b==10*m+54;\nassume false;\ndecreases cap - m\ninvariant b == ("
     hints = list_hints(LOOP, body)
     assert [hint.text for hint in hints] == [RANGE, "invariant b==10*m+54;", "decreases cap - m"]
-    assert [hint.is_measure for hint in hints] == [False, False, True]
+    assert [hint.measure for hint in hints] == ["", "", "loop"]
     # Layout, a last semicolon and the names of bound variables do not count.
     assert hints[1].key == list_hints(LOOP, SUM)[0].key
     # A name that nothing declares is known without a call.
@@ -131,7 +131,7 @@ def test_what_a_verdict_says_of_hints() -> None:
     candidate = Candidate(LOOP, "\n".join([RANGE, NEVER, LOST]))
     keys = [hint.key for hint in list_hints(LOOP, candidate.body)]
     verdict = refuse((ENTRY, 2), (KEPT, 3), (ENDLESS, 0))
-    expected = RefusedHints(frozenset(keys[1:2]), frozenset(keys[2:]), is_endless=True)
+    expected = RefusedHints(frozenset(keys[1:2]), frozenset(keys[2:]), frozenset({"loop"}))
     assert find_refused(candidate, verdict) == expected
     # What cannot be resolved never will be.
     assert find_refused(candidate, refuse(("unresolved", 3), resolved=False)) == RefusedHints(

@@ -132,8 +132,11 @@ class Pooling(Protocol):
     def list_hints(self, problem: Problem, body: str) -> list[PooledHint]:
         """The hints of a body, also of one that cannot be read as a whole."""
 
-    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
-        """A body of hints."""
+    def put_together(self, problem: Problem, hints: Sequence[str]) -> str:
+        """A body of hints, given by their texts."""
+
+    def begin(self, problem: Problem, hints: Sequence[str]) -> str:
+        """The beginning of a body, up to the end of its hints; nothing without hints."""
 
     def find_refused(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
         """What a verdict says of the hints in a body; None when it tells nothing."""

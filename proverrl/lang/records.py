@@ -86,22 +86,23 @@ NO_GOALS = "no goals"
 class PooledHint:
     """A proof hint of a body, on one line, that may stand in other bodies. Two with one ``key`` say
     the same. Those of lower ``rank`` come first, because later ones may need them to have a
-    meaning. Of measures (``is_measure``) a body may have one."""
+    meaning. ``measure`` names the loop or declaration whose measure it is, empty for what is none;
+    a body may have one of each."""
 
     text: str
     key: str
     rank: int = 0
-    is_measure: bool = False
+    measure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedHints:
     """What a verdict says of the hints in a body, by their keys: ``refuted`` in any company,
-    ``failed`` in this one. ``is_endless`` says that the measure, or a missing one, failed."""
+    ``failed`` in this one. ``endless`` names that whose measure, or the lack of one, failed."""
 
     refuted: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
-    is_endless: bool = False
+    endless: frozenset[str] = frozenset()
 
 
 LemmaStatus = Literal["open", "proved", "disproved"]

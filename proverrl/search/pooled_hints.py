@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 from proverrl.config.search import SearchConfig
@@ -119,7 +119,6 @@ class PooledHints(Composite):
             for hint in hints:
                 self.pool.setdefault(hint.key, hint)
                 self.counts[hint.key] += 1
-            self.counts[""] += not any(hint.is_measure for hint in hints)
             self.bodies.append([hint.key for hint in hints])
         return [key for key in self.pool if key not in before]
 
@@ -136,20 +135,19 @@ class PooledHints(Composite):
         before = self.standing
         self.standing = await self._let_stand([*before, *new] if before else list(self.pool))
         if len(self.standing) > len(before) > 0:
-            self.standing = await self._let_stand(list(self.pool))
+            others = (key for key in self.pool if key not in self.standing)
+            self.standing = await self._let_stand([*self.standing, *others])
         texts = [self.pool[key].text for key in self.standing]
         self.turns.append({"pool": len(self.pool), "standing": texts})
 
     async def _let_stand(self, keys: list[str]) -> list[str]:
-        """Those of the hints that hold together, at most one measure among them; what stood before
-        when the budget ends earlier."""
+        """Those of the hints that hold together, at most one measure for each loop among them; what
+        stood before when the budget ends earlier."""
         hints = [self.pool[key] for key in keys if key not in self.refuted]
-        alive = [h.key for h in sorted(hints, key=lambda h: h.rank) if not h.is_measure]
-        # Most loops need no measure: "" is none.
-        measures = ["", *(hint.key for hint in hints if hint.is_measure)]
-        measures.sort(key=lambda key: (key not in self.standing, -self.counts[key]))
-        while alive or any(measures):
-            chosen = [*alive, *measures[:1]] if measures[0] else alive
+        alive = [h.key for h in sorted(hints, key=lambda h: h.rank) if not h.measure]
+        queues = self._line_up(hints)
+        while alive or any(any(queue) for queue in queues.values()):
+            chosen = [*alive, *(queue[0] for queue in queues.values() if queue[0])]
             body = self._pooling.put_together(self.problem, [self.pool[key].text for key in chosen])
             candidate = Candidate(self.problem, body)
             verdict = await self.judge(candidate)
@@ -162,17 +160,32 @@ class PooledHints(Composite):
             if refused is None:
                 # It ran out of a limit: those that fewest bodies hold are left out.
                 kept = self._choose_common(alive, len(alive) // 2)
-                measures = measures[:1] if kept else [""]
+                queues = {name: q[:1] if kept else [""] for name, q in queues.items()}
                 alive = kept
                 continue
             bad = refused.refuted | refused.failed
             left = [key for key in alive if key not in bad]
-            is_spoiled = refused.is_endless or measures[0] in bad
-            if left == alive and not (is_spoiled and measures[1:]):
-                return alive if is_spoiled else chosen
+            spoiled = {n for n, q in queues.items() if n in refused.endless or q[0] in bad}
+            if left == alive and not any(queues[name][1:] for name in spoiled):
+                good = (q[0] for name, q in queues.items() if name not in spoiled)
+                return [*alive, *filter(None, good)]
             alive = left
-            measures = measures[1:] or [""] if is_spoiled else measures
+            for name in spoiled:
+                queues[name] = queues[name][1:] or [""]
         return []
+
+    def _line_up(self, hints: Sequence[PooledHint]) -> dict[str, list[str]]:
+        """The measures of each loop or declaration in the order in which they are tried: what
+        stands, then what most bodies have. Most need none, which is ""."""
+        queues: dict[str, list[str]] = {}
+        for hint in hints:
+            if hint.measure:
+                queues.setdefault(hint.measure, [""]).append(hint.key)
+        for queue in queues.values():
+            num = {key: self.counts[key] for key in queue}
+            num[""] = len(self.bodies) - sum(num.values())
+            queue.sort(key=lambda key: (key not in self.standing, -num[key]))
+        return queues
 
     def _choose_common(self, keys: list[str], num: int) -> list[str]:
         """The hints that most bodies hold, in the order in which they are given."""
@@ -186,7 +199,7 @@ class PooledHints(Composite):
         shared: Counter[str] = Counter({"": 1})
         for hints in self.bodies:
             kept = itertools.takewhile(lambda key: key in standing, hints)
-            shared["".join(self.pool[key].text + "\n" for key in kept)] += 1
+            shared[self._pooling.begin(self.problem, [self.pool[k].text for k in kept])] += 1
         order = sorted(shared, key=lambda text: (self.continued[text], -shared[text]))
         chosen = order[:_OPENINGS]
         self.continued.update(chosen)

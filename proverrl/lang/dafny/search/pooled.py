@@ -3,8 +3,9 @@
 Flows in: a body, whether it was read or refused; a body made of hints with its verdict. Flows out:
 the hints that the grammar and the audit admit by themselves; which of them Dafny refuses. In
 ``invariants`` and ``assertions`` a hint is a clause, in ``statements`` an assertion or a call of a
-lemma under the conditions under which it was written (``search.facts``). Not handled here:
-``calc``, whose steps hold only in their order; what a body of statements declares for itself.
+lemma under the conditions under which it was written (``search.facts``), in ``annotate`` whatever
+was added to the program (``search.annotated``). Not handled here: ``calc`` in ``statements``, whose
+steps hold only in their order; what a body declares for itself.
 """
 
 from __future__ import annotations
@@ -14,24 +15,34 @@ from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.search.facts import kinds, list_statement_facts, put_together
+from proverrl.lang.dafny.search import annotated, facts
+from proverrl.lang.dafny.search.facts import list_statement_facts
 from proverrl.lang.dafny.search.places import rename_new, split_body
 from proverrl.lang.dafny.search.sketch import CLAUSE_KINDS
-from proverrl.lang.dafny.search.states import DECREASES, known_words, list_errors, offset
+from proverrl.lang.dafny.search.states import (
+    DECREASES,
+    find_unknown,
+    known_words,
+    list_errors,
+    offset,
+)
 from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import Candidate, Problem, Status, Verdict
 
-# What ``Pooling`` promises.
-__all__ = ["find_refused", "is_covered", "kinds", "list_hints", "put_together"]
+kinds = facts.kinds | {"annotate"}
+"""Kinds of problems whose bodies have hints that can be pooled."""
 
-_BINDERS = frozenset({"forall", "exists", "set", "iset", "map", "imap", "var"})
+_LOOP = "loop"
+"""The one thing that ends or not in a body of ``invariants``."""
 _ON_ENTRY = "This loop invariant might not hold on entry"
 
 
 def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     """The hints of a body in its order, each once; of one that cannot be read, those of the pieces
     of it that can."""
+    if problem.kind == "annotate":
+        return annotated.list_hints(problem, body)
     if problem.kind in CLAUSE_KINDS:
         pieces = [body[start:end] for start, end in split_body(body)]
     else:
@@ -46,6 +57,20 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     return list({hint.key: hint for hint in found}.values())
 
 
+def put_together(problem: Problem, hints: Sequence[str]) -> str:
+    """A body of hints, given by their texts."""
+    if problem.kind == "annotate":
+        return annotated.put_together(problem, hints)
+    return facts.put_together(problem, hints)
+
+
+def begin(problem: Problem, hints: Sequence[str]) -> str:
+    """The beginning of a body, up to the end of its hints; nothing without hints."""
+    if problem.kind == "annotate":
+        return annotated.begin(problem, hints)
+    return "".join(hint + "\n" for hint in hints)
+
+
 def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     """The clauses, or in ``statements`` the lines, in which something fails. An invariant that does
     not hold on entry never does, and neither does what Dafny cannot resolve; all else may hold
@@ -53,24 +78,28 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     if verdict.status is not Status.REJECTED or verdict.checks[:2] != ("audit", "resolve"):
         return None
     problem, body = candidate.problem, candidate.body
+    if problem.kind == "annotate":
+        return annotated.find_refused(candidate, verdict)
     pieces = _split(problem, body)
     refuted, failed = set[str](), set[str]()
-    is_endless = False
+    endless = frozenset[str]()
     for error in list_errors(verdict):
         if problem.kind in CLAUSE_KINDS and any(word in error.message for word in DECREASES):
-            is_endless = True
+            endless = frozenset({_LOOP})
             continue
         place = offset(body, error)
         piece = next((body[s:e] for s, e in pieces if place is not None and s <= place < e), "")
         is_final = not verdict.obligations or error.message.startswith(_ON_ENTRY)
         if piece:
             (refuted if is_final else failed).add(_make_key(problem, piece))
-    return RefusedHints(frozenset(refuted), frozenset(failed), is_endless)
+    return RefusedHints(frozenset(refuted), frozenset(failed), endless)
 
 
 def is_covered(problem: Problem, body: str) -> bool:
     """Whether a body proves nothing that its hints in a larger body would not prove: clauses stand
     in no order that matters, statements may declare and branch."""
+    if problem.kind == "annotate":
+        return annotated.is_covered(problem, body)
     return problem.kind in CLAUSE_KINDS
 
 
@@ -91,27 +120,13 @@ def _read_hint(problem: Problem, text: str) -> PooledHint | None:
         return None
     # A comment would hide what follows on the line.
     line = " ".join(words if "//" in text or "/*" in text else text.split())
-    if not words or _find_unknown(words, problem):
+    if not words or find_unknown(words, problem):
         return None
     if audit_candidate(Candidate(problem, line)) is not None:
         return None
-    is_measure = problem.kind == "invariants" and words[0] == "decreases"
+    measure = _LOOP if problem.kind == "invariants" and words[0] == "decreases" else ""
     # An element has a meaning only where a clause before it bounds its index.
-    return PooledHint(line, _make_key(problem, text), int("[" in words), is_measure)
-
-
-def _find_unknown(words: Sequence[str], problem: Problem) -> set[str]:
-    """Names that neither the problem nor a quantifier of the hint gives: Dafny would not resolve
-    them, and that is known without a call."""
-    bound, unknown = set[str](), set[str]()
-    is_binding = False
-    known = known_words(problem)
-    for before, word in itertools.pairwise(["", *words]):
-        is_binding = word in _BINDERS or (is_binding and word not in ("::", "|", ":="))
-        if word in known or before == "." or not (word[0].isalpha() or word[0] == "_"):
-            continue
-        (bound if is_binding else unknown).add(word)
-    return unknown - bound
+    return PooledHint(line, _make_key(problem, text), int("[" in words), measure)
 
 
 def _make_key(problem: Problem, text: str) -> str:

@@ -23,8 +23,8 @@ prefix: every proof is verified as a whole body. Not handled here: whole program
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import takewhile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, takewhile
 
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
@@ -47,6 +47,7 @@ POSTCONDITION = "A postcondition might not hold"
 DECREASES = ("decreases expression", "cannot prove termination")
 """Stand in the errors about termination."""
 
+_BINDERS = frozenset({"forall", "exists", "set", "iset", "map", "imap", "var"})
 _RELATED, _CLAUSE = "Related location", "This is the "
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
@@ -223,6 +224,20 @@ def known_words(problem: Problem) -> frozenset[str]:
     """Names that mean the same in every body of the problem."""
     text = problem.preamble + problem.statement.replace(HOLE, "")
     return frozenset(_NAME.findall(text)) | KEYWORDS
+
+
+def find_unknown(words: Sequence[str], problem: Problem) -> set[str]:
+    """Names that neither the problem nor a quantifier of the hint gives: Dafny would not resolve
+    them, and that is known without a call."""
+    bound, unknown = set[str](), set[str]()
+    is_binding = False
+    known = known_words(problem)
+    for before, word in pairwise(["", *words]):
+        is_binding = word in _BINDERS or (is_binding and word not in ("::", "|", ":="))
+        if word in known or before == "." or not (word[0].isalpha() or word[0] == "_"):
+            continue
+        (bound if is_binding else unknown).add(word)
+    return unknown - bound
 
 
 class DafnySearching(Searching):
