@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from proverrl.config import RewardConfig, parse_config
-from proverrl.errors import ConfigError, ProblemError
+from proverrl.errors import ConfigError, ProblemError, UsageError
 from proverrl.evaluation.judgements import BALANCED, RIGHT, WRONG, judgement_rows
-from proverrl.formalize.critiques import PairMaker, read_written
+from proverrl.formalize.critiques import PairMaker, Row, read_written, write_critiques
 from proverrl.formalize.emptiness import mark_empty
 from proverrl.formalize.equivalence import equivalent
 from proverrl.formalize.gate import Critic, add_critiques, ask_critics, criticise
@@ -409,6 +409,32 @@ def test_pairs_are_balanced_and_certified() -> None:
     found = ask_verifier(run)
     assert [says for says, _ in found] == [True, False] * 3
     assert [means for _, means in found] == [True, False] * 3
+
+
+@pytest.mark.dafny
+def test_several_pairs_of_a_text_have_different_errors() -> None:
+    problem = replace(ask(MEANT), id="a")
+
+    async def run(verifier: Verifier) -> tuple[list[Row], list[Row]]:
+        one, three = (PairMaker(verifier, 0, 60.0, pairs=num) for num in (1, 3))
+        known = (problem, "\n".join(MEANT))
+        return await one.make_problem_pairs(*known), await three.make_problem_pairs(*known)
+
+    one, three = ask_verifier(run)
+    assert three[:2] == one
+    assert [row["id"] for row in three] == [
+        "a-right", "a-wrong", "a-right-1", "a-wrong-1", "a-right-2", "a-wrong-2",
+    ]  # fmt: skip
+    assert len({row["statement"] for row in three[1::2]}) == 3
+    assert all(json.loads(row["reference"])["is_correct"] for row in three[::2])
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text("kept\n")
+    with pytest.raises(UsageError, match="which is read: give another file"):
+        asyncio.run(write_critiques(file, file, num=2, seed=0, workers=1))
+    assert file.read_text() == "kept\n"
 
 
 @pytest.mark.dafny

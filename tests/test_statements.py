@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import pytest
 
+from proverrl.concurrency import finish_all
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError, ToolchainError
-from proverrl.formalize.equivalence import equivalent, make_all_wrong
+from proverrl.formalize.equivalence import equivalent, make_wrong
 from proverrl.lang import find_language
 from proverrl.lang.dafny.formal.errors import ERRORS
 from proverrl.lang.dafny.formal.phrases import read_phrase
@@ -396,7 +397,10 @@ def test_wrong_statements_are_certified_and_never_right() -> None:
     problems = [build_problem(GENERATOR, draft, "train") for draft in drafts]
     references = [draft.reference for draft in drafts]
     wrong = ask_verifier(
-        lambda verifier: make_all_wrong(problems, references, verifier, seed=0, deadline_seconds=60)
+        lambda verifier: finish_all(
+            make_wrong(problem, reference, verifier, seed=0, deadline_seconds=60)
+            for problem, reference in zip(problems, references, strict=True)
+        )
     )
     found = [w for w in wrong if w is not None]
     assert len(found) >= 10

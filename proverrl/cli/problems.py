@@ -158,6 +158,7 @@ def generate(
 @problems.command()
 @click.argument("file", type=FILE)
 @count_option("--num", 2000, "Number of problems, half of them of right statements.", least=2)
+@count_option("--pairs", 1, "Most pairs of a right and a wrong statement of one text.", least=1)
 @count_option("--seed", 0, "Seed.", least=0)
 @workers_option("Verifier processes.")
 @click.option(
@@ -167,8 +168,8 @@ def generate(
 )
 @OUT_FILE
 def critiques(file: Path, out: Path, **work: Any) -> None:
-    """Ask whether statements say what the English says: a right and a wrong one for each problem of
-    FILE (generate --formalize), both certified by the real verifier."""
+    """Ask whether statements say what the English says: right and wrong ones for each problem of
+    FILE (generate --formalize), all certified by the real verifier."""
     import asyncio
 
     from proverrl.formalize.critiques import write_critiques

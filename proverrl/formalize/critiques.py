@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import finish_all
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, UsageError
+from proverrl.files.disk import is_same_file
 from proverrl.files.lines import find_text_fault, read_json_lines
 from proverrl.formalize.equivalence import (
     Wrong,
@@ -51,24 +52,34 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PairMaker:
-    """Makes pairs, the same ones under the same seed. ``written`` are a formaliser's statements of
-    a problem, by its id: those that it is known to have right and wrong. Each is certified anew."""
+    """Makes pairs, up to ``pairs`` of a problem, the same ones under the same seed. ``written`` are
+    a formaliser's statements of a problem, by its id: those that it is known to have right and
+    wrong. Each is certified anew."""
 
     verifier: Verifier
     seed: int
     deadline_seconds: float
     written: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    pairs: int = 1
 
-    async def make_pair(self, problem: Problem, reference: str) -> list[Row] | None:
-        """The two rows of a problem, the right one first; None where no error is certified."""
-        wrong = await self._make_wrong(problem, reference)
-        if wrong is None:
-            return None
-        right = await self._make_right(problem, reference)
-        return [
-            _make_row(problem, right, ""),
-            _make_row(problem, wrong.body, wrong.error),
-        ]
+    async def make_problem_pairs(self, problem: Problem, reference: str) -> list[Row]:
+        """The rows of a problem, a right one before each wrong one; fewer than ``pairs`` where no
+        other error is certified. The right ones may repeat, the wrong ones do not."""
+        rows: list[Row] = []
+        known: list[str] = []
+        for number in range(self.pairs):
+            # The first pair is the same whatever the number of pairs.
+            seed = f"{self.seed}:{number}" if number else self.seed
+            wrong = await self._make_wrong(problem, reference, seed, known)
+            if wrong is None:
+                break
+            known.append(wrong.body)
+            right = await self._make_right(problem, reference, seed)
+            rows += [
+                _make_row(problem, right, "", number),
+                _make_row(problem, wrong.body, wrong.error, number),
+            ]
+        return rows
 
     async def make_pairs(self, problems: Iterable[tuple[Problem, str]], *, num: int) -> list[Row]:
         """Pairs of as many of the problems, in their order, as give ``num`` rows; fewer where there
@@ -76,25 +87,28 @@ class PairMaker:
         rows: list[Row] = []
         waiting = iter(problems)
         while len(rows) < num and (batch := list(islice(waiting, _AT_ONCE))):
-            pairs = await finish_all(self.make_pair(*one) for one in batch)
-            rows += [row for pair in pairs for row in pair or ()]
+            pairs = await finish_all(self.make_problem_pairs(*one) for one in batch)
+            rows += [row for made in pairs for row in made]
         return rows[: num - num % 2]
 
-    async def _make_wrong(self, problem: Problem, reference: str) -> Wrong | None:
-        rng = random.Random(derive_seed(self.seed, "wrong", problem.id))
-        if body := await self._choose_written(problem, rng, same=False):
+    async def _make_wrong(
+        self, problem: Problem, reference: str, seed: int | str, known: Sequence[str]
+    ) -> Wrong | None:
+        rng = random.Random(derive_seed(seed, "wrong", problem.id))
+        if body := await self._choose_written(problem, rng, same=False, known=known):
             return Wrong(body, _MEANING)
         return await make_wrong(
             problem,
             reference,
             self.verifier,
-            seed=self.seed,
+            seed=seed,
             deadline_seconds=self.deadline_seconds,
             syntax=rng.random() < _SYNTAX_SHARE,
+            known=known,
         )
 
-    async def _make_right(self, problem: Problem, reference: str) -> str:
-        rng = random.Random(derive_seed(self.seed, "right", problem.id))
+    async def _make_right(self, problem: Problem, reference: str, seed: int | str) -> str:
+        rng = random.Random(derive_seed(seed, "right", problem.id))
         if written := await self._choose_written(problem, rng, same=True):
             return written
         if rng.random() < 0.5:
@@ -107,9 +121,15 @@ class PairMaker:
         return body if same else reference
 
     async def _choose_written(
-        self, problem: Problem, rng: random.Random, *, same: bool
+        self,
+        problem: Problem,
+        rng: random.Random,
+        *,
+        same: bool,
+        known: Sequence[str] = (),
     ) -> str | None:
-        """A formaliser's statement of the problem that is proved to mean the same, or not to."""
+        """A formaliser's statement of the problem that is proved to mean the same, or not to, and
+        is none of ``known``."""
         bodies = list(self.written.get(problem.id, ()))
         deadline = self.deadline_seconds
         for body in rng.sample(bodies, len(bodies)):
@@ -119,7 +139,7 @@ class PairMaker:
                 continue  # No critic is asked about such a text.
             # What the critic is shown is judged: the rest of a text may be why it was refused.
             shown = find_language(problem.language).normal_form(body)
-            if len(shown) > _MAX_CHARACTERS:
+            if len(shown) > _MAX_CHARACTERS or shown in known:
                 continue
             candidate = Candidate(problem, shown)
             verdict = await self.verifier.verify(candidate, deadline_seconds=deadline)
@@ -148,12 +168,22 @@ def read_written(file: Path) -> dict[str, list[str]]:
 
 
 async def write_critiques(
-    file: Path, out: Path, *, num: int, seed: int, workers: int, statements: Path | None = None
+    file: Path,
+    out: Path,
+    *,
+    num: int,
+    seed: int,
+    workers: int,
+    pairs: int = 1,
+    statements: Path | None = None,
 ) -> str:
     """Make the pairs of a file's problems with a verifier of its own, of a formaliser's
     ``statements`` where there are some; returns a line of report. Raises ``ProblemError``: the file
     holds no problem with a reference that asks for a statement and whose errors can be certified,
-    or none of the statements is of its problems."""
+    or none of the statements is of its problems; ``UsageError``: ``out`` is one of the files."""
+    for source in filter(None, (file, statements)):
+        if is_same_file(out, source):
+            raise UsageError(f"--out {out} is {source}, which is read: give another file")
     references = load_references(file)
     problems = [problem for problem in load_problems(file) if problem.id in references]
     for problem in problems:
@@ -162,10 +192,10 @@ async def write_critiques(
     if statements is not None and not written.keys() & references.keys():
         raise ProblemError(f"{statements}: no statement of known meaning is of a problem in {file}")
     verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
-    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written)
+    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs)
     try:
-        pairs = ((problem, references[problem.id]) for problem in problems)
-        rows = await maker.make_pairs(pairs, num=num)
+        known = ((problem, references[problem.id]) for problem in problems)
+        rows = await maker.make_pairs(known, num=num)
     finally:
         await verifier.aclose()
     if not rows:
@@ -173,11 +203,13 @@ async def write_critiques(
     write_problems(out, rows)
     kinds = Counter(row["metadata"]["category"] for row in rows)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    return f"{len(rows)} critiques written: {counts}"
+    short = f" (asked for {num}: no more errors were certified)" if len(rows) < num - 1 else ""
+    return f"{len(rows)} critiques written{short}: {counts}"
 
 
-def _make_row(problem: Problem, body: str, error: str) -> Row:
+def _make_row(problem: Problem, body: str, error: str, number: int) -> Row:
     asked = ask_critique(problem, body, is_correct=not error, error=error)
-    row = make_row(asked) | {"id": f"{problem.id}-{'wrong' if error else RIGHT}"}
+    name = f"{problem.id}-{'wrong' if error else RIGHT}"
+    row = make_row(asked) | {"id": f"{name}-{number}" if number else name}
     reasons = f"wrong {error.removeprefix('wrong ')}" if error else "says what is meant"
     return row | {"reference": write_answer(not error, reasons)}

@@ -8,9 +8,8 @@ None where nothing was shown. Not handled here: statements that are compared wit
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from proverrl.errors import ProblemError
@@ -68,13 +67,14 @@ async def make_wrong(
     reference: str,
     verifier: Verifier,
     *,
-    seed: int,
+    seed: int | str,
     deadline_seconds: float,
     syntax: bool | None = None,
+    known: Collection[str] = (),
 ) -> Wrong | None:
     """A statement with one error, of which it is certain that it is one; None where some tries
     gave none. The kind is ``syntax`` exactly where the result is no statement; with ``syntax`` it
-    must be that, or must not."""
+    must be that, or must not. None of ``known`` is made again."""
     formalizing = get_formalizing(problem)
     rng = random.Random(f"{seed}:{problem.id}")
     tried = set[str]()
@@ -83,7 +83,7 @@ async def make_wrong(
         if made is None or len(tried) == _MAX_TRIES:
             return None
         body, error = made
-        if body in tried or syntax not in (None, error == "syntax"):
+        if body in tried or body in known or syntax not in (None, error == "syntax"):
             continue
         tried.add(body)
         if error != "syntax" and not formalizing.ask_difference(problem, body):
@@ -101,22 +101,6 @@ async def make_wrong(
         if means is False:
             return Wrong(body, error)
     return None
-
-
-async def make_all_wrong(
-    problems: Sequence[Problem],
-    references: Sequence[str],
-    verifier: Verifier,
-    *,
-    seed: int,
-    deadline_seconds: float,
-) -> list[Wrong | None]:
-    """``make_wrong`` for many at once; the pool decides what runs when."""
-    making = (
-        make_wrong(problem, reference, verifier, seed=seed, deadline_seconds=deadline_seconds)
-        for problem, reference in zip(problems, references, strict=True)
-    )
-    return list(await asyncio.gather(*making))
 
 
 def get_formalizing(problem: Problem) -> Formalizing:
