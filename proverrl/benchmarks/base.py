@@ -44,6 +44,7 @@ BenchmarkFormat = Literal[
     "minif2f_dafny",
     "clover",
     "mbpp_dfy",
+    "dafny_code",
 ]
 AnswerTask = Literal["given", "produce", "both"]
 """What to make of a statement with a blank for an answer: fill in the official answer, leave the

@@ -182,8 +182,12 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "minif2f_dafny": _files(".dfy", programs.read_minif2f_dafny, _explain_no_minif2f_dafny),
     "clover": _files(".dfy", programs.read_clover, _explain_no_clover),
     "mbpp_dfy": _files(".dfy", programs.read_mbpp, _explain_no_mbpp),
+    "dafny_code": _files(".dfy", programs.read_code, lambda files: ""),
 }
 """In the order in which they are tried: what says more about a source comes first."""
+
+_ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code",))
+"""Formats that make another task of a source, and so are never chosen by what it holds."""
 
 
 def read_source(
@@ -198,7 +202,8 @@ def read_source(
     if source.is_rows and not source.rows:
         raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
     tried: dict[BenchmarkFormat, str] = {}
-    for name in FORMATS if format_name is None else (format_name,):
+    found = [name for name in FORMATS if name not in _ASKED_FOR]
+    for name in found if format_name is None else (format_name,):
         known = FORMATS[name]
         if reason := known.explain_misfit(source):
             tried[name] = reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from proverrl.benchmarks.base import BenchmarkFormat
@@ -41,7 +41,7 @@ _SYNTHESIS = "https://github.com/Mondego/dafny-synthesis"
 _lean = partial(KnownBenchmark, "lean")
 _dafny = partial(KnownBenchmark, "dafny")
 
-KNOWN: Mapping[str, KnownBenchmark] = {
+_KNOWN: Mapping[str, KnownBenchmark] = {
     "proverrl-dafny": _dafny(
         "problems",
         "153",
@@ -251,6 +251,12 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         splits=("valid", "test"),
     ),
 }
+_AS_CODE = ("clover", "mbpp-dfy", "humaneval-dafny")
+KNOWN: Mapping[str, KnownBenchmark] = {
+    **_KNOWN,
+    **{f"{name}-code": replace(_KNOWN[name], format="dafny_code") for name in _AS_CODE},
+}
+"""``NAME-code`` asks for the code of the same programs in place of their hints."""
 
 
 def find_own_licence(problem: Problem) -> str:

@@ -3,8 +3,9 @@ HumanEval-Dafny, miniF2F.
 
 Flows in: a ``Collector`` with its source. Flows out: its problems; what a text becomes is said in
 ``proverrl.lang.dafny.benchmark_texts``. The ground truth is the reference. DafnyBench comes without
-its hints; from the others they are taken here. Contracts stay: DafnyComp has them written as well,
-of several methods at once, and the kind ``program`` asks for one.
+its hints; from the others they are taken here, or with ``read_code`` the code of a method.
+Contracts stay: DafnyComp has them written as well, of several methods at once, and the kind
+``program`` asks for one.
 DafnyBench: Loughridge et al. 2024, arXiv 2406.08467. Clover: Sun et al. 2023, arXiv 2310.17807.
 MBPP-DFY: Misu et al. 2024, arXiv 2402.00247. DafnyComp: Yan et al. 2025, arXiv 2507.16331.
 """
@@ -19,16 +20,20 @@ from proverrl.files.lines import read_text
 from proverrl.lang.dafny.benchmark_texts import (
     cut_lemma,
     cut_marked,
+    list_coded,
     make_annotate,
     number_in_order,
     restore_body,
 )
-from proverrl.lang.dafny.strip import strip_hints
+from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.types import Problem
 
 _NO_HINTS = "_no_hints"
-_CLOVER_ROLES = {
-    "_tests": "unit tests of a program, not a task",
+_TESTS = "unit tests of a program, not a task"
+_ROLES = {
+    "_tests": _TESTS,
+    "_test": _TESTS,
+    "-test": _TESTS,
     "_anno_check_template": "a template for comparing annotations, not a task",
 }
 
@@ -88,9 +93,7 @@ def read_clover(collector: Collector) -> None:
     """The programs ``NAME_strong.dfy``; other files are refused as what they are."""
     for path in collector.source.list_files(".dfy"):
         with collector.reading(path.stem, str(path)):
-            role = next((why for end, why in _CLOVER_ROLES.items() if path.stem.endswith(end)), "")
-            if role:
-                raise ProblemError(role)
+            _refuse_role(path)
             _add_verified(collector, path.stem.removesuffix("_strong"), path)
 
 
@@ -98,8 +101,7 @@ def read_mbpp(collector: Collector) -> None:
     """The programs ``src/task_id_N.dfy``; their tests are refused as what they are."""
     for path in collector.source.list_files(".dfy"):
         with collector.reading(path.stem, str(path)):
-            if "test" in path.parent.name or path.stem.endswith(("_test", "-test")):
-                raise ProblemError("unit tests of a program, not a task")
+            _refuse_role(path)
             if not path.stem.startswith("task_id_"):
                 raise ProblemError("not called task_id_N.dfy")
             _add_verified(collector, path.stem, path)
@@ -131,6 +133,36 @@ def read_minif2f_dafny(collector: Collector) -> None:
                 origin=collector.origin,
             )
             collector.add(problem, str(path))
+
+
+def read_code(collector: Collector) -> None:
+    """Files with whole programs: a problem for each method with a contract and code, which is to be
+    written. The id is the file's name, with that of the method where there are several."""
+    for path in collector.source.list_files(".dfy"):
+        with collector.reading(path.stem, str(path)):
+            _refuse_role(path)
+            truth = read_text(path)
+            found = list_coded(truth)
+            for method, statement, code in found:
+                name = path.stem if len(found) == 1 else f"{path.stem}-{method}"
+                problem = Problem(
+                    id=collector.free_id(name),
+                    language="dafny",
+                    kind="program",
+                    preamble="",
+                    statement=statement,
+                    split="heldout",
+                    origin=collector.origin,
+                    metadata={"dialect": DAFNY_4} if explain_dafny_4(truth) else {},
+                )
+                collector.add(problem, str(path), code)
+
+
+def _refuse_role(path: Path) -> None:
+    """Raise ``ProblemError``: the file is there for another one."""
+    role = next((why for end, why in _ROLES.items() if path.stem.endswith(end)), "")
+    if role or path.parent.name in ("test", "tests"):
+        raise ProblemError(role or _TESTS)
 
 
 def _add_verified(collector: Collector, name: str, path: Path) -> None:

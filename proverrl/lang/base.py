@@ -216,8 +216,10 @@ class Language(ABC):
     def asks_statement(self, problem: Problem) -> bool:
         """Whether a statement, perhaps with its code, is to be written from the words in
         ``problem.informal``."""
-        parts = (self.formalizing, self.programming)
-        return any(part is not None and problem.kind == part.kind for part in parts)
+        programming = self.programming
+        if programming is not None and problem.kind == programming.kind:
+            return not programming.is_given(problem)
+        return self.formalizing is not None and problem.kind == self.formalizing.kind
 
     def find_truth(self, problem: Problem) -> bool | None:
         """Of a problem that asks whether something is right, whether it is; None for any other."""

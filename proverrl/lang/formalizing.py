@@ -28,7 +28,8 @@ from proverrl.verifier.base import LanedVerifier
 
 class StatementGenerator(DerivedGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
-    for its statement and the code that meets it; with ``known_words`` in no wording that training
+    for its statement and the code that meets it, or with ``code`` for the code alone, which takes
+    no words; with ``known_words`` in no wording that training
     does not use, whatever the split; with ``with_program`` the program that a statement is about
     is kept, so that what is written can be proved of it."""
 
@@ -37,18 +38,20 @@ class StatementGenerator(DerivedGenerator):
         language: Language,
         *,
         programs: bool = False,
+        code: bool = False,
         known_words: bool = False,
         with_program: bool = False,
     ) -> None:
         base = language.generator
-        asking = language.programming if programs else language.formalizing
+        asking = language.programming if programs or code else language.formalizing
         if base is None or asking is None:
-            what = "programs" if programs else "statements"
-            raise ProblemError(f"there are no {language.title} {what} to be written from words")
+            what = "programs" if programs or code else "statements"
+            raise ProblemError(f"there are no {language.title} {what} to be written")
         self._asking = asking
+        self._code = language.programming if code else None
         self._known_words = known_words
         self._with_program = with_program
-        self.mark = "p" if programs else "s"
+        self.mark = "c" if code else "p" if programs else "s"
         super().__init__(base)
         self.unseen = asking.unseen
 
@@ -64,7 +67,9 @@ class StatementGenerator(DerivedGenerator):
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
-        """See ``DerivedGenerator``: what it states, to be written from words."""
+        """See ``DerivedGenerator``: what it states, to be written from words; or its code."""
+        if self._code is not None:
+            return self._code.ask_code(known)
         words = English(rng, "train" if self._known_words else names.split)
         asked = self._asking.ask_statement(known, words)
         return asked if asked is None or self._with_program else replace(asked, program={})

@@ -206,7 +206,14 @@ class Formalizing(Asking, Protocol):
 
 
 class Programming(Asking, Protocol):
-    """Contracts with code that meets them, both to be written from words."""
+    """Contracts with code that meets them, both to be written from words, or the code alone."""
+
+    def ask_code(self, known: Candidate) -> ProgramText | None:
+        """The problem of writing the code of another one's method (``known``, with its proof),
+        whose contract is shown, and the code; None where there is none."""
+
+    def is_given(self, problem: Problem) -> bool:
+        """Whether the contract is given, so that only code is to be written."""
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
         """How far a judged program came."""

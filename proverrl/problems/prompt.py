@@ -47,6 +47,10 @@ _DAFNY_ASKS = {
     "program": "Write the contract (requires and ensures) that says what is said in words, and the "
     "block of code with loop invariants that meets it,",
 }
+_DAFNY_ASKS_CODE = (
+    "Write the block of code with loop invariants that meets the contract (before it a decreases "
+    "clause where needed)"
+)
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
 
@@ -210,6 +214,8 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
             "executable code, no requires, no ensures. Answer with one dafny code block."
         )
     elif wanted := _DAFNY_ASKS.get(problem.kind):
+        if problem.kind == "program" and not find_language("dafny").asks_statement(problem):
+            wanted = _DAFNY_ASKS_CODE
         ask = (
             f"{wanted} that belong at the mark {HOLE} so that Dafny verifies the program. Answer "
             "with one dafny code block that holds the text for the mark and nothing else."

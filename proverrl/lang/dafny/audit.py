@@ -41,7 +41,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 15
+AUDIT_VERSION = 16
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 

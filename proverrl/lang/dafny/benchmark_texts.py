@@ -10,7 +10,8 @@ lemma that names one is refused.
 Two things stand between DafnyBench's text and a statement that can be kept to the token. The shim
 that made ``for`` loops readable for Dafny 2.3 numbered its variables anew in each text. And in two
 programs the removal of hints took the only line of a function's body with it; it is restored.
-Not covered: implementations that are to be written (``impl-start``).
+Of a method with a contract the code can be cut out, to be written again (the kind ``program``).
+Not covered: code of several methods at once, code of a class.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.program import read_text as read_program
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.types import ANNOTATE, HOLE, Problem
 
@@ -101,6 +104,30 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
         metadata={"dialect": DAFNY_4} if explain_dafny_4(truth) else {},
     )
     return problem, body.strip()
+
+
+def list_coded(truth: str) -> list[tuple[str, str, str]]:
+    """The methods of a program that promise something: name, the program with a hole in the place
+    of the code, and the code. Raises ``ProblemError`` when it cannot be read or has none."""
+    try:
+        program = read_program(truth)
+    except GrammarError as error:
+        reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
+        raise ProblemError(explain_dafny_4(truth) or reason) from error
+    found = []
+    for element in program.root.slots[0].elements:
+        kinds = [slot.kind for slot in element.slots]
+        if element.word != "method" or kinds != ["member-clauses", "statements"]:
+            continue
+        clauses, code = element.slots
+        if any(program.tokens[clause.start].text == "ensures" for clause in clauses.elements):
+            # The slot is what stands between the braces.
+            start, end = program.places[code.start - 1], program.end(code.end)
+            statement = f"{truth[:start]}\n{HOLE}\n{truth[end:]}"
+            found.append((element.name, statement, truth[start:end]))
+    if not found:
+        raise ProblemError("no method outside classes has a contract and code")
+    return found
 
 
 def cut_lemma(path: Path, text: str) -> str:

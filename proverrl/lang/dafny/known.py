@@ -17,6 +17,7 @@ from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.lang.dafny.written_types import (
     TypeInsertion,
     get_blank,
+    get_empty_body,
     read_insertions,
     read_untyped,
     write_types,
@@ -121,5 +122,5 @@ class KnownProblems:
         known.types_hold = True
 
     async def _write_blank(self, process: DafnyProcess, problem: Problem) -> str:
-        body = get_blank(problem) if problem.kind == "annotate" else ""
+        body = get_empty_body(problem)
         return (await self.write_types(process, Candidate(problem, body))).text

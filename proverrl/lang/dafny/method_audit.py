@@ -6,8 +6,10 @@ it is assembled. Beside that the file must consist of our declarations and no ot
 the method must be clauses of a contract and one block; and it may not speak of what stands behind
 the hole, since a method that calls the one that states what is meant would be proved by itself.
 ``:|`` is refused: it asks for a value without computing it, so that ``r :| r == F(n)`` would be a
-program. Refused although honest: ``:|`` of ghost variables, and ``modifies``, since the frame is
-ours. Not covered: a weak contract (the verdict says so), what the code costs.
+program. Where the head has an ``ensures``, the contract is given: then a body is ``decreases`` and
+one block, and may speak of all that our program declares. Refused although honest: ``:|`` of ghost
+variables; ``modifies``, since the frame is ours; lemmas of the policy's own. Not covered: a weak
+contract (the verdict says so where one is written), what the code costs.
 """
 
 from __future__ import annotations
@@ -19,21 +21,24 @@ from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
-from proverrl.types import Candidate, Problem
+from proverrl.types import HOLE, Candidate, Problem
 from proverrl.verifier.body_place import find_body_place
 
 _CLAUSES = frozenset(("requires", "ensures", "decreases"))
+_GIVEN_CLAUSES = frozenset(("decreases",))
 _IDLE = "{ }"
 
 
 @dataclass(frozen=True, slots=True)
 class OurDeclarations:
-    """The declarations of a problem, the method at ``place`` without its contract and body.
+    """The declarations of a problem, the method at ``place`` without what a body holds.
 
-    ``start`` is where the method begins, ``hidden`` holds the names of those behind it.
+    ``start`` is where the method begins, ``hidden`` holds the names of those behind it, none where
+    its contract is given.
     """
 
     others: tuple[str, ...]
@@ -42,17 +47,25 @@ class OurDeclarations:
     hidden: frozenset[str]
 
 
+def gives_contract(problem: Problem) -> bool:
+    """Whether the head of the method whose hole it is has an ``ensures``. Raises ``ProblemError``
+    for a comment that is never closed."""
+    words = [piece for _, piece in scan_tokens(problem.statement.partition(HOLE)[0])]
+    return "ensures" in words[max((i for i, w in enumerate(words) if w == "method"), default=0) :]
+
+
 def read_declared(problem: Problem) -> OurDeclarations:
     """Read a problem's text; raises ``ProblemError`` when no method of a policy can be held to it:
     its hole is not the end of a method's head, or what is given assumes or leaves out something."""
-    found = _read(Candidate(problem, _IDLE).source, len(Candidate(problem, "").head))
+    head = len(Candidate(problem, "").head)
+    found = _read(Candidate(problem, _IDLE).source, head, gives_contract(problem))
     if isinstance(found, str):
         raise ProblemError(f"problem {problem.id!r}: {found}")
     return found
 
 
 @cache_texts
-def _read(text: str, hole: int) -> OurDeclarations | str:
+def _read(text: str, hole: int, is_given: bool) -> OurDeclarations | str:
     if findings := audit_file(text):
         return f"no proof can be held to its program: line {findings[0].line}: " + (
             findings[0].message
@@ -64,9 +77,9 @@ def _read(text: str, hole: int) -> OurDeclarations | str:
         return "its hole must be all that follows the head of a method outside classes"
     place = at_hole[0]
     others = tuple(program.cut(e.start, e.end) for e in elements if e is not elements[place])
-    hidden = frozenset(e.name for e in elements[place + 1 :])
-    if not hidden:
-        return "no method behind its hole says what is meant"
+    hidden = frozenset[str]() if is_given else frozenset(e.name for e in elements[place + 1 :])
+    if not is_given and not hidden:
+        return "its method has no 'ensures', and no method behind its hole says what is meant"
     return OurDeclarations(others, place, program.places[elements[place].start], hidden)
 
 
@@ -107,12 +120,17 @@ def _check_shape(
     stands = program.places[own.start] == ours.start and program.end(own.end - 1) == end
     if others != ours.others or not stands or own.word != "method" or len(own.slots) != 2:
         message = "write the clauses of the contract, then one block with the code, and no more"
+        if gives_contract(candidate.problem):
+            message = "write one block with the code (before it 'decreases' where needed), no more"
         return [tokens[0].refuse("cheat", "changed-program", message)]
+    is_given = gives_contract(candidate.problem)
+    why = "may not be added to the contract, which is given" if is_given else "is no clause of it"
     return [
-        _move(candidate, token.refuse("cheat", "contract", f"{token.text!r} is no clause of it"))
+        _move(candidate, token.refuse("cheat", "contract", f"{token.text!r} {why}"))
         for clause in own.slots[0].elements
         if program.places[clause.start] >= len(candidate.head)
-        and (token := program.tokens[clause.start]).text not in _CLAUSES
+        and (token := program.tokens[clause.start]).text
+        not in (_GIVEN_CLAUSES if is_given else _CLAUSES)
     ]
 
 

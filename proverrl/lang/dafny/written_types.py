@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
 from proverrl.lang.dafny.believed import find_believed, leaves_out_arguments
+from proverrl.lang.dafny.method_audit import gives_contract
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
@@ -97,11 +98,17 @@ def _refuse_partial_types(problem_id: str, program: ParsedProgram) -> None:
             )
 
 
-def get_blank(problem: Problem) -> str:
-    """The problem's text with an empty body."""
+def get_empty_body(problem: Problem) -> str:
+    """A body that adds nothing to the problem's text, and with which Dafny can read it."""
     if problem.kind == ANNOTATE:
         return get_program_text(problem)
-    return Candidate(problem, "").source
+    return "{ }" if problem.kind == "program" and gives_contract(problem) else ""
+
+
+def get_blank(problem: Problem) -> str:
+    """The problem's text with an empty body."""
+    body = get_empty_body(problem)
+    return body if problem.kind == ANNOTATE else Candidate(problem, body).source
 
 
 def name_calc_line(candidate: Candidate) -> tuple[Candidate, WrittenText]:

@@ -6,7 +6,8 @@ reference; its English. Behind the hole, where no policy sees it, a second metho
 that is meant and does nothing but call the first, so that it verifies exactly when the policy's
 contract is at least as strong (the subset reward of Re:Form, Yan et al. 2025, arXiv 2507.16331):
 what is meant to be demanded is enough to call, and what is then promised is enough. The first
-verifies when the code meets the policy's contract and ends.
+verifies when the code meets the policy's contract and ends. Or the contract is given before the
+hole, which then takes the code alone, and nothing is hidden.
 Not handled here: whether it does (the verdict says so), frames (``modifies`` is given), what the
 code costs.
 """
@@ -19,6 +20,7 @@ from dataclasses import replace
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.compose.attack import list_idle_bodies
+from proverrl.lang.dafny.compose.declarations import read_problem
 from proverrl.lang.dafny.formal.contract import (
     FORMALIZING,
     read_clauses,
@@ -26,7 +28,7 @@ from proverrl.lang.dafny.formal.contract import (
     write_call,
     write_head,
 )
-from proverrl.lang.dafny.method_audit import read_declared
+from proverrl.lang.dafny.method_audit import gives_contract, read_declared
 from proverrl.lang.dafny.syntax.declarations import read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, find_own_entries, scan_tokens
 from proverrl.lang.english import English
@@ -54,15 +56,40 @@ class DafnyProgramming:
         lines += write_call(target, target.name)
         return ProgramText(lines, "\n".join([*clauses, code]), self.kind, meaning.said)
 
+    def ask_code(self, known: Candidate) -> ProgramText | None:
+        """See ``Programming``."""
+        try:
+            program = read_problem(known.problem)
+        except ProblemError:
+            return None
+        target = program.target
+        clauses = [f"{word} {text}" for word, text in read_clauses(target)]
+        if target.word != "method" or not any(c.startswith("ensures") for c in clauses):
+            return None
+        filled = read_declarations(fill_hole(known.problem.statement, known.body))
+        code = next(d.body for d in filled if d.name == target.name)
+        lines = [*(d.text for d in program.others), *write_head(target, target.name)]
+        return ProgramText([*lines, *(f"  {c}" for c in clauses), HOLE], code, self.kind)
+
+    def is_given(self, problem: Problem) -> bool:
+        """See ``Programming``."""
+        return gives_contract(problem)
+
     def list_empty(self, problem: Problem) -> Sequence[str]:
-        """No contract, one that nothing meets, and what is meant with code that does nothing."""
+        """No contract, one that nothing meets, and what is meant with code that does nothing; where
+        the contract is given, the last alone."""
         declared = read_declarations(Candidate(problem, "{ }").source)
+        if gives_contract(problem):
+            return ("{ }", *list_idle_bodies(declared[read_declared(problem).place]))
         meant = "\n".join(f"{word} {text}" for word, text in read_clauses(declared[-1]))
         idle = list_idle_bodies(declared[-1])
         return ("", "{ }", "requires false\n{ }", *(f"{meant}\n{body}" for body in idle))
 
     def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
-        """See ``Asking``: of the contract, as it would be asked of a formaliser."""
+        """See ``Asking``: of the contract, as it would be asked of a formaliser, unless it is
+        given."""
+        if gives_contract(problem):
+            return ()
         place = read_declared(problem).place
         written = read_declarations(Candidate(problem, body).source)[place]
         clauses = "\n".join(f"{word} {text}" for word, text in read_clauses(written))
@@ -73,10 +100,13 @@ class DafnyProgramming:
         refuses is a cheat."""
         if verdict.proved:
             return "meant"
-        if verdict.status is Status.UNSOUND or is_trivial(candidate):
+        is_given = gives_contract(candidate.problem)
+        if verdict.status is Status.UNSOUND or (not is_given and is_trivial(candidate)):
             return "refused"
         if "obligations" not in verdict.checks:
             return "unread"
+        if is_given:
+            return "unproved"
         own = find_own_entries(candidate.problem.statement)
         found = [entry for entry in verdict.obligations if entry.entry in own]
         met = any(entry.entry == own[1] for entry in found)
