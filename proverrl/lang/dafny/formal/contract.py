@@ -78,6 +78,7 @@ class DafnyFormalizing:
     """What ``Formalizing`` promises."""
 
     kind = CONTRACT
+    has_parts = True
     unseen = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
