@@ -30,7 +30,8 @@ class StatementGenerator(DerivedGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it; with ``known_words`` in no wording that training
     does not use, whatever the split; with ``with_program`` the program that a statement is about
-    is kept, so that what is written can be proved of it."""
+    is kept, so that what is written can be proved of it; with ``units`` statements speak of numbers
+    with units, and the problems are otherwise the same."""
 
     def __init__(
         self,
@@ -39,13 +40,22 @@ class StatementGenerator(DerivedGenerator):
         programs: bool = False,
         known_words: bool = False,
         with_program: bool = False,
+        units: bool = False,
     ) -> None:
         base = language.generator
         asking = language.programming if programs else language.formalizing
         if base is None or asking is None:
             what = "programs" if programs else "statements"
             raise ProblemError(f"there are no {language.title} {what} to be written from words")
+        if units and (
+            programs or language.formalizing is None or not language.formalizing.has_units
+        ):
+            raise ProblemError(
+                f"units are said in statements of Dafny, not in those of {language.title} or in "
+                "programs; leave --units out"
+            )
         self._asking = asking
+        self._units = units
         self._known_words = known_words
         self._with_program = with_program
         self.mark = "p" if programs else "s"
@@ -65,6 +75,10 @@ class StatementGenerator(DerivedGenerator):
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
         """See ``DerivedGenerator``: what it states, to be written from words."""
-        words = English(rng, "train" if self._known_words else names.split)
+        split = "train" if self._known_words else names.split
+        # From a source of its own, so that all else is drawn and said as without units.
+        own = random.Random(f"units of {known.problem.statement}")
+        units = English(own, split) if self._units else None
+        words = English(rng, split, units=units)
         asked = self._asking.ask_statement(known, words)
         return asked if asked is None or self._with_program else replace(asked, program={})
