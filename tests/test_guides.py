@@ -179,6 +179,22 @@ def test_one_proof(guide: Followed) -> None:
     assert "invariant" in proof
 
 
+@follows("from-english")
+def test_from_english(guide: Followed) -> None:
+    assert set(guide.statuses.values()) == {0}
+    kept = {str(row["id"]): str(row["reference"]) for row in guide.read("kept.jsonl")}
+    assert set(kept) == {"seven", "more"}
+    assert all(text.startswith("ensures ") for text in kept.values())
+    [verdict] = guide.read("verdict.jsonl")
+    assert verdict["status"] == "proved"
+    proof = (guide.folder / "searches/seven/proofs/words-proof/proof.dfy").read_text()
+    # What was chosen is the contract of the method that is proved.
+    statements = guide.read("searches/seven/formaliser/evals/statements.statements.jsonl")
+    [chosen] = [str(row["body"]) for row in statements if not row["dropped"]]
+    assert chosen in proof
+    assert "invariant" in proof
+
+
 @pytest.mark.parametrize(
     ("quoted", "missing"),
     [

@@ -38,6 +38,7 @@ _FORMAT = click.option(
     type=click.Choice(["auto", *get_args(BenchmarkFormat)]),
     help="Format of the source; auto detects it.",
 )
+_flag = partial(click.option, is_flag=True)
 _ANSWERS = click.option(
     "--answers",
     default="given",
@@ -66,37 +67,27 @@ def problems() -> None:
     type=click.Choice(["train", "valid", "heldout"]),
     help="Split; the three differ in structure.",
 )
-@click.option("--unseen", is_flag=True, help="Only families that are in no file without this.")
-@click.option(
+@_flag("--unseen", help="Only families that are in no file without this.")
+@_flag(
     "--formalize",
-    is_flag=True,
     help="Ask for the statements themselves, from English; the verifier decides what agrees.",
 )
-@click.option(
+@_flag(
     "--programs",
-    is_flag=True,
     help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
 )
-@click.option(
-    "--decide",
-    is_flag=True,
-    help="Ask whether claims hold: variants of --num theorems, each proved or disproved.",
+@_flag("--decide", help="Ask whether claims hold: variants of --num theorems, proved or disproved.")
+@_flag(
+    "--answers", help="Ask for a number that theorems name, in words and as a claim that it exists."
 )
-@click.option(
-    "--answers",
-    is_flag=True,
-    help="Ask for a number that theorems name, in words and as a claim that it exists.",
+@_flag(
+    "--known-words", help="With these: no wording that training does not use, whatever the split."
 )
-@click.option(
-    "--known-words",
-    is_flag=True,
-    help="With these: no wording that training does not use, whatever the split.",
-)
-@click.option(
+@_flag(
     "--with-program",
-    is_flag=True,
     help="With --formalize: keep what each statement is about, so that it can be proved of it.",
 )
+@_flag("--units", help="With --formalize, for dafny: numbers have units and come in dozens.")
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -110,6 +101,7 @@ def generate(
     answers: bool,
     known_words: bool,
     with_program: bool,
+    units: bool,
     out: Path,
     **work: int,
 ) -> None:
@@ -131,10 +123,16 @@ def generate(
         raise UsageError("--known-words is about English: give --formalize, --programs, --answers")
     if with_program and not formalize:
         raise UsageError("--with-program is for --formalize; give both")
+    if units and not formalize:
+        raise UsageError("--units is for --formalize; give both")
     generator = known.generator
     if formalize or programs:
         generator = StatementGenerator(
-            known, programs=programs, known_words=known_words, with_program=with_program
+            known,
+            programs=programs,
+            known_words=known_words,
+            with_program=with_program,
+            units=units,
         )
     if decide:
         generator = TheoremGenerator(known)

@@ -73,6 +73,10 @@ class RewardConfig(Section):
     """``statement``: what a statement earns that the critic calls right, where a proof earns 1"""
     critic_layout: LayoutName = "canonical"
     """``statement``: the layout that the critic was trained with"""
+    score_share: Fraction = 0.0
+    """``statement``: what LeanScorer's score of 1 earns where no proof shows that the statement
+    means what is meant, and a proof earns 1; less for a lower score, 0 below 0.6. For Dafny, and
+    without ``reward.critic``; 0: no score is asked for"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
     buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
@@ -100,6 +104,13 @@ class RewardConfig(Section):
             raise ValueError('correction applies to a yes or no: it needs reward.name = "proved"')
         if self.critic and self.name != "statement":
             raise ValueError('a critic judges statements: it needs reward.name = "statement"')
+        if self.score_share and self.name != "statement":
+            raise ValueError('score_share is for statements: it needs reward.name = "statement"')
+        if self.score_share and self.critic:
+            raise ValueError(
+                "critic and score_share would both pay for a meaning that is not proved: leave "
+                "critic empty, or set score_share = 0"
+            )
         if self.correction == "none" and self.false_negative_rate == "online":
             raise ValueError('false_negative_rate = "online" is read by a correction: set one')
         return self

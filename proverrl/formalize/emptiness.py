@@ -9,8 +9,9 @@ prover does not find to be empty within its limits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
@@ -49,26 +50,52 @@ async def find_emptiness(
     return Emptiness("", len(asked))
 
 
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """What was found out about a last body: a mark for its verdict, empty for none; the number of
+    calls; and the verdict that left the question open, if one did."""
+
+    mark: str
+    num_calls: int
+    unjudged: Verdict | None = None
+
+
 async def mark_empty(
     draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
     """The draws with a mark on the verdict of each last turn whose body would earn something for
     its form and says nothing; where that was not judged the verdict of the question, by which the
     rollout leaves its group, stands in. The calls that it takes are added to the draw's."""
-    return await finish_all(_mark_draw(draw, verifier, deadline_seconds) for draw in draws)
 
-
-async def _mark_draw(draw: JudgedDraw, verifier: Verifier, deadline_seconds: float) -> JudgedDraw:
-    async def ask(candidate: Candidate) -> Emptiness:
+    async def ask(candidate: Candidate) -> Marking:
         problem = candidate.problem
         language = find_language(problem.language)
         parts = (language.formalizing, language.programming)
         asking = next(part for part in parts if part is not None and part.kind == problem.kind)
-        return await find_emptiness(
+        found = await find_emptiness(
             asking, problem, candidate.body, verifier, deadline_seconds=deadline_seconds
         )
+        return Marking(EMPTY if found.reason else "", found.num_calls, found.unjudged)
 
-    found = [r.turns[-1].candidate for r in draw.rollouts if earns_for_form(r)]
+    return await mark_draws(draws, earns_for_form, ask)
+
+
+async def mark_draws(
+    draws: Sequence[JudgedDraw],
+    is_asked: Callable[[Rollout], bool],
+    ask: Callable[[Candidate], Coroutine[Any, Any, Marking]],
+) -> list[JudgedDraw]:
+    """The draws with the answers about the distinct last candidates of some rollouts. Where one was
+    not judged its verdict stands in, and the rollout is not judged either."""
+    return await finish_all(_mark_draw(draw, is_asked, ask) for draw in draws)
+
+
+async def _mark_draw(
+    draw: JudgedDraw,
+    is_asked: Callable[[Rollout], bool],
+    ask: Callable[[Candidate], Coroutine[Any, Any, Marking]],
+) -> JudgedDraw:
+    found = [r.turns[-1].candidate for r in draw.rollouts if is_asked(r)]
     asked = {candidate.key: candidate for candidate in found if candidate is not None}
     answers = await finish_all(map(ask, asked.values()))
     found_out = dict(zip(asked, answers, strict=True))
@@ -77,11 +104,11 @@ async def _mark_draw(draw: JudgedDraw, verifier: Verifier, deadline_seconds: flo
     return replace(draw, rollouts=rollouts, num_calls=num_calls)
 
 
-def _mark(rollout: Rollout, answers: Mapping[str, Emptiness]) -> Rollout:
+def _mark(rollout: Rollout, answers: Mapping[str, Marking]) -> Rollout:
     last = rollout.turns[-1].candidate
     answer = None if last is None else answers.get(last.key)
     if answer is None:
         return rollout
     if answer.unjudged is not None:
         return rollout.judge(answer.unjudged)
-    return rollout.mark(EMPTY) if answer.reason else rollout
+    return rollout.mark(answer.mark) if answer.mark else rollout

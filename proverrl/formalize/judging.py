@@ -19,7 +19,7 @@ from proverrl.errors import ProblemError
 from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
 from proverrl.formalize.gate import Critic, ask_critics
-from proverrl.formalize.lean_scorer import lean_score
+from proverrl.formalize.lean_scorer import lean_score, rate_statement
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -93,7 +93,9 @@ class _Judge:
         means = await equivalent(
             self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds
         )
-        ratings = await self._rate(body)
+        ratings, _ = await rate_statement(
+            self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds
+        )
         score = lean_score(ratings) if ratings else None
         return replace(found, means=means, ratings=ratings, score=score)
 
@@ -147,12 +149,6 @@ class _Judge:
         if found.unjudged is not None:
             return f"whether it says anything was not judged: {found.unjudged.status}"
         return found.reason
-
-    async def _rate(self, body: str) -> str:
-        asked = self.formalizing.ask_parts(self.problem, body)
-        if asked is None:
-            return ""
-        return self.formalizing.rate_parts(self.problem, body, await self._verify(asked))
 
     async def _agree(self, one: str, other: str) -> bool:
         return await self._proves(Candidate(self.formalizing.state(self.problem, one), other))

@@ -2,13 +2,25 @@
 arXiv 2506.07047).
 
 Flows in: a letter for each part of what is meant, A said, B said with a minor deviation, C not
-said. Flows out: a Sugeno integral between 0 and 1. Of more than ten parts the published code floors
-the share of A in tenths and takes all others for B, which hides a C; here a C is seen first.
+said; or statements, whose letters a verifier gives. Flows out: a Sugeno integral between 0 and 1;
+rollouts with a mark on the verdicts of statements that the score accepts, for the reward to read.
+Of more than ten parts the published code floors the share of A in tenths and takes all others for
+B, which hides a C; here a C is seen first. Not handled here: which parts there are (a language
+says), what a score earns (``rewards``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proverrl.errors import UsageError
+from proverrl.formalize.emptiness import Marking, mark_draws
+from proverrl.formalize.equivalence import get_formalizing
+from proverrl.lang import find_language
+from proverrl.rewards.verdicts import earns_for_form, is_marked_empty, write_score
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.types import Candidate, Problem, Rollout, Verdict
+from proverrl.verifier.base import Verifier
 
 ACCEPTED = 0.6
 """The paper accepts a statement from this score on."""
@@ -31,6 +43,54 @@ def lean_score(ratings: str) -> float:
     tails = (ascending[i:] for i in range(len(ascending)))
     score = max(min(_VALUES[tail[0]], _measure(tail, len(ratings))) for tail in tails)
     return round(score, 2)
+
+
+def check_parts(problems: Sequence[Problem], place: str) -> None:
+    """Raise ``UsageError``: a problem of the file ``place`` has no parts that could be scored."""
+    for problem in problems:
+        asked = find_language(problem.language).formalizing
+        if asked is None or problem.kind != asked.kind or not asked.has_parts:
+            raise UsageError(
+                "reward.score_share is for statements whose parts are compared, contracts of "
+                f"Dafny; {place} holds {problem.id!r}, a problem of {problem.language} of the kind "
+                f"{problem.kind}; set reward.score_share = 0"
+            )
+
+
+async def rate_statement(
+    problem: Problem, body: str, verifier: Verifier, *, deadline_seconds: float
+) -> tuple[str, Verdict | None]:
+    """The letters of a statement's parts, for one call, and the verdict that gave them; none, and
+    no call, where the language compares no parts. Raises ``ProblemError`` where no statement is
+    asked."""
+    formalizing = get_formalizing(problem)
+    asked = formalizing.ask_parts(problem, body)
+    if asked is None:
+        return "", None
+    verdict = await verifier.verify(asked, deadline_seconds=deadline_seconds)
+    return formalizing.rate_parts(problem, body, verdict), verdict
+
+
+async def mark_scores(
+    draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
+) -> list[JudgedDraw]:
+    """The draws with their score on the verdict of each well-formed statement that is not proved,
+    was not found to say nothing, and scores ``ACCEPTED`` at least. What was not judged, and the
+    calls, count as those of ``mark_empty``, which comes first."""
+
+    async def ask(candidate: Candidate) -> Marking:
+        ratings, verdict = await rate_statement(
+            candidate.problem, candidate.body, verifier, deadline_seconds=deadline_seconds
+        )
+        if verdict is None or not verdict.status.judged:
+            return Marking("", int(verdict is not None), verdict)
+        score = lean_score(ratings) if ratings else 0.0
+        return Marking(write_score(score) if score >= ACCEPTED else "", 1)
+
+    def is_asked(rollout: Rollout) -> bool:
+        return earns_for_form(rollout) and not is_marked_empty(rollout)
+
+    return await mark_draws(draws, is_asked, ask)
 
 
 def _measure(parts: list[str], num: int) -> float:

@@ -31,7 +31,8 @@ class StatementGenerator(DerivedGenerator):
     for its statement and the code that meets it, or with ``code`` for the code alone, which takes
     no words; with ``known_words`` in no wording that training
     does not use, whatever the split; with ``with_program`` the program that a statement is about
-    is kept, so that what is written can be proved of it."""
+    is kept, so that what is written can be proved of it; with ``units`` statements speak of numbers
+    with units, and the problems are otherwise the same."""
 
     def __init__(
         self,
@@ -41,14 +42,23 @@ class StatementGenerator(DerivedGenerator):
         code: bool = False,
         known_words: bool = False,
         with_program: bool = False,
+        units: bool = False,
     ) -> None:
         base = language.generator
         asking = language.programming if programs or code else language.formalizing
         if base is None or asking is None:
             what = "programs" if programs or code else "statements"
             raise ProblemError(f"there are no {language.title} {what} to be written")
+        if units and (
+            programs or code or language.formalizing is None or not language.formalizing.has_units
+        ):
+            raise ProblemError(
+                f"units are said in statements of Dafny, not in those of {language.title} or in "
+                "programs; leave --units out"
+            )
         self._asking = asking
         self._code = language.programming if code else None
+        self._units = units
         self._known_words = known_words
         self._with_program = with_program
         self.mark = "c" if code else "p" if programs else "s"
@@ -70,6 +80,10 @@ class StatementGenerator(DerivedGenerator):
         """See ``DerivedGenerator``: what it states, to be written from words; or its code."""
         if self._code is not None:
             return self._code.ask_code(known)
-        words = English(rng, "train" if self._known_words else names.split)
+        split = "train" if self._known_words else names.split
+        # From a source of its own, so that all else is drawn and said as without units.
+        own = random.Random(f"units of {known.problem.statement}")
+        units = English(own, split) if self._units else None
+        words = English(rng, split, units=units)
         asked = self._asking.ask_statement(known, words)
         return asked if asked is None or self._with_program else replace(asked, program={})

@@ -169,6 +169,11 @@ class Asking(Protocol):
 class Formalizing(Asking, Protocol):
     """Statements that are to be written from words."""
 
+    has_parts: bool
+    """Whether ``ask_parts`` compares parts of statements at all."""
+    has_units: bool
+    """Whether ``ask_statement`` speaks of units where the English can."""
+
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""
 

@@ -21,6 +21,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.formalize.emptiness import mark_empty
 from proverrl.formalize.gate import add_critiques
+from proverrl.formalize.lean_scorer import mark_scores
 from proverrl.hint import Hint
 from proverrl.loops.appeals import Reviewer
 from proverrl.loops.checkpoint import dump_draws, load_draws
@@ -230,15 +231,14 @@ class Pipeline:
         return await self._review(whole)
 
     async def _review(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-        """The draws after their appeals, with what says nothing marked where form earns something,
-        and with what a critic says of statements."""
-        reviewed = await self._reviewer.review_all(judged)
-        critic, config = self.session.critic, self.session.config
-        if config.reward.name in PAYS_FOR_FORM:
-            reviewed = await mark_empty(
-                reviewed, self.session.verifier, deadline_seconds=config.pool.deadline_seconds
-            )
-        return reviewed if critic is None else await add_critiques(reviewed, critic)
+        """The draws after their appeals, with the marks on statements that the reward reads."""
+        session, deadline = self.session, self.session.config.pool.deadline_seconds
+        marked = await self._reviewer.review_all(judged)
+        if session.config.reward.name in PAYS_FOR_FORM:
+            marked = await mark_empty(marked, session.verifier, deadline_seconds=deadline)
+        if session.config.reward.score_share:
+            marked = await mark_scores(marked, session.verifier, deadline_seconds=deadline)
+        return marked if session.critic is None else await add_critiques(marked, session.critic)
 
 
 class InOrder(Source):

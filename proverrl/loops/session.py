@@ -17,6 +17,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, LayoutName, PolicyConfig
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
+from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor import Monitor
@@ -146,7 +147,7 @@ def split_references(
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
     file is damaged, or has too few references; ``UsageError``: ``advantage.states`` asks for goals,
-    and a problem has none to tell."""
+    and a problem has none to tell, or ``reward.score_share`` for parts, and it has none."""
     training = open_benchmark(str(config.problems.train))
     others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
@@ -155,6 +156,8 @@ def load_training(config: Config) -> TrainingProblems:
             f"{config.problems.train} holds {others[0].id!r}, a problem of {others[0].language}; "
             'set advantage.states = "lines"'
         )
+    if config.reward.score_share:
+        check_parts(training.problems, str(config.problems.train))
     return split_references(
         training.problems,
         training.references,

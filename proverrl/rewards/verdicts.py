@@ -29,6 +29,8 @@ CRITIC_AGREES = "critic: right"
 """Among the checks of a verdict: a critic calls the statement right. It is no proof of anything."""
 EMPTY = "empty: it says nothing"
 """Among the checks of a verdict: the statement promises nothing, or nothing can meet it."""
+_SCORE = "LeanScorer: "
+"""Begins a check of a verdict: a score that stands in for a proof of the meaning, and is none."""
 PAYS_FOR_FORM: frozenset[RewardName] = frozenset(("statement", "program"))
 """The rewards that pay for statements and programs which are not right."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
@@ -71,7 +73,8 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
     ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
     earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
-    verifier does not find well formed. What is proved to say nothing (``EMPTY``) earns nothing.
+    verifier does not find well formed. With ``reward.score_share`` that share of the score that is
+    marked on the verdict is earned there. What is proved to say nothing (``EMPTY``) earns nothing.
     Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
     """
     is_proved = _proved(rollout)
@@ -91,7 +94,10 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     means = float(is_proved)
     if config.critic and is_read:
         means = max(means, config.critic_share * (CRITIC_AGREES in marks))
-    return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
+    parts = {"means": means, "well_formed": float(is_read)}
+    if config.score_share:
+        parts["score"] = config.score_share * _read_score(marks) * (is_read and not is_proved)
+    return Reward(sum(parts.values()), parts)
 
 
 def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
@@ -144,6 +150,21 @@ def _is_well_formed(rollout: Rollout) -> bool:
 def _list_marks(rollout: Rollout) -> tuple[str, ...]:
     verdict = rollout.turns[-1].verdict
     return () if verdict is None else verdict.checks
+
+
+def is_marked_empty(rollout: Rollout) -> bool:
+    """Whether the last turn was found to say nothing."""
+    return EMPTY in _list_marks(rollout)
+
+
+def write_score(score: float) -> str:
+    """A score as a mark on a verdict."""
+    return f"{_SCORE}{score}"
+
+
+def _read_score(marks: tuple[str, ...]) -> float:
+    found = (float(mark.removeprefix(_SCORE)) for mark in marks if mark.startswith(_SCORE))
+    return next(found, 0.0)
 
 
 def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
