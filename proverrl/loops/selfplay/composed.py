@@ -50,6 +50,8 @@ class ComposedProblems:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.base = session.problems
+        # Of problems in words the run proves nothing itself, only what was written for them.
+        self._parents = session.english.rows if session.english else self.base.all
         self.archive = _open_archive(session)
         self.filters = FilterTally()
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
@@ -71,11 +73,19 @@ class ComposedProblems:
             random.Random(derive_seed(config.seed, "parents", number)),
             config.selfplay.parents,
             num,
-            base=self.base.all,
+            base=self._parents,
             archive=self.archive,
-            proofs=proofs,
+            proofs={**proofs, **self._find_stated(proofs)},
             references={problem.id: body for problem, body in self.base.references},
         )
+
+    def _find_stated(self, proofs: Mapping[str, str]) -> dict[str, str]:
+        """For each problem in words whose words have been stated and proved, the proof of that."""
+        proved = {
+            c.problem.informal: proofs[c.problem.id] for c in self.archive if c.problem.id in proofs
+        }
+        rows = [row for row in self._parents if row.informal and row.informal in proved]
+        return {row.id: proved[row.informal] for row in rows}
 
     def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
         """What filters work with; of ``attacks`` they try those on a problem's id."""
