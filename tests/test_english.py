@@ -201,6 +201,8 @@ HOSTILE = {
     "ensures r >= k\n  assume false;": "refused by the audit",
     "ensures r >= k }": "refused by the audit",
     "ensures r >= k /* ": "refused by the audit",
+    "ensures r >= k decreases *": "refused by the audit",
+    "free ensures r == 7": "refused by the audit",
 }
 
 
@@ -448,7 +450,7 @@ def test_the_data_loop_from_english(
         1: "kept",
         3: "satisfiable",
         6: "well_formed",
-        7: "weak_contract",
+        7: "trivial",
         8: "grade",
         9: "grade",
         10: "refuted",
@@ -458,7 +460,7 @@ def test_the_data_loop_from_english(
     assert line["filter_stops"] == {
         "well_formed": 1,
         "satisfiable": 1,
-        "weak_contract": 1,
+        "trivial": 1,
         "refuted": 1,
     }
     assert (line["statements_graded_out"], line["statements_ungraded"]) == (1, 1)
