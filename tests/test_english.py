@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from proverrl.loops import session as session_module
 from proverrl.loops import train as train_module
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.selfplay import composed as composed_module
+from proverrl.loops.selfplay.composed import find_stated
 from proverrl.loops.selfplay.english import load_rows
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.frozen import FrozenPolicy
@@ -172,6 +174,19 @@ def test_a_writer_is_shown_words_and_the_first_problems_text(
     assert draft.composed.problem.informal == "Afterwards `r` is at least `k`."
     assert (draft.composed.operator, draft.composed.parents) == (kind, parents)
     assert draft.parents == parents
+
+
+def test_words_count_as_solved_when_what_was_stated_for_them_is_proved() -> None:
+    archive = ProblemArchive()
+    stated = {}
+    for number in (0, 1):
+        composed, _ = state_words(make_words(number), RIGHT, (), 0, "english_given")
+        assert composed is not None
+        archive.add(composed)
+        stated[number] = composed.problem.id
+    rows = [*map(make_words, (0, 1)), replace(make_words(0), id="silent", informal="")]
+    assert find_stated(rows, archive, {}) == {}
+    assert find_stated(rows, archive, {stated[1]: "invariant i <= n"}) == {"w1": "invariant i <= n"}
 
 
 @pytest.mark.parametrize(

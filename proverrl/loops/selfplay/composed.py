@@ -75,17 +75,9 @@ class ComposedProblems:
             num,
             base=self._parents,
             archive=self.archive,
-            proofs={**proofs, **self._find_stated(proofs)},
+            proofs={**proofs, **find_stated(self._parents, self.archive, proofs)},
             references={problem.id: body for problem, body in self.base.references},
         )
-
-    def _find_stated(self, proofs: Mapping[str, str]) -> dict[str, str]:
-        """For each problem in words whose words have been stated and proved, the proof of that."""
-        proved = {
-            c.problem.informal: proofs[c.problem.id] for c in self.archive if c.problem.id in proofs
-        }
-        rows = [row for row in self._parents if row.informal and row.informal in proved]
-        return {row.id: proved[row.informal] for row in rows}
 
     def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
         """What filters work with; of ``attacks`` they try those on a problem's id."""
@@ -164,6 +156,14 @@ def draw_pairs(
         )
         for _ in range(num)
     ]
+
+
+def find_stated(
+    rows: Iterable[Problem], archive: ProblemArchive, proofs: Mapping[str, str]
+) -> dict[str, str]:
+    """For each problem in words whose own words have been stated and proved, the proof of that."""
+    proved = {c.problem.informal: proofs[c.problem.id] for c in archive if c.problem.id in proofs}
+    return {row.id: proved[row.informal] for row in rows if row.informal and row.informal in proved}
 
 
 def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:
