@@ -21,6 +21,7 @@ from proverrl.evaluation.compare import read_evaluation
 from proverrl.loops import session as session_module
 from proverrl.loops import train as train_module
 from proverrl.loops.session import load_weights, open_writer
+from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.types import HOLE, Candidate, Status
@@ -203,13 +204,15 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[TransformersPolicy] = []
-    load = session_module._load_frozen
+    load = session_module.open_beside
 
-    def load_and_keep(*what: Any) -> TransformersPolicy:
-        loaded.append(load(*what))
-        return loaded[-1]
+    def load_and_keep(*what: Any) -> Policy:
+        policy = load(*what)
+        assert isinstance(policy, TransformersPolicy)
+        loaded.append(policy)
+        return policy
 
-    monkeypatch.setattr(session_module, "_load_frozen", load_and_keep)
+    monkeypatch.setattr(session_module, "open_beside", load_and_keep)
     config = make_config("two", 2)
     run(config)
     fresh = load_weights(config, config.instruct.writer).model

@@ -34,7 +34,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.extract import find_blocks, skip_thinking
+from proverrl.rollout.extract import read_block
 from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Completion, Message, Prompt, Sampling
@@ -231,16 +231,14 @@ def teach_scripts(
 
 def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed | None, str]:
     """The problem in an answer's last code block, or why there is none."""
-    start, end, reason = skip_thinking(text)
-    blocks = find_blocks(text, start, end)
-    if reason or not blocks:
-        return None, reason or "no code block in the answer"
-    code = text[blocks[-1].start : blocks[-1].end]
+    code, reason = read_block(text)
+    if code is None:
+        return None, reason
     return build_statement(code, pair, round_number, operator="policy")
 
 
 def build_statement(
-    text: str, pair: Pair, round_number: int, *, operator: str
+    text: str, pair: Sequence[Parent], round_number: int, *, operator: str
 ) -> tuple[Composed | None, str]:
     """The problem of a text that nobody has checked, or why it is none: the audit refuses it, or
     its hole is not there exactly once."""

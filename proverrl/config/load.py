@@ -36,6 +36,7 @@ RENAMED = {
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
     *("policy.path", "instruct.writer", "search.value", "curriculum.warm_start"),
+    *("selfplay.rows", "selfplay.formaliser.path", "selfplay.writer.path", "data_loop.grader.path"),
     *("expert_iteration.proofs", "expert_iteration.sft_data"),
     *("value.run", "value.rollouts", "value.samples", "samples.files", "evaluation.benchmarks"),
 )

@@ -3,7 +3,8 @@
 Paper order (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333): each round proposes statements,
 grades them and drops the worse, rejects contradictory hypotheses, attacks statement and negation at
 the same time, adds what was proved, and trains; until gains vanish. Ours are composed from training
-problems in place of translated, and graded without a model; the other filters are asked too.
+problems, or written from English; rules grade them, and a model if there is one; the other filters
+are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
 Not handled here: several processes; later turns of the attack; a composer that learns
@@ -28,7 +29,7 @@ from proverrl.compose.filters import (
     make_filters,
     run_filters,
 )
-from proverrl.compose.grades import GRADES, Grade, grade_statement
+from proverrl.compose.grades import GRADES, Grade, ask_grades, grade_statement, worse
 from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing
@@ -38,12 +39,15 @@ from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage, lis
 from proverrl.loops.selfplay.composer import open_composer
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
+from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem
 
 BEFORE_GRADES: tuple[FilterName, ...] = ("duplicate", "leak", "well_formed")
 AFTER_GRADES: tuple[FilterName, ...] = ("satisfiable", "trivial", "weak_contract")
 ATTACKED: tuple[FilterName, ...] = ("refuted",)
-COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
+COUNTED = ("written", "malformed", "graded_out", "ungraded", "kept", "proved")
+
+GRADED_LOWER = "the model grades it lower"
 
 
 async def run_data_loop(session: Session) -> None:
@@ -118,7 +122,7 @@ class Statements:
         this = OpenRound(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
         found = self._take_new(drafts, this)
         kept = await self._filter(this, found, list(found.values()), BEFORE_GRADES)
-        kept = [c for c in kept if await self._grade(this, c)]
+        kept = await self._grade_all(this, kept)
         kept = await self._filter(this, found, kept, AFTER_GRADES)
         self._tell(f"{len(kept)} of {len(drafts)} statements are attacked")
         await self._write_attack(this, [c.problem for c in kept])
@@ -217,18 +221,37 @@ class Statements:
                 this.disproved.append(stop)
         return [found[problem.id] for problem in run.kept]
 
-    async def _grade(self, this: OpenRound, composed: Composed) -> bool:
-        """Grade a statement; whether its grade is one that is kept."""
-        parents = [self._by_id[name] for name in composed.parents]
+    async def _grade_all(self, this: OpenRound, asked: Sequence[Composed]) -> list[Composed]:
+        """Grade statements; those whose grade is one that is kept. A model is asked only about what
+        the rules keep, and the worse of both grades counts."""
+        graded = [(composed, await self._grade(this, composed)) for composed in asked]
+        by_rules = [c.problem for c, grade in graded if grade.name in self._settings.keep]
+        seed = derive_seed(self._session.config.seed, "grader", self._state.progress.step)
+        said = await ask_grades(by_rules, self._session.grader, seed=seed)
+        kept = []
+        for composed, grade in graded:
+            name, why = said.get(composed.problem.id, (grade.name, ""))
+            if name is None:
+                this.counts["ungraded"] += 1
+                self._note_stop(composed, "grade", f"the grader gave no grade: {why}")
+                continue
+            if worse(name, grade.name) != grade.name:
+                grade = Grade(name, (*grade.reasons, GRADED_LOWER))
+            this.grades[grade.name] += 1
+            this.grade_reasons.update(grade.reasons)
+            if grade.name in self._settings.keep:
+                kept.append(composed)
+                continue
+            this.counts["graded_out"] += 1
+            reasons = [*grade.reasons, why] if why else grade.reasons
+            self._note_stop(composed, "grade", f"{grade.name}: {', '.join(reasons)}")
+        return kept
+
+    async def _grade(self, this: OpenRound, composed: Composed) -> Grade:
+        """The rules' grade. Problems in words are no parents that a statement could be near to."""
+        parents = [self._by_id[name] for name in composed.parents if name in self._by_id]
         obligations = await _count_obligations(this.tools.asker, composed.problem)
-        grade: Grade = grade_statement(composed.problem, parents, obligations, self._settings)
-        this.grades[grade.name] += 1
-        this.grade_reasons.update(grade.reasons)
-        if grade.name in self._settings.keep:
-            return True
-        this.counts["graded_out"] += 1
-        self._note_stop(composed, "grade", f"{grade.name}: {', '.join(grade.reasons)}")
-        return False
+        return grade_statement(composed.problem, parents, obligations, self._settings)
 
     def _note_stop(self, composed: Composed, by: str, reason: str) -> None:
         self._archive.add(composed)

@@ -32,6 +32,7 @@ from proverrl.formalize.judging import (
     judge_statements,
 )
 from proverrl.lang import find_language
+from proverrl.lang.parts import Formalizing
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.loops.session import open_critic
 from proverrl.problems.load import make_row, write_problems
@@ -157,17 +158,26 @@ def describe_kept(kept: JudgedStatement, num_samples: int) -> dict[str, Any]:
     }
 
 
-def _make_judgeable(problem: Problem, source: str) -> Problem:
-    """The problem itself; where nobody says what is meant one that no body proves."""
-    language = find_language(problem.language)
-    if language.formalizing is None or problem.kind != language.formalizing.kind:
+def require_words(problem: Problem, source: str) -> Formalizing:
+    """What the problem's language has of statements from words. Raises ``UsageError`` for a problem
+    that asks for none, or has no words."""
+    formalizing = find_language(problem.language).formalizing
+    if formalizing is None or problem.kind != formalizing.kind:
         raise UsageError(
             f"{source}: problem {problem.id!r} asks for no statement; give rows as `problems "
             "generate --formalize` makes them (docs/formalizing.md has those of your own)"
         )
     if not problem.informal.strip():
         raise UsageError(f"{source}: problem {problem.id!r} has no words; fill 'informal'")
-    return problem if language.knows_meaning(problem) else language.formalizing.state(problem, None)
+    return formalizing
+
+
+def _make_judgeable(problem: Problem, source: str) -> Problem:
+    """The problem itself; where nobody says what is meant one that no body proves."""
+    formalizing = require_words(problem, source)
+    if find_language(problem.language).knows_meaning(problem):
+        return problem
+    return formalizing.state(problem, None)
 
 
 def _read_bodies(evaluation: Evaluation) -> dict[str, list[tuple[str, str]]]:

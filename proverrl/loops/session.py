@@ -14,7 +14,8 @@ from pathlib import Path
 
 from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.config import Config, LayoutName, PolicyConfig
+from proverrl.compose.english import EnglishComposer
+from proverrl.config import Config, EndpointConfig, LayoutName, PolicyConfig
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.lean_scorer import check_parts
@@ -24,6 +25,7 @@ from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Policy, Sampler
 from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.frozen import FrozenPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
@@ -72,6 +74,10 @@ class Session:
     """What writes the bodies, where the policy instructs."""
     critic: Critic | None = None
     """What judges statements, where the reward asks for one."""
+    english: EnglishComposer | None = None
+    """What composes from English, where something does."""
+    grader: FrozenPolicy | None = None
+    """What grades composed statements, where a model does."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -183,25 +189,28 @@ def open_writer(config: Config) -> Writer | None:
     settings = config.instruct
     if config.rollout.mode != "instruct":
         return None
-    policy: Policy = (
-        _load_frozen(config, settings.writer, settings.layout, "instruct.writer")
-        if settings.writer
-        else EndpointPolicy(settings.endpoint, layout=settings.layout)
-    )
+    beside = settings.writer, settings.endpoint, settings.layout
+    policy = open_beside(config, *beside, "instruct.writer")
     sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
     return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
+
+
+def open_beside(
+    config: Config, path: str, endpoint: EndpointConfig, layout: LayoutName, key: str
+) -> Policy:
+    """A policy that is not trained: the one in ``path``, which ``key`` names, or else behind the
+    server. Raises ``UsageError`` if it cannot be loaded."""
+    if not path:
+        return EndpointPolicy(endpoint, layout=layout)
+    policy = _load(config, path, config.policy.model_copy(update={"layout": layout}), key)
+    policy.model.requires_grad_(False)
+    return policy
 
 
 def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
     """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
     ``key`` if it cannot be loaded."""
-    return Critic(_load_frozen(config, path, config.reward.critic_layout, key))
-
-
-def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:
-    policy = _load(config, path, config.policy.model_copy(update={"layout": layout}), key)
-    policy.model.requires_grad_(False)
-    return policy
+    return Critic(open_beside(config, path, config.endpoint, config.reward.critic_layout, key))
 
 
 def describe(problem: Problem, body: str) -> str:

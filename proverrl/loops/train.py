@@ -44,6 +44,7 @@ from proverrl.loops.run_folder import (
     write_resolved,
 )
 from proverrl.loops.selfplay.composer import teach_composer
+from proverrl.loops.selfplay.english import open_english, open_grader
 from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import (
     Session,
@@ -149,6 +150,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         writer = open_writer(config)
         judge = config.reward.critic
         critic = open_critic(config, judge) if judge else None
+        beside = writer, critic, open_english(config), open_grader(config)
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -163,7 +165,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor, writer, critic
+                        config, folder, verifier, policy, sampler, problems, monitor, *beside
                     )
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)

@@ -82,6 +82,15 @@ def skip_thinking(text: str) -> tuple[int, int, str]:
     return start, end, ""
 
 
+def read_block(text: str) -> tuple[str | None, str]:
+    """What stands in an answer's last code block, or the reason why there is none."""
+    start, end, reason = skip_thinking(text)
+    blocks = find_blocks(text, start, end)
+    if reason or not blocks:
+        return None, reason or "no code block in the answer"
+    return text[blocks[-1].start : blocks[-1].end], ""
+
+
 def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeBlock]:
     """The code blocks of a text in order: fenced ones, or those in ``<code>`` spans where there
     are such. A fence in a span is the span's code."""

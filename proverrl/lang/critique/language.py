@@ -97,16 +97,8 @@ def ask_critique(
     ``error`` is the kind of error, and what was meant stays behind the hole. Raises
     ``ProblemError`` for what cannot be read as a statement at all, and for one with a text in
     quotes."""
-    shown = find_language(problem.language).normal_form(body)
-    if HOLE in shown:
-        raise ProblemError(f"problem {problem.id!r}: the statement holds the mark of a hole")
-    if quote := _QUOTE.search(shown):
-        raise ProblemError(
-            f"problem {problem.id!r}: the statement holds a text in quotes ({quote.group()}), "
-            "which could address the critic; state it without"
-        )
     before, _, after = problem.statement.partition(HOLE)
-    shown = _hide_names(problem, shown, problem.preamble + before + problem.informal)
+    shown = write_plainly(problem, body, problem.preamble + before + problem.informal)
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -121,6 +113,21 @@ def ask_critique(
         informal=write_digits(problem.informal),
         metadata=groups,
     )
+
+
+def write_plainly(problem: Problem, text: str, told: str) -> str:
+    """A text of the problem's language without what could address who judges it: in its normal
+    form, with plain names for those that ``told`` does not hold. Raises ``ProblemError`` for what
+    cannot be read, and for one with the mark of a hole or with a text in quotes."""
+    shown = find_language(problem.language).normal_form(text)
+    if HOLE in shown:
+        raise ProblemError(f"problem {problem.id!r}: the statement holds the mark of a hole")
+    if quote := _QUOTE.search(shown):
+        raise ProblemError(
+            f"problem {problem.id!r}: the statement holds a text in quotes ({quote.group()}), "
+            "which could address the critic; state it without"
+        )
+    return _hide_names(problem, shown, told)
 
 
 def _hide_names(problem: Problem, body: str, told: str) -> str:

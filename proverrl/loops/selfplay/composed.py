@@ -50,6 +50,8 @@ class ComposedProblems:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.base = session.problems
+        # Of problems in words the run proves nothing itself, only what was written for them.
+        self._parents = session.english.rows if session.english else self.base.all
         self.archive = _open_archive(session)
         self.filters = FilterTally()
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
@@ -71,9 +73,9 @@ class ComposedProblems:
             random.Random(derive_seed(config.seed, "parents", number)),
             config.selfplay.parents,
             num,
-            base=self.base.all,
+            base=self._parents,
             archive=self.archive,
-            proofs=proofs,
+            proofs={**proofs, **find_stated(self._parents, self.archive, proofs)},
             references={problem.id: body for problem, body in self.base.references},
         )
 
@@ -154,6 +156,14 @@ def draw_pairs(
         )
         for _ in range(num)
     ]
+
+
+def find_stated(
+    rows: Iterable[Problem], archive: ProblemArchive, proofs: Mapping[str, str]
+) -> dict[str, str]:
+    """For each problem in words whose own words have been stated and proved, the proof of that."""
+    proved = {c.problem.informal: proofs[c.problem.id] for c in archive if c.problem.id in proofs}
+    return {row.id: proved[row.informal] for row in rows if row.informal and row.informal in proved}
 
 
 def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:
