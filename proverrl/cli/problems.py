@@ -76,6 +76,7 @@ def problems() -> None:
     "--programs",
     help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
 )
+@_flag("--code", help="Ask for the code of methods whose contract is given.")
 @_flag("--decide", help="Ask whether claims hold: variants of --num theorems, proved or disproved.")
 @_flag(
     "--answers", help="Ask for a number that theorems name, in words and as a claim that it exists."
@@ -97,6 +98,7 @@ def generate(
     unseen: bool,
     formalize: bool,
     programs: bool,
+    code: bool,
     decide: bool,
     answers: bool,
     known_words: bool,
@@ -114,26 +116,19 @@ def generate(
     from proverrl.problems.decisions import DecisionChecker
     from proverrl.problems.drafts import DraftChecker, generate_file
 
-    if formalize + programs + decide + answers > 1:
-        raise UsageError(
-            "--formalize, --programs, --decide and --answers are kinds of problems; choose one"
-        )
+    if formalize + programs + code + decide + answers > 1:
+        kinds = "--formalize, --programs, --code, --decide and --answers"
+        raise UsageError(f"{kinds} are kinds of problems; choose one")
     known = find_language(language)
     if known_words and not (formalize or programs or answers):
         raise UsageError("--known-words is about English: give --formalize, --programs, --answers")
-    if with_program and not formalize:
-        raise UsageError("--with-program is for --formalize; give both")
-    if units and not formalize:
-        raise UsageError("--units is for --formalize; give both")
+    for name, is_given in (("--with-program", with_program), ("--units", units)):
+        if is_given and not formalize:
+            raise UsageError(f"{name} is for --formalize; give both")
     generator = known.generator
-    if formalize or programs:
-        generator = StatementGenerator(
-            known,
-            programs=programs,
-            known_words=known_words,
-            with_program=with_program,
-            units=units,
-        )
+    if formalize or programs or code:
+        more = {"known_words": known_words, "with_program": with_program, "units": units}
+        generator = StatementGenerator(known, programs=programs, code=code, **more)
     if decide:
         generator = TheoremGenerator(known)
     if answers:

@@ -48,8 +48,8 @@ _DAFNY_ASKS = {
     "block of code with loop invariants that meets it,",
 }
 _DAFNY_ASKS_CODE = (
-    "Write the block of code with loop invariants that meets the contract (before it a decreases "
-    "clause where needed)"
+    "Write the rest of the method: a decreases clause where one is needed, and the block of code "
+    "with loop invariants that meets the contract,"
 )
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
