@@ -152,8 +152,8 @@ def split_references(
 
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
-    file is damaged, or has too few references; ``UsageError``: ``advantage.states`` asks for goals,
-    and a problem has none to tell, or ``reward.score_share`` for parts, and it has none."""
+    file is damaged, or has too few references; ``UsageError``: ``advantage.states`` asks for goals
+    or ``reward.score_share`` for parts, and a problem has none."""
     training = open_benchmark(str(config.problems.train))
     others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
@@ -164,12 +164,8 @@ def load_training(config: Config) -> TrainingProblems:
         )
     if config.reward.score_share:
         check_parts(training.problems, str(config.problems.train))
-    return split_references(
-        training.problems,
-        training.references,
-        config.warm_start.references_per_level,
-        config.seed,
-    )
+    wanted = config.warm_start.references_per_level
+    return split_references(training.problems, training.references, wanted, config.seed)
 
 
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
