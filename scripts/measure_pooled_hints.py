@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Compares pooled hints with best of n on DafnyBench, where true and corrupted hints are given.
 
-    python scripts/measure_pooled_hints.py ../shared/data/dafnybench_tasks.jsonl --tasks 60
+    python scripts/measure_pooled_hints.py TASKS.jsonl --tasks 60
 
 No policy writes here. Each attempt at a task holds each hint of its ground truth with the chance
 ``--keep``, a corrupted one in its place with the chance ``--corrupt``, and otherwise nothing there.
 A hint is corrupted as a formaliser gets a clause wrong (``lang.dafny.formal.errors``, without its
 errors of syntax). Both searches draw the same attempts, and stop at the first proof. The tasks are
-drawn among those with at least ``--least`` hints that all can be pooled.
+drawn among those with at least ``--least`` hints that can be pooled; other hints of a ground truth
+are left out, which can make a task impossible.
 
 It prints the tasks that are proved within so many verifier calls, with intervals (Clopper and
 Pearson) and the difference, paired by task, and how many attempts were drawn.
@@ -51,7 +52,7 @@ class Task:
 
 
 def choose_tasks(path: Path, *, num: int, least: int, seed: int) -> list[Task]:
-    """Tasks whose ground truth is their program with hints of which each can be pooled."""
+    """Tasks whose ground truth has at least ``least`` hints that can be pooled."""
     found = []
     for entry in read_tasks(path, repaired=True):
         hints = list_hints(entry.problem, entry.reference or "")

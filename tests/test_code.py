@@ -92,7 +92,7 @@ def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     asked_for = Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\nmethod Meant() {{ }}\n")
     assert not PROGRAMMING.is_given(asked_for)
     assert DAFNY.asks_statement(asked_for)
-    with pytest.raises(ProblemError, match="has no 'ensures', and no method behind its hole"):
+    with pytest.raises(ProblemError, match="its head does not give a contract"):
         check_problem(Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\n"))
     with pytest.raises(ProblemError, match="all that follows the head of a method outside"):
         check_problem(Problem("q", "dafny", PROGRAM, "", f"lemma L() ensures true\n  {HOLE}\n"))

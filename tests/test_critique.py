@@ -394,7 +394,7 @@ def test_pairs_are_balanced_and_certified() -> None:
     ]
 
     async def run(verifier: Verifier) -> list[tuple[bool, bool | None]]:
-        rows = await PairMaker(verifier, 0, 60.0).make_pairs(problems, num=6)
+        rows = await PairMaker(verifier, 0, 60.0).make_rows(problems, num=6)
         found = []
         for row in rows:
             kept = {name: value for name, value in row.items() if name != "reference"}
@@ -418,7 +418,7 @@ def test_several_pairs_of_a_text_have_different_errors() -> None:
     async def run(verifier: Verifier) -> tuple[list[Row], list[Row]]:
         one, three = (PairMaker(verifier, 0, 60.0, pairs=num) for num in (1, 3))
         known = (problem, "\n".join(MEANT))
-        return await one.make_problem_pairs(*known), await three.make_problem_pairs(*known)
+        return await one.make_rows_of(*known), await three.make_rows_of(*known)
 
     one, three = ask_verifier(run)
     assert three[:2] == one
@@ -463,7 +463,7 @@ def test_a_formalisers_statements_come_first_and_are_certified_again(tmp_path: P
         made: list[dict[str, Any]] = []
         for seed in range(4):
             maker = PairMaker(verifier, seed, 60.0, written)
-            made += await maker.make_pairs([(problem, "ensures r == n + k")], num=2)
+            made += await maker.make_rows([(problem, "ensures r == n + k")], num=2)
         return made
 
     made = ask_verifier(run)

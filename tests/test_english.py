@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +183,13 @@ def test_words_count_as_solved_when_what_was_stated_for_them_is_proved() -> None
         assert composed is not None
         archive.add(composed)
         stated[number] = composed.problem.id
-    rows = [*map(make_words, (0, 1)), replace(make_words(0), id="silent", informal="")]
-    assert find_stated(rows, archive, {}) == {}
-    assert find_stated(rows, archive, {stated[1]: "invariant i <= n"}) == {"w1": "invariant i <= n"}
+    # Made of the first row's words by a writer: the words are not the row's own.
+    varied, _ = state_words(make_words(0), "ensures r - k == F(n)", (), 1, "english_harder")
+    assert varied is not None
+    archive.add(varied)
+    assert find_stated(archive, {}) == {}
+    proofs = {stated[1]: "invariant i <= n", varied.problem.id: "invariant i < n"}
+    assert find_stated(archive, proofs) == {"w1": "invariant i <= n"}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,8 @@ def test_grades_of_models_are_one_object_with_one_of_five_words() -> None:
     good = json.dumps({"reasons": "says it", "grade": "good"})
     assert read_grade(in_block(good, "json")) == ("good", "says it")
     assert read_grade(good) == ("good", "says it")
-    assert read_grade(f"<think>excellent</think>{good}") == (None, "no code block in the answer")
+    assert read_grade(f"<think>excellent</think>{good}") == ("good", "says it")
+    assert read_grade(f"<think>{good}")[0] is None
     refused = [
         "excellent",
         "grade: excellent",
@@ -310,10 +314,10 @@ def test_rows_are_problems_in_words_with_a_program_and_for_training(tmp_path: Pa
     path = tmp_path / "rows.jsonl"
 
     def load(**changes: Any) -> tuple[Problem, ...]:
-        write_problems(path, [make_row(make_words(0)) | changes])
+        write_problems(path, [make_row(make_words(0)) | changes, make_row(make_words(1))])
         return load_rows(str(path))
 
-    assert [row.id for row in load()] == ["w0"]
+    assert [row.id for row in load()] == ["w0", "w1"]
     for changes, text in (
         ({"split": "heldout"}, "compose from training problems only"),
         ({"informal": " "}, "has no words"),
@@ -322,6 +326,9 @@ def test_rows_are_problems_in_words_with_a_program_and_for_training(tmp_path: Pa
     ):
         with pytest.raises(UsageError, match=text):
             load(**changes)
+    write_problems(path, [make_row(make_words(0))])
+    with pytest.raises(UsageError, match="there is one row of dafny; give two"):
+        load_rows(str(path))
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

@@ -159,7 +159,7 @@ def read_code(collector: Collector) -> None:
 
 
 def _refuse_role(path: Path) -> None:
-    """Raise ``ProblemError``: the file is there for another one."""
+    """Raise ``ProblemError``: the file is a test or a template of another one."""
     role = next((why for end, why in _ROLES.items() if path.stem.endswith(end)), "")
     if role or path.parent.name in ("test", "tests"):
         raise ProblemError(role or _TESTS)

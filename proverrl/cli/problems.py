@@ -82,7 +82,8 @@ def problems() -> None:
     "--answers", help="Ask for a number that theorems name, in words and as a claim that it exists."
 )
 @_flag(
-    "--known-words", help="With these: no wording that training does not use, whatever the split."
+    "--known-words",
+    help="With --formalize, --programs or --answers: no wording that training does not use.",
 )
 @_flag(
     "--with-program",

@@ -30,6 +30,9 @@ from proverrl.types import HOLE, Candidate, Completion, Problem
 MAX_CHARACTERS = 4_000
 """Of a text in words."""
 
+AS_GIVEN = "english_given"
+"""The operator of a statement that was written for the words of a problem as they are."""
+
 _ANALYSE = "Begin with an analysis between <analysis> and </analysis>: {wanted}. "
 _ANSWER = """\
 Then write one new problem in English: a single claim that is true, complete and can be proved, \
@@ -129,7 +132,8 @@ class EnglishComposer:
         """See ``Composer``. The same again needs models that answer the same again."""
         tasks = [self._begin(pair, round_number, number) for number, pair in enumerate(pairs)]
         open_ = [number for number, task in enumerate(tasks) if task.kind in _REQUESTS]
-        if self.writer is not None:
+        if open_:
+            assert self.writer is not None  # The configuration says so.
             seed = derive_seed(self.seed, "english_writer", round_number)
             said = await self.writer.ask([tasks[n].question for n in open_], seed=seed)
             for number, completion in zip(open_, said, strict=True):

@@ -18,11 +18,10 @@ from typing import get_args
 from proverrl.compose.english import quote
 from proverrl.config.selfplay import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
-from proverrl.files.strict_json import load_json
 from proverrl.lang import find_composing
-from proverrl.lang.critique.language import write_plainly
+from proverrl.lang.critique.language import read_object, write_plainly
 from proverrl.policy.frozen import FrozenPolicy
-from proverrl.rollout.extract import read_block
+from proverrl.rollout.extract import read_block, skip_thinking
 from proverrl.types import HOLE, Problem
 
 GRADES: tuple[GradeName, ...] = get_args(GradeName)
@@ -113,19 +112,14 @@ def write_question(problem: Problem) -> str:
 def read_grade(text: str) -> tuple[GradeName | None, str]:
     """A grade and its reasons in a model's answer, or None and why there is none: one object of
     these two keys, in the last code block or as the whole answer."""
-    code, reason = read_block(text)
-    try:
-        said = load_json(text if code is None else code, unique_keys=True)
-    except ValueError as error:
-        return None, reason or f"no JSON: {error}"
-    if not isinstance(said, dict) or set(said) != {"reasons", "grade"}:
-        return None, "the answer must be an object of reasons and grade"
-    name = next((grade for grade in GRADES if grade == said["grade"]), None)
+    start, end, cut = skip_thinking(text)
+    code, _ = read_block(text)
+    said, reasons = read_object(text[start:end] if code is None else code, "grade")
+    name = next((grade for grade in GRADES if grade == said), None)
     if name is None:
-        return None, f"grade must be one of {', '.join(GRADES)}"
-    if not isinstance(said["reasons"], str) or not said["reasons"].strip():
-        return None, "reasons must be a text"
-    return name, said["reasons"]
+        wrong = f"grade must be one of {', '.join(GRADES)}"
+        return None, cut or (reasons if said is None else wrong)
+    return name, reasons
 
 
 def measure_novelty(problem: Problem, parents: Sequence[Problem]) -> float:

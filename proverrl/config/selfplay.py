@@ -125,7 +125,7 @@ class SelfplayConfig(Section):
                 'composer = "english" needs rows, a file of problems in words, and a formaliser: '
                 "set rows, and formaliser.path or formaliser.endpoint.url"
             )
-        if self.english != ("given",) and not self.writer.is_set:
+        if set(self.english) != {"given"} and not self.writer.is_set:
             raise ValueError(
                 "english names what a writer makes: set writer.path or writer.endpoint.url, or "
                 'english = ["given"]'

@@ -62,18 +62,18 @@ class PairMaker:
     written: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pairs: int = 1
 
-    async def make_problem_pairs(self, problem: Problem, reference: str) -> list[Row]:
+    async def make_rows_of(self, problem: Problem, reference: str) -> list[Row]:
         """The rows of a problem, a right one before each wrong one; fewer than ``pairs`` where no
         other error is certified. The right ones may repeat, the wrong ones do not."""
         rows: list[Row] = []
-        known: list[str] = []
+        taken: list[str] = []
         for number in range(self.pairs):
             # The first pair is the same whatever the number of pairs.
-            seed = f"{self.seed}:{number}" if number else self.seed
-            wrong = await self._make_wrong(problem, reference, seed, known)
+            seed = derive_seed(self.seed, "pair", number) if number else self.seed
+            wrong = await self._make_wrong(problem, reference, seed, taken)
             if wrong is None:
                 break
-            known.append(wrong.body)
+            taken.append(wrong.body)
             right = await self._make_right(problem, reference, seed)
             rows += [
                 _make_row(problem, right, "", number),
@@ -81,18 +81,18 @@ class PairMaker:
             ]
         return rows
 
-    async def make_pairs(self, problems: Iterable[tuple[Problem, str]], *, num: int) -> list[Row]:
+    async def make_rows(self, problems: Iterable[tuple[Problem, str]], *, num: int) -> list[Row]:
         """Pairs of as many of the problems, in their order, as give ``num`` rows; fewer where there
         are no more problems."""
         rows: list[Row] = []
         waiting = iter(problems)
         while len(rows) < num and (batch := list(islice(waiting, _AT_ONCE))):
-            pairs = await finish_all(self.make_problem_pairs(*one) for one in batch)
+            pairs = await finish_all(self.make_rows_of(*one) for one in batch)
             rows += [row for made in pairs for row in made]
         return rows[: num - num % 2]
 
     async def _make_wrong(
-        self, problem: Problem, reference: str, seed: int | str, known: Sequence[str]
+        self, problem: Problem, reference: str, seed: int, known: Sequence[str]
     ) -> Wrong | None:
         rng = random.Random(derive_seed(seed, "wrong", problem.id))
         if body := await self._choose_written(problem, rng, same=False, known=known):
@@ -107,7 +107,7 @@ class PairMaker:
             known=known,
         )
 
-    async def _make_right(self, problem: Problem, reference: str, seed: int | str) -> str:
+    async def _make_right(self, problem: Problem, reference: str, seed: int) -> str:
         rng = random.Random(derive_seed(seed, "right", problem.id))
         if written := await self._choose_written(problem, rng, same=True):
             return written
@@ -194,8 +194,8 @@ async def write_critiques(
     verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
     maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs)
     try:
-        known = ((problem, references[problem.id]) for problem in problems)
-        rows = await maker.make_pairs(known, num=num)
+        asked = ((problem, references[problem.id]) for problem in problems)
+        rows = await maker.make_rows(asked, num=num)
     finally:
         await verifier.aclose()
     if not rows:
@@ -203,8 +203,9 @@ async def write_critiques(
     write_problems(out, rows)
     kinds = Counter(row["metadata"]["category"] for row in rows)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    short = f" (asked for {num}: no more errors were certified)" if len(rows) < num - 1 else ""
-    return f"{len(rows)} critiques written{short}: {counts}"
+    most = f" of {num} (the file gives no more at {pairs} a text)"
+    short = most if len(rows) < num - 1 else ""
+    return f"{len(rows)} critiques{short} written: {counts}"
 
 
 def _make_row(problem: Problem, body: str, error: str, number: int) -> Row:

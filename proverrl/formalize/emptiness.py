@@ -77,25 +77,21 @@ async def mark_empty(
         )
         return Marking(EMPTY if found.reason else "", found.num_calls, found.unjudged)
 
-    return await mark_draws(draws, earns_for_form, ask)
+    return await mark_draws(draws, ask)
 
 
 async def mark_draws(
-    draws: Sequence[JudgedDraw],
-    is_asked: Callable[[Rollout], bool],
-    ask: Callable[[Candidate], Coroutine[Any, Any, Marking]],
+    draws: Sequence[JudgedDraw], ask: Callable[[Candidate], Coroutine[Any, Any, Marking]]
 ) -> list[JudgedDraw]:
-    """The draws with the answers about the distinct last candidates of some rollouts. Where one was
-    not judged its verdict stands in, and the rollout is not judged either."""
-    return await finish_all(_mark_draw(draw, is_asked, ask) for draw in draws)
+    """The draws with the answers about the distinct last candidates that earn for their form. Where
+    one was not judged its verdict stands in, and the rollout is not judged either."""
+    return await finish_all(_mark_draw(draw, ask) for draw in draws)
 
 
 async def _mark_draw(
-    draw: JudgedDraw,
-    is_asked: Callable[[Rollout], bool],
-    ask: Callable[[Candidate], Coroutine[Any, Any, Marking]],
+    draw: JudgedDraw, ask: Callable[[Candidate], Coroutine[Any, Any, Marking]]
 ) -> JudgedDraw:
-    found = [r.turns[-1].candidate for r in draw.rollouts if is_asked(r)]
+    found = [r.turns[-1].candidate for r in draw.rollouts if earns_for_form(r)]
     asked = {candidate.key: candidate for candidate in found if candidate is not None}
     answers = await finish_all(map(ask, asked.values()))
     found_out = dict(zip(asked, answers, strict=True))

@@ -67,7 +67,7 @@ async def make_wrong(
     reference: str,
     verifier: Verifier,
     *,
-    seed: int | str,
+    seed: int,
     deadline_seconds: float,
     syntax: bool | None = None,
     known: Collection[str] = (),

@@ -17,9 +17,9 @@ from proverrl.errors import UsageError
 from proverrl.formalize.emptiness import Marking, mark_draws
 from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
-from proverrl.rewards.verdicts import earns_for_form, is_marked_empty, write_score
+from proverrl.rewards.verdicts import write_score
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem, Rollout, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
 ACCEPTED = 0.6
@@ -87,10 +87,7 @@ async def mark_scores(
         score = lean_score(ratings) if ratings else 0.0
         return Marking(write_score(score) if score >= ACCEPTED else "", 1)
 
-    def is_asked(rollout: Rollout) -> bool:
-        return earns_for_form(rollout) and not is_marked_empty(rollout)
-
-    return await mark_draws(draws, is_asked, ask)
+    return await mark_draws(draws, ask)
 
 
 def _measure(parts: list[str], num: int) -> float:

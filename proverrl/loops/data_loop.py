@@ -249,7 +249,8 @@ class Statements:
 
     async def _grade(self, this: OpenRound, composed: Composed) -> Grade:
         """The rules' grade. Problems in words are no parents that a statement could be near to."""
-        parents = [self._by_id[name] for name in composed.parents if name in self._by_id]
+        is_english = self._session.english is not None
+        parents = [] if is_english else [self._by_id[name] for name in composed.parents]
         obligations = await _count_obligations(this.tools.asker, composed.problem)
         return grade_statement(composed.problem, parents, obligations, self._settings)
 

@@ -206,7 +206,7 @@ def open_beside(
 def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
     """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
     ``key`` if it cannot be loaded."""
-    return Critic(open_beside(config, path, config.endpoint, config.reward.critic_layout, key))
+    return Critic(open_beside(config, path, EndpointConfig(), config.reward.critic_layout, key))
 
 
 def describe(problem: Problem, body: str) -> str:

@@ -150,7 +150,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         writer = open_writer(config)
         judge = config.reward.critic
         critic = open_critic(config, judge) if judge else None
-        beside = writer, critic, open_english(config), open_grader(config)
+        english, grader = open_english(config), open_grader(config)
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -165,8 +165,9 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor, *beside
-                    )
+                        config, folder, verifier, policy, sampler, problems, monitor,
+                        writer=writer, critic=critic, english=english, grader=grader,
+                    )  # fmt: skip
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):

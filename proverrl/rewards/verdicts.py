@@ -135,6 +135,8 @@ def earns_for_form(rollout: Rollout) -> bool:
     for being one, unless it says nothing."""
     if not rollout.status.judged or rollout.status is Status.PROVED:
         return False
+    if EMPTY in _list_marks(rollout):
+        return False
     return _is_well_formed(rollout) or find_grade(rollout) in ("unproved", "verified")
 
 
@@ -150,11 +152,6 @@ def _is_well_formed(rollout: Rollout) -> bool:
 def _list_marks(rollout: Rollout) -> tuple[str, ...]:
     verdict = rollout.turns[-1].verdict
     return () if verdict is None else verdict.checks
-
-
-def is_marked_empty(rollout: Rollout) -> bool:
-    """Whether the last turn was found to say nothing."""
-    return EMPTY in _list_marks(rollout)
 
 
 def write_score(score: float) -> str:

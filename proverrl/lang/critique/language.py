@@ -56,18 +56,27 @@ def write_answer(is_correct: bool, reasons: str) -> str:
 def read_answer(body: str) -> Critique:
     """A body as a judgement: one JSON object of the two keys, ``reasons`` a text that is not blank,
     ``is_correct`` true or false. A judgement with anything else about it is none."""
-    try:
-        found = _load(body)
-    except ValueError as error:
-        return Critique(None, f"no JSON: {error}")
-    if not isinstance(found, dict) or set(found) != {"reasons", "is_correct"}:
-        return Critique(None, "the answer must be an object of reasons and is_correct")
-    reasons, is_correct = found["reasons"], found["is_correct"]
-    if not isinstance(reasons, str) or not reasons.strip():
-        return Critique(None, "reasons must be a text")
-    if not isinstance(is_correct, bool):
+    is_correct, reasons = read_object(body, "is_correct")
+    if is_correct is not None and not isinstance(is_correct, bool):
         return Critique(None, "is_correct must be true or false")
     return Critique(is_correct, reasons)
+
+
+def read_object(text: str, key: str) -> tuple[Any, str]:
+    """The value of ``key`` and the reasons in a JSON object of these two, or None and why there is
+    none."""
+    try:
+        found = _load(text)
+    except ValueError as error:
+        return None, f"no JSON: {error}"
+    if not isinstance(found, dict) or set(found) != {"reasons", key}:
+        return None, f"the answer must be an object of reasons and {key}"
+    reasons = found["reasons"]
+    if not isinstance(reasons, str) or not reasons.strip():
+        return None, "reasons must be a text"
+    if found[key] is None:
+        return None, f"{key} must not be null"
+    return found[key], reasons
 
 
 def grade(body: str, is_correct: bool) -> tuple[int, int]:

@@ -6,10 +6,11 @@ it is assembled. Beside that the file must consist of our declarations and no ot
 the method must be clauses of a contract and one block; and it may not speak of what stands behind
 the hole, since a method that calls the one that states what is meant would be proved by itself.
 ``:|`` is refused: it asks for a value without computing it, so that ``r :| r == F(n)`` would be a
-program. Where the head has an ``ensures``, the contract is given: then a body is ``decreases`` and
-one block, and may speak of all that our program declares. Refused although honest: ``:|`` of ghost
-variables; ``modifies``, since the frame is ours; lemmas of the policy's own. Not covered: a weak
-contract (the verdict says so where one is written), what the code costs.
+program. Where the head has an ``ensures`` and there are no words, the contract is given: then a
+body is ``decreases`` and one block, and may speak of all that our program declares. Refused
+although honest: ``:|`` of ghost variables; ``modifies``, since the frame is ours; lemmas of the
+policy's own. Not covered: a weak contract (the verdict says so where one is written), what the code
+costs.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class OurDeclarations:
     place: int
     start: int
     hidden: frozenset[str]
+    is_given: bool
 
 
 def gives_contract(problem: Problem) -> bool:
-    """Whether the head of the method whose hole it is has an ``ensures``. Raises ``ProblemError``
-    for a comment that is never closed."""
+    """Whether the head of the method whose hole it is has an ``ensures``, and no words ask for a
+    contract. Raises ``ProblemError`` for a comment that is never closed."""
+    if problem.informal.strip():
+        return False
     words = [piece for _, piece in scan_tokens(problem.statement.partition(HOLE)[0])]
     return "ensures" in words[max((i for i, w in enumerate(words) if w == "method"), default=0) :]
 
@@ -79,8 +83,11 @@ def _read(text: str, hole: int, is_given: bool) -> OurDeclarations | str:
     others = tuple(program.cut(e.start, e.end) for e in elements if e is not elements[place])
     hidden = frozenset[str]() if is_given else frozenset(e.name for e in elements[place + 1 :])
     if not is_given and not hidden:
-        return "its method has no 'ensures', and no method behind its hole says what is meant"
-    return OurDeclarations(others, place, program.places[elements[place].start], hidden)
+        return (
+            "no method behind its hole says what is meant, and its head does not give a contract "
+            "(an 'ensures', in a problem without words)"
+        )
+    return OurDeclarations(others, place, program.places[elements[place].start], hidden, is_given)
 
 
 def audit_method(problem: Problem, body: str, tokens: list[Token]) -> list[Finding]:
@@ -120,17 +127,17 @@ def _check_shape(
     stands = program.places[own.start] == ours.start and program.end(own.end - 1) == end
     if others != ours.others or not stands or own.word != "method" or len(own.slots) != 2:
         message = "write the clauses of the contract, then one block with the code, and no more"
-        if gives_contract(candidate.problem):
+        if ours.is_given:
             message = "write one block with the code (before it 'decreases' where needed), no more"
         return [tokens[0].refuse("cheat", "changed-program", message)]
-    is_given = gives_contract(candidate.problem)
-    why = "may not be added to the contract, which is given" if is_given else "is no clause of it"
+    allowed, why = _CLAUSES, "is no clause of it"
+    if ours.is_given:
+        allowed, why = _GIVEN_CLAUSES, "may not be added to the contract, which is given"
     return [
         _move(candidate, token.refuse("cheat", "contract", f"{token.text!r} {why}"))
         for clause in own.slots[0].elements
         if program.places[clause.start] >= len(candidate.head)
-        and (token := program.tokens[clause.start]).text
-        not in (_GIVEN_CLAUSES if is_given else _CLAUSES)
+        and (token := program.tokens[clause.start]).text not in allowed
     ]
 
 

@@ -19,6 +19,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
+from proverrl.compose.english import AS_GIVEN
 from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
@@ -69,14 +70,18 @@ class ComposedProblems:
     def draw_parents(self, proofs: Mapping[str, str], *, number: int, num: int) -> list[Pair]:
         """Pairs for round ``number``; the run's own ``proofs`` are known, and references."""
         config = self._session.config
+        references = {problem.id: body for problem, body in self.base.references}
+        if self._session.english:
+            # Rows may be called as training problems are.
+            proofs, references = find_stated(self.archive, proofs), {}
         return draw_pairs(
             random.Random(derive_seed(config.seed, "parents", number)),
             config.selfplay.parents,
             num,
             base=self._parents,
             archive=self.archive,
-            proofs={**proofs, **find_stated(self._parents, self.archive, proofs)},
-            references={problem.id: body for problem, body in self.base.references},
+            proofs=proofs,
+            references=references,
         )
 
     def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
@@ -158,12 +163,13 @@ def draw_pairs(
     ]
 
 
-def find_stated(
-    rows: Iterable[Problem], archive: ProblemArchive, proofs: Mapping[str, str]
-) -> dict[str, str]:
+def find_stated(archive: ProblemArchive, proofs: Mapping[str, str]) -> dict[str, str]:
     """For each problem in words whose own words have been stated and proved, the proof of that."""
-    proved = {c.problem.informal: proofs[c.problem.id] for c in archive if c.problem.id in proofs}
-    return {row.id: proved[row.informal] for row in rows if row.informal and row.informal in proved}
+    return {
+        composed.parents[0]: proofs[composed.problem.id]
+        for composed in archive
+        if composed.operator == AS_GIVEN and composed.problem.id in proofs
+    }
 
 
 def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:

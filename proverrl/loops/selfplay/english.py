@@ -7,6 +7,8 @@ anything is trained, so that what is missing is said at once. Not handled here: 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.english import EnglishComposer
 from proverrl.config import Config
@@ -45,8 +47,14 @@ def open_grader(config: Config) -> FrozenPolicy | None:
 
 def load_rows(source: str) -> tuple[Problem, ...]:
     """The problems in words of a file. Raises ``UsageError``: one of them is none, is kept apart
-    for evaluation, or has no program that its statement could be about."""
+    for evaluation, has no program that its statement could be about, or is alone in its language.
+    """
     rows = open_benchmark(source).problems
+    for language, num in Counter(row.language for row in rows).items():
+        if num < 2:
+            raise UsageError(
+                f"{source}: there is one row of {language}; give two, since rows come in pairs"
+            )
     for row in rows:
         formalizing = require_words(row, source)
         if row.split != "train":

@@ -18,7 +18,7 @@ from proverrl.lang.dafny.search.states import DECREASES, find_unknown, list_erro
 from proverrl.lang.dafny.syntax.parsed import ElementSlot
 from proverrl.lang.dafny.syntax.tokens import find_places
 from proverrl.lang.records import PooledHint, RefusedHints
-from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 
 _CALL_ENDLESS = "failure to decrease termination measure"
 _CLAUSES = ("loop-clauses", "member-clauses")
@@ -70,7 +70,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     """The hints in which something fails, and the loops and declarations that are not shown to end.
     What does not resolve is refuted. Nothing else is, since other hints stand before it."""
     placed, aligned = _read(candidate.problem, candidate.body)
-    if aligned is None or verdict.status is not Status.REJECTED:
+    if aligned is None:
         return None
     refuted, failed, endless = set[str](), set[str](), set[str]()
     for error in list_errors(verdict):

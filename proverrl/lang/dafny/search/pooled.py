@@ -28,9 +28,9 @@ from proverrl.lang.dafny.search.states import (
 )
 from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
-from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, Candidate, Problem, Status, Verdict
 
-kinds = facts.kinds | {"annotate"}
+kinds = facts.kinds | {ANNOTATE}
 """Kinds of problems whose bodies have hints that can be pooled."""
 
 _LOOP = "loop"
@@ -41,7 +41,7 @@ _ON_ENTRY = "This loop invariant might not hold on entry"
 def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     """The hints of a body in its order, each once; of one that cannot be read, those of the pieces
     of it that can."""
-    if problem.kind == "annotate":
+    if problem.kind == ANNOTATE:
         return annotated.list_hints(problem, body)
     if problem.kind in CLAUSE_KINDS:
         pieces = [body[start:end] for start, end in split_body(body)]
@@ -59,14 +59,14 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
 
 def put_together(problem: Problem, hints: Sequence[str]) -> str:
     """A body of hints, given by their texts."""
-    if problem.kind == "annotate":
+    if problem.kind == ANNOTATE:
         return annotated.put_together(problem, hints)
     return facts.put_together(problem, hints)
 
 
 def begin(problem: Problem, hints: Sequence[str]) -> str:
     """The beginning of a body, up to the end of its hints; nothing without hints."""
-    if problem.kind == "annotate":
+    if problem.kind == ANNOTATE:
         return annotated.begin(problem, hints)
     return "".join(hint + "\n" for hint in hints)
 
@@ -78,7 +78,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     if verdict.status is not Status.REJECTED or verdict.checks[:2] != ("audit", "resolve"):
         return None
     problem, body = candidate.problem, candidate.body
-    if problem.kind == "annotate":
+    if problem.kind == ANNOTATE:
         return annotated.find_refused(candidate, verdict)
     pieces = _split(problem, body)
     refuted, failed = set[str](), set[str]()
@@ -98,7 +98,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
 def is_covered(problem: Problem, body: str) -> bool:
     """Whether a body proves nothing that its hints in a larger body would not prove: clauses stand
     in no order that matters, statements may declare and branch."""
-    if problem.kind == "annotate":
+    if problem.kind == ANNOTATE:
         return annotated.is_covered(problem, body)
     return problem.kind in CLAUSE_KINDS
 
