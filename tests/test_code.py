@@ -147,6 +147,7 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
         "both.dfy": one + two,
         "one_tests.dfy": one,
         "lemma.dfy": "lemma L() ensures true { }\n",
+        "twice.dfy": one + one,
         "read.dfy": "method M( {\n",
     }
     for name, text in files.items():
@@ -161,6 +162,7 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
     assert found.references["both-Two"] == "{ r := n; }"
     assert one in problems["both-Two"].statement
     assert sorted(refused.reason for refused in found.refused) == [
+        "'One' is declared more than once",
         "line 1: outside the Dafny that can be read: expected a name, found '{'",
         "no method outside classes has a contract and code",
         "unit tests of a program, not a task",
@@ -168,3 +170,21 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
     # By what the folder holds it is another format, or none.
     with pytest.raises(ProblemError, match="of no known format"):
         open_benchmark(str(tmp_path))
+
+
+@pytest.mark.dafny
+def test_attributes_and_a_head_in_the_preamble_do_not_hide_the_method() -> None:
+    for attribute in ("{:main}", "{:fuel Seven, 3}", "{:tailrecursion false}"):
+        marked = STATEMENT.replace("method Sum_up", f"method {attribute} Sum_up")
+        problem = Problem("p", "dafny", PROGRAM, "", marked)
+        assert judge(problem, [LOOP])[0].proved, attribute
+    start, end = STATEMENT.split("  requires", 1)
+    split = Problem("p", "dafny", PROGRAM, start, f"  requires{end}")
+    assert PROGRAMMING.is_given(split)
+    proved, wrong, more = judge(split, [LOOP, "{ }", f"requires false\n{LOOP}"])
+    assert [v.status for v in (proved, wrong, more)] == [
+        Status.PROVED,
+        Status.REJECTED,
+        Status.UNSOUND,
+    ]
+    assert PROGRAMMING.grade(Candidate(split, "{ }"), wrong) == "unproved"

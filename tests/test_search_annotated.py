@@ -176,3 +176,11 @@ def test_the_measurement_draws_true_and_corrupted_hints() -> None:
     # Both searches draw the same ones.
     again = Attempts(task, keep=0.5, corrupt=0.5, seed=0)
     assert [list_hints(BOTH, again.write()) for _ in range(40)] == written
+
+
+def test_texts_in_quotes_keep_their_blanks() -> None:
+    said = 'assert |"a  b"| == 4 && |"{ :"| == 3; // so'
+    body = write(("  var j := n", f"  {said}\n"))
+    hint = list_hints(BOTH, body)[0]
+    assert hint.text == '15:3 assert | "a  b" | == 4 && | "{ :" | == 3 ;'
+    assert list_hints(BOTH, put_together(BOTH, [hint.text]))[0].key == hint.key

@@ -100,7 +100,9 @@ def _read_checkpoint(
     except torch.OutOfMemoryError:
         raise
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        line = str(error).partition("\n")[0]
+        lines = str(error).split("\n")
+        # The first line of some messages only opens a list.
+        line = " ".join(lines[: 2 if lines[0].rstrip().endswith(":") else 1])
         raise UsageError(f"{name} cannot be loaded as a checkpoint: {line}") from error
     if missing := sorted(report["missing_keys"]):
         raise UsageError(f"{name} lacks weights: {_name_some(missing)}")

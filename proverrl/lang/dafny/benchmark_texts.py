@@ -17,6 +17,7 @@ Not covered: code of several methods at once, code of a class.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -125,6 +126,9 @@ def list_coded(truth: str) -> list[tuple[str, str, str]]:
             start, end = program.places[code.start - 1], program.end(code.end)
             statement = f"{truth[:start]}\n{HOLE}\n{truth[end:]}"
             found.append((element.name, statement, truth[start:end]))
+    names = Counter(name for name, _, _ in found)
+    if repeated := [name for name, num in names.items() if num > 1]:
+        raise ProblemError(f"{repeated[0]!r} is declared more than once")
     if not found:
         raise ProblemError("no method outside classes has a contract and code")
     return found

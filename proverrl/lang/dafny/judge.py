@@ -160,7 +160,7 @@ def _compare_entries(
         extra = frozenset(name for name in extra if name.rpartition(".")[2] not in declared)
     if candidate.problem.kind in (CONTRACT, PROGRAM):
         # An empty contract asks for nothing, and has no entries of its own.
-        own = find_own_entries(candidate.problem.statement)
+        own = find_own_entries(candidate.head)
         extra -= set(own)
         if candidate.problem.kind == PROGRAM:
             # Without its body the method has none either, but a proof must verify the body.

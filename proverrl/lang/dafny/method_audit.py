@@ -26,7 +26,7 @@ from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
-from proverrl.types import HOLE, Candidate, Problem
+from proverrl.types import Candidate, Problem
 from proverrl.verifier.body_place import find_body_place
 
 _CLAUSES = frozenset(("requires", "ensures", "decreases"))
@@ -54,7 +54,7 @@ def gives_contract(problem: Problem) -> bool:
     contract. Raises ``ProblemError`` for a comment that is never closed."""
     if problem.informal.strip():
         return False
-    words = [piece for _, piece in scan_tokens(problem.statement.partition(HOLE)[0])]
+    words = [piece for _, piece in scan_tokens(Candidate(problem, "").head)]
     return "ensures" in words[max((i for i, w in enumerate(words) if w == "method"), default=0) :]
 
 

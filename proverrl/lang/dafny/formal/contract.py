@@ -175,7 +175,7 @@ class DafnyFormalizing:
         """Dafny resolved it, and no expression of it can fail to have a value."""
         if verdict.proved:
             return True
-        entry, _ = find_own_entries(candidate.problem.statement)
+        entry, _ = find_own_entries(candidate.head)
         failed = any(o.entry == entry and o.proved < o.total for o in verdict.obligations)
         return "obligations" in verdict.checks and not failed
 

@@ -107,7 +107,7 @@ class DafnyProgramming:
             return "unread"
         if is_given:
             return "unproved"
-        own = find_own_entries(candidate.problem.statement)
+        own = find_own_entries(candidate.head)
         found = [entry for entry in verdict.obligations if entry.entry in own]
         met = any(entry.entry == own[1] for entry in found)
         return "verified" if met and all(e.proved == e.total for e in found) else "unproved"

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from proverrl.lang.dafny.annotate import Alignment, OurProgram, align, get_program_text
 from proverrl.lang.dafny.hints import AddedHint
 from proverrl.lang.dafny.misjudged import list_elements
-from proverrl.lang.dafny.search.states import DECREASES, find_unknown, list_errors, offset
+from proverrl.lang.dafny.search.states import (
+    DECREASES,
+    find_unknown,
+    list_errors,
+    offset,
+    write_line,
+)
 from proverrl.lang.dafny.syntax.parsed import ElementSlot
 from proverrl.lang.dafny.syntax.tokens import find_places
 from proverrl.lang.records import PooledHint, RefusedHints
@@ -106,9 +112,7 @@ def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_P
             continue
         start, end = places[added.start], places[added.end - 1] + len(words[-1])
         text = body[start:end]
-        # A comment would hide what follows on the line.
-        bare = " ".join(words).replace("{ :", "{:")
-        line = bare if "//" in text or "/*" in text else " ".join(text.split())
+        line = write_line(text)
         anchor = next((ours_of[i] for i in range(added.end, len(tokens)) if i in ours_of), -1)
         token = aligned.ours.tokens[anchor]
         where = f"{token.line}:{token.column + 1}"

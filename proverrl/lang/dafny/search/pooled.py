@@ -25,6 +25,7 @@ from proverrl.lang.dafny.search.states import (
     known_words,
     list_errors,
     offset,
+    write_line,
 )
 from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
@@ -118,8 +119,7 @@ def _read_hint(problem: Problem, text: str) -> PooledHint | None:
         words = [word for _, word in scan_tokens(text)]
     except ProblemError:
         return None
-    # A comment would hide what follows on the line.
-    line = " ".join(words if "//" in text or "/*" in text else text.split())
+    line = write_line(text)
     if not words or find_unknown(words, problem):
         return None
     if audit_candidate(Candidate(problem, line)) is not None:

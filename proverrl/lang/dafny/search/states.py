@@ -226,6 +226,13 @@ def known_words(problem: Problem) -> frozenset[str]:
     return frozenset(_NAME.findall(text)) | KEYWORDS
 
 
+def write_line(text: str) -> str:
+    """Dafny on one line, in its layout unless that may mean something: a comment would hide what
+    follows, and blanks in a text in quotes are a part of it."""
+    is_plain = "//" not in text and "/*" not in text and '"' not in text
+    return " ".join(text.split() if is_plain else (word for _, word in scan_tokens(text)))
+
+
 def find_unknown(words: Sequence[str], problem: Problem) -> set[str]:
     """Names that neither the problem nor a quantifier of the hint gives: Dafny would not resolve
     them, and that is known without a call."""

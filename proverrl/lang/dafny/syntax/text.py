@@ -62,11 +62,18 @@ def find_fresh(stem: str, texts: Iterable[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def find_own_entries(statement: str) -> tuple[str, str]:
-    """What Dafny calls the entries of the method whose contract stands in the hole, the last one
-    that begins before it: that the contract has a meaning, and that the code meets it."""
-    before = [piece for _, piece in scan_tokens(statement.partition(HOLE)[0])]
-    name = before[max(i for i, piece in enumerate(before) if piece == "method") + 1]
+def find_own_entries(head: str) -> tuple[str, str]:
+    """What Dafny calls the entries of the method in whose head or contract the hole stands, the
+    last one that begins in ``head``, the text before it: that the contract has a meaning, and that
+    the code meets it. Raises ``ProblemError`` where there is none."""
+    pieces = [piece for _, piece in scan_tokens(head)]
+    places = [i + 1 for i, piece in enumerate(pieces) if piece == "method"]
+    after = pieces[places[-1] :] if places else []
+    while after and after[0].startswith("{:"):
+        after = after[after.index("}") + 1 :] if "}" in after else []
+    if not after:
+        raise ProblemError("no method stands before the hole")
+    name = after[0]
     return f"CheckWellformed$$_module.__default.{mangle(name)}", name_entry(name)
 
 
