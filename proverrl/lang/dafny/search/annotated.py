@@ -22,7 +22,7 @@ from proverrl.lang.dafny.search.states import (
     write_line,
 )
 from proverrl.lang.dafny.syntax.parsed import ElementSlot
-from proverrl.lang.dafny.syntax.tokens import find_places
+from proverrl.lang.dafny.syntax.tokens import find_lines, find_places
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -48,8 +48,7 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
 def put_together(problem: Problem, facts: Sequence[str]) -> str:
     """The program with these hints, those of one place in the order in which they are given."""
     text = get_program_text(problem)
-    lines = text.split("\n")
-    starts = _list_starts(lines)
+    lines, starts = text.split("\n"), find_lines(text)
     pieces: dict[int, str] = {}
     for fact in facts:
         line, column, hint = _split(fact)
@@ -116,11 +115,11 @@ def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_P
         anchor = next((ours_of[i] for i in range(added.end, len(tokens)) if i in ours_of), -1)
         token = aligned.ours.tokens[anchor]
         where = f"{token.line}:{token.column + 1}"
-        slot = _find_slot(aligned.ours, anchor) if words[0] == "decreases" else None
+        measure = _find_slot(aligned.ours, anchor) if words[0] == "decreases" else ""
         is_clause = words[0] in ("invariant", "decreases")
         key = f"{where} {' '.join(words[: len(words) - (is_clause and words[-1] == ';')])}"
         rank = int(words[0] == "invariant" and "[" in words)
-        yield _Placed(PooledHint(f"{where} {line}", key, rank, slot or ""), start, end)
+        yield _Placed(PooledHint(f"{where} {line}", key, rank, measure), start, end)
 
 
 def _declares(added: AddedHint) -> bool:
@@ -170,10 +169,3 @@ def _split(fact: str) -> tuple[int, int, str]:
     where, _, hint = fact.partition(" ")
     line, column = map(int, where.split(":"))
     return line - 1, column - 1, hint
-
-
-def _list_starts(lines: Sequence[str]) -> list[int]:
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
-    return starts

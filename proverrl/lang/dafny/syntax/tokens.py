@@ -93,11 +93,12 @@ _KINDS: dict[str, TokenKind] = {
 
 def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
     """Where each token begins in the text that it was read from, in characters."""
-    starts = _find_lines(text)
+    starts = find_lines(text)
     return [starts[token.line - 1] + token.column for token in tokens]
 
 
-def _find_lines(text: str) -> list[int]:
+def find_lines(text: str) -> list[int]:
+    """Where each line begins, in characters."""
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 
@@ -138,7 +139,7 @@ def _read(
 ) -> tuple[list[Token], list[Finding]]:
     """Tokens up to the first that ``refuse`` (group, text, place) refuses."""
     tokens: list[Token] = []
-    starts = _find_lines(text)
+    starts = find_lines(text)
     for kind, piece, offset in (*_scan(text, pattern), ("end", "", len(text))):
         line = bisect_right(starts, offset)
         token = Token(_KINDS.get(kind, "operator"), piece, line, offset - starts[line - 1])
