@@ -296,6 +296,7 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path, key: str) -> None
         checkpoints=tmp_path / "checkpoints",
         problems=TrainingProblems((), (problem,)),
         monitor=SimpleNamespace(phase=lambda *_: None),
+        english=None,
     )
     before = FilterTally(num_seen=5, num_kept=3)
     before.record(problem, Stop("trivial", "p", "proved at once", "r"))
