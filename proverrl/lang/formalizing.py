@@ -29,10 +29,10 @@ from proverrl.verifier.base import LanedVerifier
 class StatementGenerator(DerivedGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it, or with ``code`` for the code alone, which takes
-    no words; with ``known_words`` in no wording that training
-    does not use, whatever the split; with ``with_program`` the program that a statement is about
-    is kept, so that what is written can be proved of it; with ``units`` statements speak of numbers
-    with units, and the problems are otherwise the same."""
+    no words; with ``known_words`` in no wording that training does not use, whatever the split;
+    with ``with_program`` the program that a statement is about is kept, so that what is written can
+    be proved of it; with ``units`` statements speak of numbers with units, and the problems are
+    otherwise the same."""
 
     def __init__(
         self,

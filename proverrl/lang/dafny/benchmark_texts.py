@@ -25,9 +25,7 @@ from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
-from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4
-from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import read_text as read_program
+from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4, read_whole
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.types import ANNOTATE, HOLE, Problem
 
@@ -110,11 +108,7 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
 def list_coded(truth: str) -> list[tuple[str, str, str]]:
     """The methods of a program that promise something: name, the program with a hole in the place
     of the code, and the code. Raises ``ProblemError`` when it cannot be read or has none."""
-    try:
-        program = read_program(truth)
-    except GrammarError as error:
-        reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
-        raise ProblemError(explain_dafny_4(truth) or reason) from error
+    program = read_whole(truth)
     found = []
     for element in program.root.slots[0].elements:
         kinds = [slot.kind for slot in element.slots]

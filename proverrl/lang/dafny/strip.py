@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.hints import read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.parsed import Element
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.lang.dafny.syntax.tokens import Token, read_file
@@ -35,15 +35,20 @@ def strip_hints(text: str) -> tuple[str, int]:
     tokens, findings = read_file(text)
     if findings:
         raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
-    try:
-        program = read_text(text)
-    except GrammarError as error:
-        reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
-        raise ProblemError(explain_dafny_4(text) or reason) from error
+    program = read_whole(text)
     hints = list(_iter_hints(tokens, program.root))
     for hint in reversed(hints):
         text = cut_lines(text, program.places[hint.start], program.end(hint.end - 1))
     return text, len(hints)
+
+
+def read_whole(text: str) -> ParsedProgram:
+    """A whole program; raises ``ProblemError`` when it cannot be read, which says so of Dafny 4."""
+    try:
+        return read_text(text)
+    except GrammarError as error:
+        reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
+        raise ProblemError(explain_dafny_4(text) or reason) from error
 
 
 def explain_dafny_4(text: str) -> str:
