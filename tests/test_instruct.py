@@ -10,7 +10,7 @@ import pytest
 
 from proverrl.config import Config, RolloutConfig, parse_config
 from proverrl.errors import ConfigError, UsageError
-from proverrl.loops.session import open_writer
+from proverrl.loops.beside import open_writer
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
 from proverrl.rewards.preface import conference_attempts

@@ -18,9 +18,10 @@ from proverrl.config import Config, parse_config
 from proverrl.errors import RunError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
-from proverrl.loops import session as session_module
+from proverrl.loops import beside as beside_module
 from proverrl.loops import train as train_module
-from proverrl.loops.session import load_weights, open_writer
+from proverrl.loops.beside import open_writer
+from proverrl.loops.session import load_weights
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
@@ -204,7 +205,7 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[TransformersPolicy] = []
-    load = session_module.open_beside
+    load = beside_module.open_beside
 
     def load_and_keep(*what: Any) -> Policy:
         policy = load(*what)
@@ -212,7 +213,7 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
         loaded.append(policy)
         return policy
 
-    monkeypatch.setattr(session_module, "open_beside", load_and_keep)
+    monkeypatch.setattr(beside_module, "open_beside", load_and_keep)
     config = make_config("two", 2)
     run(config)
     fresh = load_weights(config, config.instruct.writer).model

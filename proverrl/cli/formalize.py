@@ -100,6 +100,24 @@ def formalize(
     click.echo(f"report: {write_report([config.run])}")
 
 
+@click.command("fit-critic")
+@click.argument("run", type=FOLDER)
+@click.argument("source", metavar="FILE")
+@OVERRIDES
+@click.option("--out", type=FOLDER, required=True, help="Write the critic to this folder.")
+def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) -> None:
+    """Make a critic of the formaliser in RUN, fitted on the judged pairs in FILE.
+
+    The folder is one for --critic and reward.critic, and for policy.path in evaluations.
+    """
+    config = read_config(None, run, overrides, ask="name the run of a formaliser")
+
+    from proverrl.loops.fit_critic import fit_critic as fit
+
+    click.echo(fit(config, run, source, out))
+    click.echo(f"written: {out}; it judges with the weights of {run}, which must stay")
+
+
 @click.command()
 @click.argument("words")
 @click.option(

@@ -19,7 +19,7 @@ import click
 
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
-from proverrl.cli.formalize import formalize, prove
+from proverrl.cli.formalize import fit_critic, formalize, prove
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -137,7 +137,7 @@ def cli(log_level: str) -> None:
 
 for command in (
     *(verify, serve, mcp, bench, inspect, problems, proofs, push, compare),
-    *(contamination, recheck, report, watch, search, formalize, prove, init, plan),
+    *(contamination, recheck, report, watch, search, formalize, fit_critic, prove, init, plan),
 ):
     cli.add_command(command)
 problems.add_command(check_problems)

@@ -44,6 +44,10 @@ class EvalConfig(Section):
     """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
     max_problems: NonNegative = 0
     """only the first this many problems; 0 is all"""
+    judgements: NonNegative = 0
+    """answers of the policy on each of its distinct whole proofs, whether it is proved: how well
+    calibrated they are, and how many verifier calls they would save ([self_judging.md](
+    self_judging.md)); 0 for none"""
     before: bool = True
     """evaluate after the warm start, before the loop"""
     after: bool = True

@@ -119,6 +119,13 @@ class WarmStartConfig(Section):
     """of each reference, so many broken copies (a line lost, two exchanged, a name or a number
     changed) that the verifier refuses; the reference is learned as the answer to each and to what
     the verifier says of it, as a second turn shows them (``[rollout]``: ``feedback``)"""
+    judgements: NonNegative = 0
+    """of each reference, so many broken copies as above, each to be judged as refused, and the
+    reference as often as proved: the form of answers that ``grpo.judgements`` asks for"""
+    critiques: str = ""
+    """a file of judged pairs whose right statements are learned too, and the references, as critics
+    are shown them: for a formaliser that is to judge (``proverrl fit-critic``,
+    [formalizing.md](formalizing.md)); empty for none"""
     instructions: InstructionRole = "none"
     """``writer``: each reference is learned under its instruction as well, the words that say what
     it holds; ``instructor``: no bodies, but the form of instructions, those of other references
@@ -173,6 +180,10 @@ class GrpoConfig(Section):
     """train on groups with at least this share of proofs"""
     max_pass_rate: Fraction = 1.0
     """and at most this share; 0.75 leaves out nearly solved problems"""
+    judgements: NonNegative = 0
+    """so many attempts of each step, half of them proved, are judged by the policy that wrote them
+    (RISE, [self_judging.md](self_judging.md)): a group of judgements on each, which earn 1 where
+    they are the verifier's and are learned from in the same update; 0 for none"""
     inject_proofs: bool = False
     """when a group finds no proof, replace one of its failures by a proof that an earlier group on
     the same problem found; needs ``loss.weights.name``, which bounds its weight"""

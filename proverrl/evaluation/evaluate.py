@@ -22,6 +22,7 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.answers import summarise_answers
 from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.calibration import describe_calibration, judge_attempts
 from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
@@ -48,8 +49,9 @@ class Evaluation:
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
     in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
     number are one whole proof each. A ``writer`` writes the bodies where the policy instructs, and
-    its tokens are not counted. ``prices`` are those of a million tokens of prompts and of
-    completions; 0 is not known.
+    its tokens are not counted. Of each distinct attempt the policy says ``judgements`` times
+    whether it is proved. ``prices`` are those of a million tokens of prompts and of completions; 0
+    is not known.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Evaluation:
     mixed: bool = False
     prices: tuple[float, float] = (0.0, 0.0)
     writer: Writer | None = None
+    judgements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,30 @@ async def evaluate(
     finally:
         for _, judging in flights.waiting:
             judging.cancel()
-    return store_summary(evaluation, store, lambda rows: figures(), started=started)
+    calibration = await _calibrate(evaluation, policy, store)
+    return store_summary(
+        evaluation, store, lambda rows: {**calibration, **figures()}, started=started
+    )
+
+
+async def _calibrate(
+    evaluation: Evaluation, policy: Policy, store: AttemptStore
+) -> dict[str, dict[str, float | int | None]]:
+    """What the policy says of its attempts; nothing where it is not asked."""
+    num = evaluation.judgements
+    if not num:
+        return {}
+    _, rows = store.complete_rows(evaluation.problems)
+    sampling = Sampling(
+        temperature=evaluation.temperature,
+        max_new_tokens=evaluation.max_new_tokens,
+        seed=derive_seed(evaluation.seed, "judgements"),
+    )
+    judged, num_lost = await judge_attempts(
+        evaluation.problems, rows, policy, num=num, sampling=sampling
+    )
+    answers = {"answers": num * len(judged), "no_judgement": num_lost}
+    return {"calibration": {**answers, **describe_calibration(judged)}}
 
 
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:

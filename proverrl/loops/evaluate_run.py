@@ -27,16 +27,18 @@ from proverrl.files.lines import make_file_name
 from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
+from proverrl.loops.beside import open_judging_formaliser, open_writer
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
-from proverrl.loops.session import load_weights, open_writer
+from proverrl.loops.session import load_weights
 from proverrl.monitor.console import can_draw_live
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
+from proverrl.policy.likelihood import LikelihoodPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import PROPOSERS, Corrector
@@ -187,7 +189,7 @@ async def open_prover(
         yield policy, verifier, tools
 
 
-OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy
+OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy | LikelihoodPolicy
 
 
 def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
@@ -211,7 +213,11 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
             raise UsageError(
                 "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
             )
-        return load_weights(config, find_weights(from_run) if from_run else config.policy.path)
+        if from_run is not None:
+            return load_weights(config, find_weights(from_run))
+        path = config.policy.path
+        judging = open_judging_formaliser(config, path, config.policy, "policy.path")
+        return judging or load_weights(config, path)
     if from_run is not None:
         raise UsageError(
             "both --run and endpoint.url name a policy; give a configuration file for the "

@@ -33,8 +33,8 @@ from proverrl.formalize.judging import (
 )
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
+from proverrl.loops.beside import open_critic
 from proverrl.loops.evaluate_run import evaluate_benchmarks
-from proverrl.loops.session import open_critic
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Problem
 from proverrl.verifier.cache import CachedVerifier

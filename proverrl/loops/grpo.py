@@ -33,6 +33,7 @@ from proverrl.loops.pairs import make_pairs
 from proverrl.loops.pipeline import InOrder, Pipeline, Source
 from proverrl.loops.reverify import keep_sample_proofs, learn_paths, reverify_proofs
 from proverrl.loops.samplers import PushedSampler, SamplerCopy
+from proverrl.loops.self_judging import SelfJudging
 from proverrl.loops.session import Session, run_fraction
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Tally
@@ -119,8 +120,8 @@ async def make_step(run: GrpoRun) -> None:
     # Draw problems, write completions, verify, until there are enough groups.
     async for judged in source.draws():
         groups = state.reward(judged, run.reward, tally)
-        if judged.use == "learned":
-            seen += groups
+        if judged.use in ("learned", "judgements"):
+            seen += groups if judged.use == "learned" else ()
             fresh = await _admit(run, groups, tally)
             tally.ages += [judged.age] * len(fresh)
             admitted += fresh
@@ -236,7 +237,7 @@ def open_source(state: GrpoState) -> Source:
         ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
         session.monitor.phase("groups", f"in order, {ahead}")
         pipeline = Pipeline(session, state.reviewer, settings.group_size)
-        return InOrder(
+        source = InOrder(
             pipeline,
             state.choose,
             most=settings.max_draws_per_step,
@@ -245,6 +246,7 @@ def open_source(state: GrpoState) -> Source:
             now=lambda: state.progress.step,
             flight=pipeline.relaunch(in_flight),
         )
+        return SelfJudging(state, source) if settings.judgements else source
     bound = f"at most {settings.max_staleness} steps old"
     session.monitor.phase("groups", f"as they complete, {bound}; the sampler has its own weights")
     if session.sampler is session.policy:

@@ -49,8 +49,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Draws whose verdicts are on their way, the seconds that it took to write them, and the step
-    of the weights that wrote them."""
+    """Draws without their verdicts yet, the seconds of writing, and the step of their weights."""
 
     draws: list[Draw]
     seconds: float
@@ -58,13 +57,14 @@ class Flight:
     judged: asyncio.Task[list[JudgedDraw]]
 
 
-Use = Literal["learned", "stale", "counted"]
+Use = Literal["learned", "stale", "counted", "judgements"]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Draws with their verdicts, written ``age`` steps ago. Of groups that are ``stale``, too old
-    to be learned from, proofs are kept; of what is ``counted`` nothing is but verdicts."""
+    to be learned from, proofs are kept; of what is ``counted``, verdicts alone; ``judgements`` on
+    own attempts are learned from alone."""
 
     draws: Sequence[JudgedDraw]
     seconds: float

@@ -15,27 +15,26 @@ from pathlib import Path
 from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.english import EnglishComposer
-from proverrl.config import Config, EndpointConfig, LayoutName, PolicyConfig
+from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
+from proverrl.lang.critique.language import CRITIQUE
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
-from proverrl.policy.base import Policy, Sampler
-from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.base import Sampler
 from proverrl.policy.frozen import FrozenPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rewards.preface import ATTEMPTS
 from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
-from proverrl.types import Problem, Sampling
+from proverrl.types import Problem
 from proverrl.verifier.cache import CachedVerifier
 
 
@@ -170,43 +169,16 @@ def load_training(config: Config) -> TrainingProblems:
 
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
-    return _load(config, folder, config.policy, "policy.path")
+    return load_at(config, folder, config.policy, "policy.path")
 
 
-def _load(config: Config, path: Path | str, settings: PolicyConfig, key: str) -> TransformersPolicy:
+def load_at(
+    config: Config, path: Path | str, settings: PolicyConfig, key: str
+) -> TransformersPolicy:
+    """The same with other settings of a policy; ``key`` names the path in errors."""
     device = choose_device(config.policy.device)
     precision = config.precision_on(device)
     return load_policy(path, settings, device=device, precision=precision, key=key)
-
-
-def open_writer(config: Config) -> Writer | None:
-    """The frozen policy that writes under instructions; None in the other modes of rollouts. Raises
-    ``UsageError`` if it cannot be loaded."""
-    settings = config.instruct
-    if config.rollout.mode != "instruct":
-        return None
-    beside = settings.writer, settings.endpoint, settings.layout
-    policy = open_beside(config, *beside, "instruct.writer")
-    sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
-    return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
-
-
-def open_beside(
-    config: Config, path: str, endpoint: EndpointConfig, layout: LayoutName, key: str
-) -> Policy:
-    """A policy that is not trained: the one in ``path``, which ``key`` names, or else behind the
-    server. Raises ``UsageError`` if it cannot be loaded."""
-    if not path:
-        return EndpointPolicy(endpoint, layout=layout)
-    policy = _load(config, path, config.policy.model_copy(update={"layout": layout}), key)
-    policy.model.requires_grad_(False)
-    return policy
-
-
-def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
-    """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
-    ``key`` if it cannot be loaded."""
-    return Critic(open_beside(config, path, EndpointConfig(), config.reward.critic_layout, key))
 
 
 def describe(problem: Problem, body: str) -> str:
@@ -233,6 +205,8 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
+    if config.warm_start.judgements or config.grpo.judgements:
+        languages.add(CRITIQUE)
     keywords = {word for language in languages for word in language.keywords}
     if config.warm_start.instructions != "none":
         texts += [describe(problem, reference) for problem, reference in problems.references]

@@ -10,22 +10,34 @@ out: pairs of token ids.
   al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
   have another model's repairs, a reference is broken here, so that its repair is known; later the
   run's own failures stand before its own proofs.
+- Judging: a reference or a broken copy of it, then whether the verifier proved it (RISE, Liu et al.
+  2025, arXiv 2505.13445).
+- Statements of judged pairs: what is right in other words than the references are.
 
 A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import RolloutConfig
+from proverrl.errors import ProblemError
 from proverrl.lang import find_language
+from proverrl.lang.critique.language import (
+    ask_critique,
+    ask_verdict,
+    read_pair,
+    write_verdict,
+)
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix, SegmentFn
-from proverrl.loops.pairs import Pair, PairSource
+from proverrl.loops.pairs import Pair, PairSource, make_source, refuse_kept_apart
 from proverrl.loops.session import Session
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body
@@ -37,6 +49,16 @@ from proverrl.verifier.base import verify_all
 _WORD = re.compile(r"[A-Za-z_][\w']*|[0-9]+")
 _MAX_TRIES = 8
 """Copies that are drawn for one broken one: some are the same, and a few are still proofs."""
+
+
+async def teach_all(session: Session) -> list[PairSource]:
+    """What ``[warm_start]`` asks for of the above."""
+    return [
+        *await teach_resuming(session),
+        *await teach_correcting(session),
+        *await teach_judging(session),
+        *teach_judged(session),
+    ]
 
 
 async def teach_resuming(session: Session) -> list[PairSource]:
@@ -89,10 +111,60 @@ async def teach_correcting(session: Session) -> list[PairSource]:
     """For each reference up to ``warm_start.corrections`` broken copies that the verifier refused,
     each with what it said and the reference as the answer."""
     config = session.config
-    count = config.warm_start.corrections
-    if not count or not config.warm_start.steps:
+    return [
+        correct_source(session.policy, candidate, verdict, proof, config.rollout)
+        for candidate, proof, verdict in await _break_references(
+            session, config.warm_start.corrections, "corrections"
+        )
+    ]
+
+
+async def teach_judging(session: Session) -> list[PairSource]:
+    """For each reference up to ``warm_start.judgements`` broken copies that the verifier refused,
+    each as a text to be judged, and as often the reference itself."""
+    count = session.config.warm_start.judgements
+    sources: list[PairSource] = []
+    for candidate, proof, _ in await _break_references(session, count, "judgements"):
+        for judged in (Candidate(candidate.problem, proof), candidate):
+            is_proved = judged is not candidate
+            with contextlib.suppress(ProblemError):  # What cannot be shown is never asked about.
+                asked = ask_verdict(judged, is_proved=is_proved)
+                answer = write_verdict(is_proved=is_proved)
+                sources.append(make_source(session.policy, asked, answer))
+    return sources
+
+
+def teach_judged(session: Session) -> list[PairSource]:
+    """What the file ``warm_start.critiques`` calls right, in other words than references are, and
+    the references: all as a critic is shown them, so that a formaliser finds likely what is right
+    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: the file holds no
+    critique with a label, or one of a text that is kept apart for evaluation."""
+    config = session.config
+    if not config.warm_start.critiques or not config.warm_start.steps:
         return []
-    rng = random.Random(derive_seed(config.seed, "corrections"))
+    judged = open_benchmark(config.warm_start.critiques)
+    right = [p for p in judged.problems if find_language(p.language).find_truth(p)]
+    if not right:
+        raise ProblemError(
+            f"warm_start.critiques: {judged.place} calls no statement right; write it with "
+            "`proverrl problems critiques`"
+        )
+    pairs = [read_pair(problem) for problem in right]
+    refuse_kept_apart([(judged.place, problem) for problem, _ in pairs], config.problems)
+    references = [
+        read_pair(ask_critique(problem, body)) for problem, body in session.problems.references
+    ]
+    return [make_source(session.policy, *pair) for pair in (*references, *pairs)]
+
+
+async def _break_references(
+    session: Session, count: int, name: str
+) -> list[tuple[Candidate, str, Verdict]]:
+    """Up to ``count`` broken copies of each reference that the verifier refused, each with the
+    reference and what the verifier said; ``name`` seeds the choice."""
+    if not count or not session.config.warm_start.steps:
+        return []
+    rng = random.Random(derive_seed(session.config.seed, name))
     asked: list[Candidate] = []
     proofs: list[str] = []
     for problem, body in session.problems.references:
@@ -103,8 +175,8 @@ async def teach_correcting(session: Session) -> list[PairSource]:
     session.monitor.phase("broken references", f"{len(asked)} to be refused")
     verdicts = await _judge(session, asked)
     return [
-        correct_source(session.policy, candidate, verdict, proof, config.rollout)
-        for candidate, verdict, proof in zip(asked, verdicts, proofs, strict=True)
+        (candidate, proof, verdict)
+        for candidate, proof, verdict in zip(asked, proofs, verdicts, strict=True)
         if verdict.status.judged and not verdict.proved
     ]
 

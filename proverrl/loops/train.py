@@ -26,6 +26,7 @@ from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
 from proverrl.loops import value
+from proverrl.loops.beside import open_critic, open_writer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
@@ -49,11 +50,9 @@ from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import (
     Session,
     load_training,
-    open_critic,
     open_policy,
-    open_writer,
 )
-from proverrl.loops.taught import teach_correcting, teach_resuming
+from proverrl.loops.taught import teach_all
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
@@ -198,8 +197,7 @@ async def _run_stages(session: Session) -> None:
         proofs = await list_proofs(session)
         taught = [
             *teach_composer(session),
-            *await teach_resuming(session),
-            *await teach_correcting(session),
+            *await teach_all(session),
             *await teach_instructions(session),
         ]
         await asyncio.to_thread(warm_start, session, proofs, taught)

@@ -1,5 +1,5 @@
-"""What an evaluation says of claims that were decided, beside what chance gives, and of questions
-that were answered.
+"""What an evaluation says of claims that were decided, beside what chance gives, of questions that
+were answered, and of a policy's judgements of its own attempts.
 
 Flows in: summaries of evaluations. Flows out: lines for a terminal, the page and its tables.
 """
@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proverrl.evaluation.answers import tell_answers
+from proverrl.evaluation.calibration import tell_calibration
 from proverrl.evaluation.decisions import FIGURES
 from proverrl.report.run import RunRecord
 
 
 def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
     """``After: 60 theorems, 178 variants: right side 71.0 % (64.0-77.0; chance 50.0), ...``, or
-    what ``tell_answers`` says; empty for an evaluation that decides and answers nothing."""
+    what ``tell_answers`` or ``tell_calibration`` says; empty for an evaluation that decides,
+    answers and judges nothing."""
     found = summary.get("decisions")
     if not found:
-        return tell_answers(title, summary)
+        return tell_answers(title, summary) or tell_calibration(title, summary)
     parts = [f"{name} {_describe(found[key])}" for key, name in FIGURES.items()]
     left = f", {found['left_out']:,} left out" if found["left_out"] else ""
     counts = f"{found['theorems']:,} theorems, {found['variants']:,} variants{left}"
@@ -27,7 +29,7 @@ def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
 
 
 def list_decisions(runs: Sequence[RunRecord]) -> list[str]:
-    """A line for each evaluation that decides claims or answers questions."""
+    """A line for each evaluation that decides claims, answers questions or judges attempts."""
     lines = (
         describe_decisions(f"{run.label}, {name}", evaluation.summary)
         for run in runs

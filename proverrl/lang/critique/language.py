@@ -29,6 +29,8 @@ from proverrl.verifier.router import Backend
 
 RIGHT = "right"
 """Stands for the kind of error of a statement that has none."""
+REFUSED = "refused"
+"""The kind of error of a body that the verifier did not prove."""
 TOOLCHAIN = "critique 1 (labels, no prover)"
 _CHECK = "label"
 _MAX_CHARACTERS = 8_192
@@ -36,7 +38,7 @@ _NAME = re.compile(r"[^\W\d][\w'?!]*")
 _QUOTE = re.compile(r"[\"\u00ab]")
 """Of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
-    "incomplete wrong assumption meaning says what is meant".split()
+    "incomplete wrong assumption meaning says what is meant it proved refused".split()
 )
 
 
@@ -103,11 +105,17 @@ def ask_critique(
     """The problem of judging a statement that was written from words. It shows the statement in its
     normal form, without comments and without names of its own (bound ones become ``v1``, ``v2``,
     ...), which could address the critic. With the label it can be judged;
-    ``error`` is the kind of error, and what was meant stays behind the hole. Raises
-    ``ProblemError`` for what cannot be read as a statement at all, and for one with a text in
-    quotes."""
+    ``error`` is the kind of error, and what was meant stays behind the hole. Of any other problem
+    it asks whether the body proves it, and shows the whole text. Raises ``ProblemError`` for what
+    cannot be read as a statement at all, and for one with a text in quotes."""
     before, _, after = problem.statement.partition(HOLE)
-    shown = write_plainly(problem, body, problem.preamble + before + problem.informal)
+    if find_language(problem.language).asks_statement(problem):
+        preamble, meant = problem.preamble + before, after
+        shown = write_plainly(problem, body, preamble + problem.informal)
+    else:
+        told = problem.preamble + before + after + problem.informal
+        preamble, meant = "", ""
+        shown = Candidate(problem, write_plainly(problem, body, told)).source
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -117,11 +125,25 @@ def ask_critique(
         problem,
         language=CRITIQUE.name,
         kind=CRITIQUE.name,
-        preamble=problem.preamble + before,
-        statement=f"{shown}\n{HOLE}\n{json.dumps(label)}{after}",
+        preamble=preamble,
+        statement=f"{shown}\n{HOLE}\n{json.dumps(label)}{meant}",
         informal=write_digits(problem.informal),
         metadata=groups,
     )
+
+
+def ask_verdict(candidate: Candidate, *, is_proved: bool) -> Problem:
+    """The problem of judging a body as the verifier did. Raises ``ProblemError`` as
+    ``ask_critique``."""
+    asked = ask_critique(
+        candidate.problem, candidate.body, is_correct=is_proved, error="" if is_proved else REFUSED
+    )
+    return replace(asked, id=f"{asked.id}-{candidate.key[:12]}")
+
+
+def write_verdict(*, is_proved: bool) -> str:
+    """The reference answer to ``ask_verdict``."""
+    return write_answer(is_proved, "it is proved" if is_proved else "it is refused")
 
 
 def write_plainly(problem: Problem, text: str, told: str) -> str:
@@ -155,7 +177,7 @@ def _hide_names(problem: Problem, body: str, told: str) -> str:
 
 def read_pair(problem: Problem) -> tuple[Problem, str]:
     """The problem of writing the statement that a critique judges, and that statement: what a
-    prover can be asked, to certify the label again."""
+    prover can be asked, to certify the label again, and what a formaliser may find likely."""
     label, after = _read_label(problem)
     language, kind = label["of"]
     asked = replace(
@@ -166,7 +188,7 @@ def read_pair(problem: Problem) -> tuple[Problem, str]:
         statement=problem.preamble + HOLE + after,
         metadata={},
     )
-    return asked, problem.statement.partition("\n")[0]
+    return asked, problem.statement.partition(f"\n{HOLE}\n")[0]
 
 
 def _read_label(problem: Problem) -> tuple[dict[str, Any], str]:

@@ -14,8 +14,8 @@ from proverrl.compose.english import EnglishComposer
 from proverrl.config import Config
 from proverrl.config.policy import FrozenPolicyConfig
 from proverrl.errors import UsageError
+from proverrl.loops.beside import open_beside
 from proverrl.loops.formalize_run import require_words
-from proverrl.loops.session import open_beside
 from proverrl.policy.frozen import FrozenPolicy
 from proverrl.types import Problem, Sampling
 

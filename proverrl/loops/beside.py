@@ -1,0 +1,63 @@
+"""The policies beside the one that is trained, whose weights never change: writer and critics.
+
+Flows in: a configuration that names them. Flows out: policies, in the parts that ask them. Not
+handled here: what composes and grades from English (``selfplay.english``).
+"""
+
+from __future__ import annotations
+
+from proverrl.config import Config, EndpointConfig, LayoutName, PolicyConfig
+from proverrl.formalize.gate import Critic
+from proverrl.loops.session import load_at
+from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.likelihood import LikelihoodPolicy, read_critic
+from proverrl.rewards.preface import ATTEMPTS
+from proverrl.rollout.instruct import Writer
+from proverrl.types import Sampling
+
+
+def open_writer(config: Config) -> Writer | None:
+    """The frozen policy that writes under instructions; None in the other modes of rollouts. Raises
+    ``UsageError`` if it cannot be loaded."""
+    settings = config.instruct
+    if config.rollout.mode != "instruct":
+        return None
+    beside = settings.writer, settings.endpoint, settings.layout
+    policy = open_beside(config, *beside, "instruct.writer")
+    sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
+    return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
+
+
+def open_beside(
+    config: Config, path: str, endpoint: EndpointConfig, layout: LayoutName, key: str
+) -> Policy:
+    """A policy that is not trained: the one in ``path``, which ``key`` names, or else behind the
+    server. Raises ``UsageError`` if it cannot be loaded."""
+    if not path:
+        return EndpointPolicy(endpoint, layout=layout)
+    settings = config.policy.model_copy(update={"layout": layout})
+    if (judging := open_judging_formaliser(config, path, settings, key)) is not None:
+        return judging
+    policy = load_at(config, path, settings, key)
+    policy.model.requires_grad_(False)
+    return policy
+
+
+def open_judging_formaliser(
+    config: Config, path: str, settings: PolicyConfig, key: str
+) -> LikelihoodPolicy | None:
+    """The critic that ``proverrl fit-critic`` wrote to a folder; None where it wrote none. Raises
+    ``UsageError`` that names ``key`` if its formaliser cannot be loaded."""
+    if (found := read_critic(path)) is None:
+        return None
+    formaliser, least = found
+    policy = load_at(config, formaliser, settings, f"{key}, a critic with the weights of")
+    policy.model.requires_grad_(False)
+    return LikelihoodPolicy(policy, least)
+
+
+def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
+    """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
+    ``key`` if it cannot be loaded."""
+    return Critic(open_beside(config, path, EndpointConfig(), config.reward.critic_layout, key))
