@@ -17,7 +17,7 @@ from proverrl.errors import Cause, ProblemError, RecordError
 from proverrl.hint import Hint
 
 Split = Literal["train", "valid", "heldout"]
-Role = Literal["solver", "composer"]
+Role = Literal["solver", "composer", "judge"]
 FinishReason = Literal["stop", "length"]
 TokenField = Literal["prompt_ids", "token_ids", "logprobs"]
 GroupKey = tuple[Role, str]

@@ -23,7 +23,6 @@ from proverrl.search.value_fit import (
     ValueData,
     choose_side,
     compute_auc,
-    compute_calibration,
     compute_within,
     measure_values,
 )
@@ -39,6 +38,7 @@ from proverrl.search.values import (
     read_pairs,
     save_value,
 )
+from proverrl.statistics import compute_calibration
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT32

@@ -235,6 +235,10 @@ class Config(Section):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
         if self.grpo.judgements and (reason := self._against_judgements()):
             raise ValueError(f"grpo.judgements {reason}")
+        if self.evaluation.judgements and self.rollout.mode == "instruct":
+            raise ValueError(
+                "evaluation.judgements is for a policy that writes the bodies itself; set it to 0"
+            )
         if self.loop == "preferences" and not self.preferences.pairs:
             raise ValueError(
                 'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
@@ -316,6 +320,8 @@ class Config(Section):
             return f'is for loop = "grpo", not {self.loop!r}'
         if not self.grpo.in_order:
             return "joins whole steps; set grpo.in_order = true"
+        if self.advantage.states == "goals":
+            return 'has no goals to compare; set advantage.states = "lines"'
         if self.rollout.mode == "instruct":
             return "is for a policy that writes the bodies itself; set it to 0"
         return ""

@@ -191,6 +191,15 @@ class GrpoConfig(Section):
     """proofs are kept for this from groups of which at most this share was proved"""
 
     @model_validator(mode="after")
+    def _judgements_come_in_pairs(self) -> GrpoConfig:
+        if self.judgements % 2:
+            raise ValueError(
+                f"judgements = {self.judgements} is odd: half of the attempts that are judged are "
+                "proved; give an even number"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _some_pass_rate(self) -> GrpoConfig:
         if self.min_pass_rate > self.max_pass_rate:
             raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")

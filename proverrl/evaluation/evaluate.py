@@ -173,12 +173,16 @@ async def _calibrate(
         temperature=evaluation.temperature,
         max_new_tokens=evaluation.max_new_tokens,
         seed=derive_seed(evaluation.seed, "judgements"),
+        top_p=evaluation.top_p,
+        top_k=evaluation.top_k,
     )
-    judged, num_lost = await judge_attempts(
+    judged, num_not_shown = await judge_attempts(
         evaluation.problems, rows, policy, num=num, sampling=sampling
     )
-    answers = {"answers": num * len(judged), "no_judgement": num_lost}
-    return {"calibration": {**answers, **describe_calibration(judged)}}
+    usage = take_usage(policy)
+    spent = {} if usage is None else asdict(usage)
+    asked = {"answers": num * len(judged), "not_shown": num_not_shown, **spent}
+    return {"calibration": {**asked, **describe_calibration(judged)}}
 
 
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:

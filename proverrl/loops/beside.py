@@ -6,11 +6,13 @@ handled here: what composes and grades from English (``selfplay.english``).
 
 from __future__ import annotations
 
-from proverrl.config import Config, EndpointConfig, LayoutName, PolicyConfig
+from proverrl.config import Config, EndpointConfig, LayoutName
+from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.loops.session import load_at
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.engines import name_weights
 from proverrl.policy.likelihood import LikelihoodPolicy, read_critic
 from proverrl.rewards.preface import ATTEMPTS
 from proverrl.rollout.instruct import Writer
@@ -37,24 +39,29 @@ def open_beside(
     if not path:
         return EndpointPolicy(endpoint, layout=layout)
     settings = config.policy.model_copy(update={"layout": layout})
-    if (judging := open_judging_formaliser(config, path, settings, key)) is not None:
+    if (judging := open_judging_formaliser(config, path, key)) is not None:
         return judging
     policy = load_at(config, path, settings, key)
     policy.model.requires_grad_(False)
     return policy
 
 
-def open_judging_formaliser(
-    config: Config, path: str, settings: PolicyConfig, key: str
-) -> LikelihoodPolicy | None:
-    """The critic that ``proverrl fit-critic`` wrote to a folder; None where it wrote none. Raises
-    ``UsageError`` that names ``key`` if its formaliser cannot be loaded."""
-    if (found := read_critic(path)) is None:
+def open_judging_formaliser(config: Config, path: str, key: str) -> LikelihoodPolicy | None:
+    """The critic that ``proverrl fit-critic`` wrote to a folder, in the layout that it was fitted
+    in; None where it wrote none. Raises ``UsageError`` that names ``key`` if its formaliser cannot
+    be loaded, or has other weights by now."""
+    if (stored := read_critic(path)) is None:
         return None
-    formaliser, least = found
-    policy = load_at(config, formaliser, settings, f"{key}, a critic with the weights of")
+    settings = config.policy.model_copy(update={"layout": stored.layout})
+    place = f"{key}, a critic with the weights of"
+    policy = load_at(config, stored.formaliser, settings, place)
+    if name_weights(policy) != stored.weights:
+        raise UsageError(
+            f"{key}: {stored.formaliser} holds other weights than {path} was fitted for; fit the "
+            "critic again with proverrl fit-critic"
+        )
     policy.model.requires_grad_(False)
-    return LikelihoodPolicy(policy, least)
+    return LikelihoodPolicy(policy, stored.most)
 
 
 def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:

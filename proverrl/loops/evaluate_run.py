@@ -216,7 +216,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
         if from_run is not None:
             return load_weights(config, find_weights(from_run))
         path = config.policy.path
-        judging = open_judging_formaliser(config, path, config.policy, "policy.path")
+        judging = open_judging_formaliser(config, path, "policy.path")
         return judging or load_weights(config, path)
     if from_run is not None:
         raise UsageError(

@@ -12,18 +12,19 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
-from proverrl.formalize.fit import fit_least
+from proverrl.formalize.fit import fit_most
 from proverrl.lang import find_language
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import load_weights
-from proverrl.policy.likelihood import LikelihoodPolicy, read_critic, write_critic
+from proverrl.policy.engines import name_weights
+from proverrl.policy.likelihood import FILE, LikelihoodPolicy, StoredCritic, write_critic
 
 
 def fit_critic(config: Config, run: Path, source: str, out: Path) -> str:
     """Measure every pair of ``source`` with the run's policy, and write the critic to ``out``;
     returns a line of report. Raises ``UsageError``: ``out`` holds something else;
     ``ProblemError``: ``source`` holds a problem without a label, or labels of one kind."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and read_critic(out) is None)):
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / FILE).exists())):
         raise UsageError(f"--out {out} holds something else; name a new folder")
     benchmark = open_benchmark(source)
     labels = [find_language(p.language).find_truth(p) for p in benchmark.problems]
@@ -34,12 +35,14 @@ def fit_critic(config: Config, run: Path, source: str, out: Path) -> str:
             "problems critiques`"
         )
     weights = find_weights(run)
-    policy = LikelihoodPolicy(load_weights(config, weights), 0.0)
+    formaliser = load_weights(config, weights)
+    policy = LikelihoodPolicy(formaliser, 0.0)
     gaps = [policy.measure(policy.prompt(problem)).size for problem in benchmark.problems]
-    least, accuracy = fit_least(gaps, truths)
+    most, accuracy = fit_most(gaps, truths)
+    critic = StoredCritic(str(weights.resolve()), name_weights(formaliser), formaliser.layout, most)
     about = {"fitted_on": benchmark.place, "sha256": benchmark.sha256, "balanced": accuracy}
-    write_critic(out, weights, least, about)
+    write_critic(out, critic, about)
     return (
-        f"a statement is right whose words are all at least e^{least:.2f} times as likely as the "
-        f"likeliest: {100 * accuracy:.1f} % balanced accuracy on the {len(gaps)} it was fitted on"
+        f"a statement is right where no other word is e^{most:.2f} times as likely as what is "
+        f"written: {100 * accuracy:.1f} % balanced accuracy on the {len(gaps)} it was fitted on"
     )

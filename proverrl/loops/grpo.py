@@ -117,21 +117,25 @@ async def make_step(run: GrpoRun) -> None:
     run.session.begin_step(state.progress.step + 1)
     seen: list[Group] = []
     admitted: list[Group] = []
+    judgements: list[Group] = []
     # Draw problems, write completions, verify, until there are enough groups.
     async for judged in source.draws():
         groups = state.reward(judged, run.reward, tally)
-        if judged.use in ("learned", "judgements"):
-            seen += groups if judged.use == "learned" else ()
+        if judged.use == "judgements":
+            judgements += [group for group in groups if group.mixed]
+        elif judged.use == "learned":
+            seen += groups
             fresh = await _admit(run, groups, tally)
             tally.ages += [judged.age] * len(fresh)
             admitted += fresh
         source.took(len(admitted))
     others = source.end_step(admitted, tally)
-    advantages = _compare(run, admitted, seen)
-    tally.add_step(admitted, advantages)
+    learned = [*admitted, *judgements]
+    advantages = _compare(run, learned, seen)
+    tally.add_step(admitted, advantages[: len(admitted)])
     run.guard.watch(admitted, tally.solve_rate)
     with source.usage.busy("learner"):
-        samples = list(chain(*map(build_samples, admitted, advantages), others))
+        samples = list(chain(*map(build_samples, learned, advantages), others))
         tally.add_samples(samples, run.learner.version)
         metrics = await _learn(run, samples, seen)
     state.progress.step += 1

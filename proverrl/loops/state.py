@@ -101,10 +101,10 @@ class RunState:
 
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """Reward draws by groups of one problem, and count them. Their proofs are kept; curriculum
-        and reviewer learn what became of them. Judgements are rewarded, and counted apart."""
+        and reviewer learn what became of them. Judgements are rewarded, and no more."""
         if judged.use == "judgements":
             built = (build_group(draw.rollouts, reward) for draw in judged.draws)
-            return tally.add_judgements([group for group in built if group is not None])
+            return [group for group in built if group is not None]
         tally.add_draw(judged.draws, judged.seconds)
         tally.num_stale += len(judged.draws) if judged.use == "stale" else 0
         groups = []

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.attempt_rows import verdict_fields
-from proverrl.lang import find_language
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.samples import TrainingSample
@@ -105,21 +104,6 @@ class Tally:
             self.num_hinted += 1
         self.scores += [r.parts["score"] for r in group.rewards if "score" in r.parts]
         self.entries += zip(group.rollouts, group.rewards, strict=True)
-
-    def add_judgements(self, groups: Sequence[Group]) -> list[Group]:
-        """Count a policy's judgements of its own attempts, which are no attempts at a problem: the
-        share that is right of those on proved and on refused ones."""
-        for name, side in (("proved", True), ("refused", False)):
-            said = [
-                rollout.status is Status.PROVED
-                for group in groups
-                for rollout in group.rollouts
-                if find_language(rollout.problem.language).find_truth(rollout.problem) is side
-            ]
-            if said:
-                self.figures[f"judgements_right_of_{name}"] = round(sum(said) / len(said), 4)
-        self.entries += [pair for g in groups for pair in zip(g.rollouts, g.rewards, strict=True)]
-        return list(groups)
 
     def add_step(self, groups: Sequence[Group], advantages: Sequence[GroupAdvantages]) -> None:
         """Note what the rollouts of the admitted groups weigh in the update; all others weigh 0."""

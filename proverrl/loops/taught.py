@@ -19,7 +19,6 @@ A policy that never saw such a prompt cannot answer it. Not handled here: traini
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -28,10 +27,10 @@ from functools import cache
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import RolloutConfig
 from proverrl.errors import ProblemError
+from proverrl.evaluation.calibration import ask_about
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import (
     ask_critique,
-    ask_verdict,
     read_pair,
     write_verdict,
 )
@@ -57,7 +56,7 @@ async def teach_all(session: Session) -> list[PairSource]:
         *await teach_resuming(session),
         *await teach_correcting(session),
         *await teach_judging(session),
-        *teach_judged(session),
+        *teach_critiques(session),
     ]
 
 
@@ -125,20 +124,22 @@ async def teach_judging(session: Session) -> list[PairSource]:
     count = session.config.warm_start.judgements
     sources: list[PairSource] = []
     for candidate, proof, _ in await _break_references(session, count, "judgements"):
-        for judged in (Candidate(candidate.problem, proof), candidate):
-            is_proved = judged is not candidate
-            with contextlib.suppress(ProblemError):  # What cannot be shown is never asked about.
-                asked = ask_verdict(judged, is_proved=is_proved)
-                answer = write_verdict(is_proved=is_proved)
-                sources.append(make_source(session.policy, asked, answer))
+        pair = (Candidate(candidate.problem, proof), True), (candidate, False)
+        asked = [ask_about(one, session.policy, is_proved=truth) for one, truth in pair]
+        # What cannot be shown is left out with its counterpart, so that both sides stay alike.
+        sources += [
+            make_source(session.policy, question, write_verdict(is_proved=truth))
+            for question, (_, truth) in zip(asked, pair, strict=True)
+            if question is not None and None not in asked
+        ]
     return sources
 
 
-def teach_judged(session: Session) -> list[PairSource]:
+def teach_critiques(session: Session) -> list[PairSource]:
     """What the file ``warm_start.critiques`` calls right, in other words than references are, and
     the references: all as a critic is shown them, so that a formaliser finds likely what is right
-    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: the file holds no
-    critique with a label, or one of a text that is kept apart for evaluation."""
+    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: the file
+    calls no statement right, or holds one of a text that is kept apart for evaluation."""
     config = session.config
     if not config.warm_start.critiques or not config.warm_start.steps:
         return []

@@ -3,9 +3,10 @@
 Flows in: problems that ask whether a statement says what the English says. Flows out: answers as a
 critic writes them, so that gates, rewards and evaluations take it for one. The formaliser reads the
 statement token by token; where a sign or a number is wrong it would have written another. How much
-less likely a token is than the likeliest one in its place is its gap, and a statement is as good as
-its worst token (token probabilities as an estimate of quality: Fomicheva et al. 2020, arXiv
-2005.10608). It is called right if no gap is below ``least``, which is fitted on judged pairs. What
+likelier the likeliest token in a place is than the one that is written, as a logarithm, is its gap,
+and a statement is as good as its worst token (token probabilities as an estimate of quality:
+Fomicheva et al. 2020, arXiv 2005.10608). It is called right if no gap is above ``most``, which is
+fitted on judged pairs. What
 the same weights have sampled is likely to them, right or wrong: another formaliser should judge it.
 Not handled here: fitting (``proverrl.formalize.fit``).
 """
@@ -15,32 +16,37 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
+from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import CRITIQUE, read_pair, write_answer
 from proverrl.policy.base import Exchange
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import render_prompt
+from proverrl.problems.prompt import render_prompt, require_layout
 from proverrl.types import Completion, Problem, Prompt, Sampling, TokenField
 
 FILE = "critic.json"
-"""In the folder of a critic that is a formaliser: whose weights, and the least gap."""
+"""In the folder of a critic that is a formaliser: whose weights, shown how, and the largest gap."""
+_END = "the end"
+_SHOWN = 40
+"""Characters of what stands before a word."""
 _NOT_GIVEN: tuple[TokenField, ...] = ("prompt_ids", "token_ids", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The worst token of a statement: natural logarithm of how much less likely it is than the
-    likeliest one there, at most 0; the text of both, and what stands before."""
+    """The worst token of a statement: natural logarithm of how much likelier another one is there,
+    0 for none; the text of both, and what stands before."""
 
     size: float
     written: str
@@ -52,7 +58,7 @@ class Gap:
         if not self.size:
             return "each word is the likeliest"
         place = f"after {self.before!r}" if self.before else "at the beginning"
-        times = math.exp(min(-self.size, 30.0))
+        times = math.exp(min(self.size, 30.0))
         return f"{place} {self.likeliest!r} is {times:.3g} times as likely as {self.written!r}"
 
 
@@ -66,18 +72,20 @@ class _Reading(Prompt):
 class LikelihoodPolicy:
     """Judges with a formaliser's weights; see the module. Every answer to a prompt is the same."""
 
-    def __init__(self, formaliser: TransformersPolicy, least: float) -> None:
+    def __init__(self, formaliser: TransformersPolicy, most: float) -> None:
         self.formaliser = formaliser
-        self.least = least
+        self.most = most
         self.version = formaliser.version
         self.layout = formaliser.layout
-        self.engine = f"a formaliser as a critic, least gap {least:.4g}, {formaliser.engine}"
+        self.engine = f"a formaliser as a critic, largest gap {most:.4g}, {formaliser.engine}"
 
     def prompt(self, problem: Problem) -> Prompt:
         """What the formaliser is asked, and the statement as its answer. Raises ``UsageError`` for
         a problem that asks for anything but a judgement on a statement."""
         asked, body = read_pair(problem) if problem.kind == CRITIQUE.name else (problem, "")
-        if asked is problem or not find_language(asked.language).asks_statement(asked):
+        if asked.language == problem.language or not find_language(asked.language).asks_statement(
+            asked
+        ):
             raise UsageError(
                 f"problem {problem.id!r} asks for no judgement on a statement, which is all that a "
                 f"folder with {FILE} gives; name the formaliser's own weights to write statements"
@@ -97,7 +105,7 @@ class LikelihoodPolicy:
         written = []
         for prompt in prompts:
             gap = await asyncio.to_thread(self.measure, prompt)
-            text = write_answer(gap.size >= self.least, gap.describe())
+            text = write_answer(gap.size <= self.most, gap.describe())
             empty: dict[str, Any] = dict.fromkeys(_NOT_GIVEN, ())
             answer = Completion(text, **empty, finish_reason="stop", policy_version=self.version,
                                 missing=_NOT_GIVEN)  # fmt: skip
@@ -105,7 +113,8 @@ class LikelihoodPolicy:
         return written
 
     def measure(self, prompt: Prompt) -> Gap:
-        """The worst token of a statement. Raises ``UsageError`` where the model is too short."""
+        """The worst token of a statement. Raises ``UsageError`` where the model is too short, or
+        broken."""
         assert isinstance(prompt, _Reading)
         if len(prompt.token_ids) > self.formaliser.context_tokens:
             raise UsageError(
@@ -117,38 +126,59 @@ class LikelihoodPolicy:
             logits = self.formaliser.model(input_ids=ids, use_cache=False).logits[0].float()
         scores = logits[prompt.start - 1 : -1]
         written = ids[0, prompt.start :]
-        gaps = scores.gather(1, written[:, None])[:, 0] - scores.max(1).values
-        worst = int(gaps.argmin())
-        decode = self.formaliser.tokenizer.decode
-        before = str(decode(written[:worst].tolist()))
-        likeliest = int(scores[worst].argmax())
-        said, meant = (str(decode([token])).strip() for token in (int(written[worst]), likeliest))
-        return Gap(float(gaps[worst]), said, meant, before[-30:].strip())
+        gaps = scores.max(1).values - scores.gather(1, written[:, None])[:, 0]
+        if not bool(gaps.isfinite().all()):
+            raise UsageError(f"{prompt.problem_id}: the formaliser's numbers are not finite")
+        worst = int(gaps.argmax())
+        said, meant = (self._name(int(token)) for token in (written[worst], scores[worst].argmax()))
+        before = str(self.formaliser.tokenizer.decode(written[:worst].tolist())).strip()
+        if len(before) > _SHOWN:
+            before = "... " + before[-_SHOWN:].partition(" ")[2]
+        return Gap(float(gaps[worst]), said, meant, before)
+
+    def _name(self, token: int) -> str:
+        ends = token in self.formaliser.end_ids
+        return _END if ends else str(self.formaliser.tokenizer.decode([token])).strip()
 
 
-def write_critic(folder: Path, formaliser: Path, least: float, about: dict[str, Any]) -> None:
-    """Make ``folder`` a critic that judges with the weights in ``formaliser``."""
-    row = {"formaliser": str(formaliser.resolve()), "least": least, **about}
+@dataclass(frozen=True, slots=True)
+class StoredCritic:
+    """What ``FILE`` holds: the folder of a formaliser, the name of its weights (``name_weights``),
+    the layout it reads in, and the largest gap of what is right."""
+
+    formaliser: str
+    weights: str
+    layout: LayoutName
+    most: float
+
+
+def write_critic(folder: Path, critic: StoredCritic, about: Mapping[str, Any]) -> None:
+    """Make ``folder`` a critic; ``about`` says more to people."""
     with saving(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, json.dumps(row, indent=1) + "\n")
+        text = json.dumps({**asdict(critic), **about}, indent=1)
+        write_atomically(folder / FILE, text + "\n")
 
 
-def read_critic(folder: str | Path) -> tuple[str, float] | None:
-    """The formaliser's folder and the least gap; None for a folder of anything else. Raises
-    ``UsageError`` for a file that was not written by ``write_critic``."""
+def read_critic(folder: str | Path) -> StoredCritic | None:
+    """What ``write_critic`` wrote; None for a folder of anything else. Raises ``UsageError`` for a
+    damaged file."""
     path = Path(folder) / FILE
     if not path.is_file():
         return None
     try:
-        row = json.loads(path.read_text("utf-8"))
-        formaliser, least = str(row["formaliser"]), float(row["least"])
-    except (ValueError, KeyError, TypeError) as error:
+        return _build(load_json(path.read_text("utf-8"), unique_keys=True))
+    except (ValueError, KeyError, TypeError, UsageError) as error:
         raise UsageError(
-            f"{path} is no critic ({error}); write it with proverrl fit-critic"
+            f"{path} is no critic ({error!r}); write it anew with proverrl fit-critic"
         ) from error
-    if not math.isfinite(least):
-        raise UsageError(
-            f"{path}: least must be a finite number; write it with proverrl fit-critic"
-        )
-    return formaliser, least
+
+
+def _build(row: Mapping[str, Any]) -> StoredCritic:
+    formaliser, weights, layout, most = (row[name] for name in StoredCritic.__slots__)
+    if not all(isinstance(name, str) and name for name in (formaliser, weights, layout)):
+        raise ValueError("formaliser, weights and layout must be texts")
+    if not isinstance(most, float) or not math.isfinite(most):
+        raise ValueError("most must be a finite number with a point")
+    require_layout(layout)
+    return StoredCritic(formaliser, weights, layout, most)

@@ -6,7 +6,7 @@ Flows in: summaries of evaluations. Flows out: lines for a terminal, the page an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proverrl.evaluation.answers import tell_answers
@@ -17,11 +17,10 @@ from proverrl.report.run import RunRecord
 
 def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
     """``After: 60 theorems, 178 variants: right side 71.0 % (64.0-77.0; chance 50.0), ...``, or
-    what ``tell_answers`` or ``tell_calibration`` says; empty for an evaluation that decides,
-    answers and judges nothing."""
+    what ``tell_answers`` says; empty for an evaluation that decides and answers nothing."""
     found = summary.get("decisions")
     if not found:
-        return tell_answers(title, summary) or tell_calibration(title, summary)
+        return tell_answers(title, summary)
     parts = [f"{name} {_describe(found[key])}" for key, name in FIGURES.items()]
     left = f", {found['left_out']:,} left out" if found["left_out"] else ""
     counts = f"{found['theorems']:,} theorems, {found['variants']:,} variants{left}"
@@ -29,9 +28,18 @@ def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
 
 
 def list_decisions(runs: Sequence[RunRecord]) -> list[str]:
-    """A line for each evaluation that decides claims, answers questions or judges attempts."""
+    """A line for each evaluation that decides claims or answers questions."""
+    return _tell(runs, describe_decisions)
+
+
+def list_judged_attempts(runs: Sequence[RunRecord]) -> list[str]:
+    """A line for each evaluation whose policy judged its own attempts."""
+    return _tell(runs, tell_calibration)
+
+
+def _tell(runs: Sequence[RunRecord], tell: Callable[[str, Mapping[str, Any]], str]) -> list[str]:
     lines = (
-        describe_decisions(f"{run.label}, {name}", evaluation.summary)
+        tell(f"{run.label}, {name}", evaluation.summary)
         for run in runs
         for name, evaluation in run.evaluations.items()
     )

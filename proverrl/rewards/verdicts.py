@@ -190,7 +190,8 @@ def build_reward(
     """The configured reward, with the penalty for overlong completions if its weight is set.
     ``max_new_tokens`` is the sampler's limit for one completion. ``false_negative_rate`` is asked
     for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
-    the false positives leave. A judgement earns 1 where it is right, whatever the configuration."""
+    the false positives leave. A judgement of an own attempt earns 1 where it is right, whatever
+    the configuration."""
     most = MAX_ONLINE * (1.0 - config.false_positive_rate)
     earn = _choose(config)
 
@@ -199,11 +200,8 @@ def build_reward(
         if config.false_negative_rate == "online" and false_negative_rate is not None:
             rate = min(most, false_negative_rate(rollout))
             settings = config.model_copy(update={"false_negative_rate": rate})
-        is_judgement = (
-            find_language(rollout.problem.language).find_truth(rollout.problem) is not None
-        )
-        # It is compared with what is known: nothing of it is noisy or in parts.
-        earned = proved_reward(rollout) if is_judgement else earn(rollout, settings)
+        # A judgement is compared with what is known: nothing of it is noisy or in parts.
+        earned = proved_reward(rollout) if rollout.role == "judge" else earn(rollout, settings)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)

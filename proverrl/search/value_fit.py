@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from proverrl.config.training import ValueConfig
 from proverrl.seeds import derive_seed
+from proverrl.statistics import compute_calibration
 
 Side = Literal["train", "valid", "test"]
-
-NUM_BINS = 10
 
 
 class ValueHead(nn.Module):
@@ -234,12 +233,3 @@ def compute_within(
         wins += float(ranks[labels].sum() - good * (good + 1) / 2)
         total += good * (len(group) - good)
     return wins / total if total else math.nan
-
-
-def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> float:
-    """The expected calibration error over bins of equal width."""
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(NUM_BINS)]
-    for score, label in zip(scores, solved, strict=True):
-        bins[min(NUM_BINS - 1, int(score * NUM_BINS))].append((score, label))
-    gaps = (abs(sum(s for s, _ in rows) - sum(label for _, label in rows)) for rows in bins)
-    return sum(gaps) / len(scores)

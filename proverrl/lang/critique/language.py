@@ -34,7 +34,8 @@ REFUSED = "refused"
 TOOLCHAIN = "critique 1 (labels, no prover)"
 _CHECK = "label"
 _MAX_CHARACTERS = 8_192
-_NAME = re.compile(r"[^\W\d][\w'?!]*")
+_NAME = re.compile(r"(?<![\w'\\])[^\W\d][\w'?!]*")
+"""No part of a number (``0x3E8``, ``1_000``) or of a character (``'a'``)."""
 _QUOTE = re.compile(r"[\"\u00ab]")
 """Of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
@@ -105,17 +106,36 @@ def ask_critique(
     """The problem of judging a statement that was written from words. It shows the statement in its
     normal form, without comments and without names of its own (bound ones become ``v1``, ``v2``,
     ...), which could address the critic. With the label it can be judged;
-    ``error`` is the kind of error, and what was meant stays behind the hole. Of any other problem
-    it asks whether the body proves it, and shows the whole text. Raises ``ProblemError`` for what
-    cannot be read as a statement at all, and for one with a text in quotes."""
+    ``error`` is the kind of error, and what was meant stays behind the hole. Raises
+    ``ProblemError`` for what cannot be read as a statement at all, and for one with a text in
+    quotes."""
     before, _, after = problem.statement.partition(HOLE)
+    preamble = problem.preamble + before
+    shown = write_plainly(problem, body, preamble + problem.informal)
+    return _ask(problem, preamble, shown, after, is_correct=is_correct, error=error)
+
+
+def ask_verdict(candidate: Candidate, *, is_proved: bool) -> Problem:
+    """The problem of judging a candidate as the verifier did. A statement is shown as to any
+    critic; of all else the whole text, as it was verified but for comments and white space. Raises
+    ``ProblemError`` for a body that cannot be read, and for one with a text in quotes."""
+    problem, error = candidate.problem, "" if is_proved else REFUSED
     if find_language(problem.language).asks_statement(problem):
-        preamble, meant = problem.preamble + before, after
-        shown = write_plainly(problem, body, preamble + problem.informal)
+        asked = ask_critique(problem, candidate.body, is_correct=is_proved, error=error)
     else:
-        told = problem.preamble + before + after + problem.informal
-        preamble, meant = "", ""
-        shown = Candidate(problem, write_plainly(problem, body, told)).source
+        prelude = _read_plainly(problem, candidate.prelude)
+        plain = replace(
+            candidate,
+            body=_read_plainly(problem, candidate.body),
+            prelude=f"{prelude}\n" if prelude else "",
+        )
+        asked = _ask(problem, "", plain.source, "", is_correct=is_proved, error=error)
+    return replace(asked, id=f"{asked.id}-{candidate.key[:12]}")
+
+
+def _ask(
+    problem: Problem, preamble: str, shown: str, meant: str, *, is_correct: bool | None, error: str
+) -> Problem:
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -132,15 +152,6 @@ def ask_critique(
     )
 
 
-def ask_verdict(candidate: Candidate, *, is_proved: bool) -> Problem:
-    """The problem of judging a body as the verifier did. Raises ``ProblemError`` as
-    ``ask_critique``."""
-    asked = ask_critique(
-        candidate.problem, candidate.body, is_correct=is_proved, error="" if is_proved else REFUSED
-    )
-    return replace(asked, id=f"{asked.id}-{candidate.key[:12]}")
-
-
 def write_verdict(*, is_proved: bool) -> str:
     """The reference answer to ``ask_verdict``."""
     return write_answer(is_proved, "it is proved" if is_proved else "it is refused")
@@ -150,6 +161,10 @@ def write_plainly(problem: Problem, text: str, told: str) -> str:
     """A text of the problem's language without what could address who judges it: in its normal
     form, with plain names for those that ``told`` does not hold. Raises ``ProblemError`` for what
     cannot be read, and for one with the mark of a hole or with a text in quotes."""
+    return _hide_names(problem, _read_plainly(problem, text), told)
+
+
+def _read_plainly(problem: Problem, text: str) -> str:
     shown = find_language(problem.language).normal_form(text)
     if HOLE in shown:
         raise ProblemError(f"problem {problem.id!r}: the statement holds the mark of a hole")
@@ -158,7 +173,7 @@ def write_plainly(problem: Problem, text: str, told: str) -> str:
             f"problem {problem.id!r}: the statement holds a text in quotes ({quote.group()}), "
             "which could address the critic; state it without"
         )
-    return _hide_names(problem, shown, told)
+    return shown
 
 
 def _hide_names(problem: Problem, body: str, told: str) -> str:
@@ -196,8 +211,10 @@ def _read_label(problem: Problem) -> tuple[dict[str, Any], str]:
     behind = problem.statement.partition(f"\n{HOLE}\n")[2]
     try:
         label, end = json.JSONDecoder().raw_decode(behind)
+        language, kind = label["of"]
+        find_language(language)
         # Both read here, so that whatever else stands there is no label.
-        return {"of": tuple(label["of"]), "is_correct": label.get("is_correct")}, behind[end:]
+        return {"of": (language, str(kind)), "is_correct": label.get("is_correct")}, behind[end:]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProblemError(
             f"problem {problem.id!r}: no label stands behind its hole; write critiques with "
