@@ -88,9 +88,9 @@ async def judge_attempts(
 
 def describe_calibration(judged: Sequence[Judgement]) -> dict[str, float | int | None]:
     """The figures; None where there is nothing to divide by. ``brier_base`` is that of always
-    saying the share of proofs. ``calls_random`` and ``calls_judged`` are the mean number of distinct
-    attempts at a problem that are verified up to the first proof, in a random order and the surest
-    first (equally sure ones in a random order); all of them where none is a proof."""
+    saying the share of proofs. ``calls_random`` and ``calls_judged`` are the mean number of
+    distinct attempts at a problem that are verified up to the first proof, in a random order and
+    the surest first (equally sure ones in a random order); all of them where none is a proof."""
     proved = [one.confidence for one in judged if one.is_proved]
     refused = [one.doubt for one in judged if not one.is_proved]
     right = sum(proved) / len(proved) if proved else None
