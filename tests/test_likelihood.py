@@ -21,6 +21,7 @@ from proverrl.lang.critique.language import (
     ask_critique,
     ask_verdict,
     read_answer,
+    read_pair,
     write_answer,
 )
 from proverrl.loops.beside import open_critic
@@ -339,3 +340,18 @@ def test_right_statements_are_taught_as_they_are_judged(
     wrong = write_pairs(tmp_path / "wrong.jsonl", [WRONG_ONE])
     with pytest.raises(ProblemError, match="calls no statement right"):
         teach_critiques(Taught(policy, wrong))  # type: ignore[arg-type]
+    proofs = Taught(policy, pairs)
+    proofs.problems = SimpleNamespace(references=((build_problem("p"), "invariant k <= 1"),))
+    with pytest.raises(ProblemError, match="'p' asks for a proof, not for a statement"):
+        teach_critiques(proofs)  # type: ignore[arg-type]
+
+
+def test_what_is_kept_apart_is_not_learned(formaliser: tuple[Config, Path], tmp_path: Path) -> None:
+    config, run = formaliser
+    policy = load_weights(config, run / "policy")
+    taught = Taught(policy, write_pairs(tmp_path / "pairs.jsonl", [RIGHT_ONE]))
+    apart = write_pairs(tmp_path / "apart.jsonl", [read_pair(RIGHT_ONE)[0]])
+    splits = taught.config.problems.model_copy(update={"heldout": Path(apart)})
+    taught.config = taught.config.model_copy(update={"problems": splits})
+    with pytest.raises(ProblemError, match="which is kept apart for evaluation"):
+        teach_critiques(taught)  # type: ignore[arg-type]

@@ -279,6 +279,10 @@ def _show_passed(found: Sequence[Formalized]) -> None:
     from proverrl.formalize.judging import count_passed
 
     counts = count_passed(judged for one in found for judged in one.judged)
+    if not any(judged.critic for one in found for judged in one.judged):
+        click.echo(
+            "the critics were asked about no statement: none is well formed and says something"
+        )
     for means, name in ((True, "right"), (False, "wrong")):
         passed, asked = counts[means]
         if asked:

@@ -28,6 +28,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import RolloutConfig
 from proverrl.errors import ProblemError
 from proverrl.evaluation.calibration import ask_about
+from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import (
     ask_critique,
@@ -138,8 +139,9 @@ async def teach_judging(session: Session) -> list[PairSource]:
 def teach_critiques(session: Session) -> list[PairSource]:
     """What the file ``warm_start.critiques`` calls right, in other words than references are, and
     the references: all as a critic is shown them, so that a formaliser finds likely what is right
-    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: the file
-    calls no statement right, or holds one of a text that is kept apart for evaluation."""
+    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: a reference is no
+    statement; the file calls none right, or holds one of a text that is kept apart for
+    evaluation."""
     config = session.config
     if not config.warm_start.critiques or not config.warm_start.steps:
         return []
@@ -152,9 +154,10 @@ def teach_critiques(session: Session) -> list[PairSource]:
         )
     pairs = [read_pair(problem) for problem in right]
     refuse_kept_apart([(judged.place, problem) for problem, _ in pairs], config.problems)
-    references = [
-        read_pair(ask_critique(problem, body)) for problem, body in session.problems.references
-    ]
+    references = []
+    for problem, body in session.problems.references:
+        get_formalizing(problem)
+        references.append(read_pair(ask_critique(problem, body)))
     return [make_source(session.policy, *pair) for pair in (*references, *pairs)]
 
 

@@ -6,9 +6,8 @@ statement token by token; where a sign or a number is wrong it would have writte
 likelier the likeliest token in a place is than the one that is written, as a logarithm, is its gap,
 and a statement is as good as its worst token (token probabilities as an estimate of quality:
 Fomicheva et al. 2020, arXiv 2005.10608). It is called right if no gap is above ``most``, which is
-fitted on judged pairs. What
-the same weights have sampled is likely to them, right or wrong: another formaliser should judge it.
-Not handled here: fitting (``proverrl.formalize.fit``).
+fitted on judged pairs. What the same weights have sampled is likely to them, right or wrong:
+another formaliser should judge it. Not handled here: fitting (``proverrl.formalize.fit``).
 """
 
 from __future__ import annotations
