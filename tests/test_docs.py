@@ -349,6 +349,32 @@ def test_links_between_documents_lead_somewhere() -> None:
     assert broken == []
 
 
+def list_anchors(text: str) -> set[str]:
+    """Of the headings outside of code blocks, as GitHub makes them: of two alike the first has the
+    plain one."""
+    found = list[str]()
+    for title in re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M
+    ):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
+        again = found.count(name)
+        found += [name, f"{name}-{again}"] if again else [name]
+    return set(found)
+
+
+def test_links_to_headings_lead_to_one() -> None:
+    broken = []
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text("utf-8")):
+            other = page.parent / target if target else page
+            known = other.suffix == ".md" and other.is_file()
+            if known and anchor not in list_anchors(other.read_text("utf-8")):
+                broken.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
+    assert broken == []
+    assert list_anchors("# A `b`, [c](d)!\n```\n# e\n```\n## A b c\n") == {"a-b-c", "a-b-c-1"}
+
+
 def test_no_file_names_this_machine_or_a_registry() -> None:
     found = []
     for path in list_own_files():
