@@ -231,6 +231,16 @@ def test_the_page_of_several_runs_goes_into_the_first(tmp_path: Path) -> None:
     assert write_report([one, two], out=tmp_path / "x.html") == tmp_path / "x.html"
 
 
+def test_a_warm_start_alone_is_finished_with_its_weights(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    made.write_json(run / "resolved.json", made.make_resolved("warm_start", 300))
+    rows = [{"kind": "sft", "step": step, "loss": 1.0, "seconds": 1.0} for step in (10, 20)]
+    made.write_lines(run / "metrics.jsonl", rows)
+    assert "No step taken yet, warm start under way." in Page(build_page([run])).text
+    (run / "policy").mkdir()
+    assert "Warm start of 20 steps, finished." in Page(build_page([run])).text
+
+
 def test_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made.write_json(run / "resolved.json", made.make_resolved("grpo", 300))

@@ -51,7 +51,9 @@ def describe_state(run: RunRecord) -> str:
         names = ", ".join(run.evaluations) or "none has finished"
         return f"evaluations only ({names}): nothing was trained here."
     if not run.steps:
-        warm = any(row.get("kind") == "sft" for row in run.metrics)
+        warm = [row["step"] for row in run.metrics if row.get("kind") == "sft"]
+        if run.loop == "warm_start" and warm and (run.path / "policy").is_dir():
+            return f"warm start of {warm[-1]:,} steps, finished."
         return f"no {unit} taken yet{', warm start under way' if warm else ''}."
     seconds = format_seconds(run.seconds)
     text = f"{describe_length(run)} in {seconds}, {run.verifier_calls:,} verifier calls"
