@@ -26,7 +26,7 @@ from proverrl.errors import ConfigError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.lang.records import Parent
-from proverrl.loops import session as session_module
+from proverrl.loops import beside as beside_module
 from proverrl.loops import train as train_module
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.selfplay import composed as composed_module
@@ -409,7 +409,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         return [[say(prompt)] * n for prompt in prompts]
 
-    monkeypatch.setattr(session_module, "EndpointPolicy", open_endpoint)
+    monkeypatch.setattr(beside_module, "EndpointPolicy", open_endpoint)
     monkeypatch.setattr(TransformersPolicy, "generate", write)
     return questions
 
