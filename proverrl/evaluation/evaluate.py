@@ -169,13 +169,7 @@ async def _calibrate(
     if not num:
         return {}
     _, rows = store.complete_rows(evaluation.problems)
-    sampling = Sampling(
-        temperature=evaluation.temperature,
-        max_new_tokens=evaluation.max_new_tokens,
-        seed=derive_seed(evaluation.seed, "judgements"),
-        top_p=evaluation.top_p,
-        top_k=evaluation.top_k,
-    )
+    sampling = replace(_sampling(evaluation, "judgements"), stop=())
     judged, num_not_shown = await judge_attempts(
         evaluation.problems, rows, policy, num=num, sampling=sampling
     )
@@ -314,7 +308,7 @@ async def _draw(evaluation: Evaluation, policy: Policy, block: AttemptBlock) -> 
         policy,
         block.problems,
         n=block.size,
-        sampling=_sampling(evaluation, "evaluation", block),
+        sampling=_sampling(evaluation, "evaluation", block.name),
         name="eval",
         writer=evaluation.writer,
     )
@@ -329,11 +323,11 @@ async def _draw(evaluation: Evaluation, policy: Policy, block: AttemptBlock) -> 
     ]
 
 
-def _sampling(evaluation: Evaluation, name: str, block: AttemptBlock) -> Sampling:
+def _sampling(evaluation: Evaluation, *names: str) -> Sampling:
     return Sampling(
         temperature=evaluation.temperature,
         max_new_tokens=evaluation.max_new_tokens,
-        seed=derive_seed(evaluation.seed, name, block.name),
+        seed=derive_seed(evaluation.seed, *names),
         stop=first_stop(evaluation.rollout),
         top_p=evaluation.top_p,
         top_k=evaluation.top_k,
@@ -361,7 +355,7 @@ async def _finish(
             policy=policy,
             verifier=verifier,
             settings=evaluation.rollout,
-            sampling=_sampling(evaluation, "evaluation turns", block),
+            sampling=_sampling(evaluation, "evaluation turns", block.name),
             deadline_seconds=evaluation.deadline_seconds,
             writer=evaluation.writer,
         )

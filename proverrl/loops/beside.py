@@ -14,6 +14,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import name_weights
 from proverrl.policy.likelihood import LikelihoodPolicy, read_critic
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rewards.preface import ATTEMPTS
 from proverrl.rollout.instruct import Writer
 from proverrl.types import Sampling
@@ -38,12 +39,8 @@ def open_beside(
     server. Raises ``UsageError`` if it cannot be loaded."""
     if not path:
         return EndpointPolicy(endpoint, layout=layout)
-    settings = config.policy.model_copy(update={"layout": layout})
-    if (judging := open_judging_formaliser(config, path, key)) is not None:
-        return judging
-    policy = load_at(config, path, settings, key)
-    policy.model.requires_grad_(False)
-    return policy
+    judging = open_judging_formaliser(config, path, key)
+    return judging or _load_frozen(config, path, layout, key)
 
 
 def open_judging_formaliser(config: Config, path: str, key: str) -> LikelihoodPolicy | None:
@@ -52,16 +49,21 @@ def open_judging_formaliser(config: Config, path: str, key: str) -> LikelihoodPo
     be loaded, or has other weights by now."""
     if (stored := read_critic(path)) is None:
         return None
-    settings = config.policy.model_copy(update={"layout": stored.layout})
     place = f"{key}, a critic with the weights of"
-    policy = load_at(config, stored.formaliser, settings, place)
+    policy = _load_frozen(config, stored.formaliser, stored.layout, place)
     if name_weights(policy) != stored.weights:
         raise UsageError(
             f"{key}: {stored.formaliser} holds other weights than {path} was fitted for; fit the "
             "critic again with proverrl fit-critic"
         )
-    policy.model.requires_grad_(False)
     return LikelihoodPolicy(policy, stored.most)
+
+
+def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:
+    settings = config.policy.model_copy(update={"layout": layout})
+    policy = load_at(config, path, settings, key)
+    policy.model.requires_grad_(False)
+    return policy
 
 
 def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:

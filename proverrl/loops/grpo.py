@@ -40,6 +40,7 @@ from proverrl.loops.tally import Tally
 from proverrl.rewards.verdicts import RewardFn, build_reward
 from proverrl.rollout.inject import inject_proof
 from proverrl.rollout.samples import TrainingSample, build_samples
+from proverrl.rollout.whole_proof import build_group
 from proverrl.types import Group
 
 NOTHING_LEARNED = (
@@ -120,10 +121,13 @@ async def make_step(run: GrpoRun) -> None:
     judgements: list[Group] = []
     # Draw problems, write completions, verify, until there are enough groups.
     async for judged in source.draws():
-        groups = state.reward(judged, run.reward, tally)
         if judged.use == "judgements":
-            judgements += [group for group in groups if group.mixed]
-        elif judged.use == "learned":
+            # They are no attempts: nothing else hears of them.
+            built = (build_group(draw.rollouts, run.reward) for draw in judged.draws)
+            judgements += [group for group in built if group is not None and group.mixed]
+            continue
+        groups = state.reward(judged, run.reward, tally)
+        if judged.use == "learned":
             seen += groups
             fresh = await _admit(run, groups, tally)
             tally.ages += [judged.age] * len(fresh)

@@ -175,7 +175,7 @@ def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
 def load_at(
     config: Config, path: Path | str, settings: PolicyConfig, key: str
 ) -> TransformersPolicy:
-    """The same with other settings of a policy; ``key`` names the path in errors."""
+    """The policy in a Hugging Face folder with these settings; ``key`` names the path in errors."""
     device = choose_device(config.policy.device)
     precision = config.precision_on(device)
     return load_policy(path, settings, device=device, precision=precision, key=key)

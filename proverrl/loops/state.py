@@ -101,10 +101,7 @@ class RunState:
 
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """Reward draws by groups of one problem, and count them. Their proofs are kept; curriculum
-        and reviewer learn what became of them. Judgements are rewarded, and no more."""
-        if judged.use == "judgements":
-            built = (build_group(draw.rollouts, reward) for draw in judged.draws)
-            return [group for group in built if group is not None]
+        and reviewer learn what became of them."""
         tally.add_draw(judged.draws, judged.seconds)
         tally.num_stale += len(judged.draws) if judged.use == "stale" else 0
         groups = []
@@ -250,7 +247,7 @@ class GrpoState(RunState):
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """See ``RunState.reward``; restarts learn of the draws, and the display of the queue."""
         groups = super().reward(judged, reward, tally)
-        if judged.use not in ("counted", "judgements"):
+        if judged.use != "counted":
             observe_draw(self.session, self.restarts, judged.draws)
         if self.session.writer is not None:
             # One for each instruction, an empty one too.

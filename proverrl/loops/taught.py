@@ -30,11 +30,7 @@ from proverrl.errors import ProblemError
 from proverrl.evaluation.calibration import ask_about
 from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
-from proverrl.lang.critique.language import (
-    ask_critique,
-    read_pair,
-    write_verdict,
-)
+from proverrl.lang.critique.language import ask_critique, read_pair, write_verdict
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix, SegmentFn
 from proverrl.loops.pairs import Pair, PairSource, make_source, refuse_kept_apart

@@ -47,11 +47,7 @@ from proverrl.loops.run_folder import (
 from proverrl.loops.selfplay.composer import teach_composer
 from proverrl.loops.selfplay.english import open_english, open_grader
 from proverrl.loops.selfplay.selfplay import run_selfplay
-from proverrl.loops.session import (
-    Session,
-    load_training,
-    open_policy,
-)
+from proverrl.loops.session import Session, load_training, open_policy
 from proverrl.loops.taught import teach_all
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor

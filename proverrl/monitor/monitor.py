@@ -121,7 +121,7 @@ class Monitor:
     def write_rollouts(
         self, step: int, rows: Iterable[Mapping[str, Any]], folder: str = ROLLOUTS_FOLDER
     ) -> Path:
-        """Write rollouts/step_N.jsonl in one move; a file of the same step is replaced."""
+        """Write step_N.jsonl of a folder in one move; a file of the same step is replaced."""
         path = self.run_dir / folder / f"step_{step}.jsonl"
         write_lines_atomically(path, rows)
         return path
