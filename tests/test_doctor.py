@@ -63,7 +63,10 @@ def test_the_fallbacks_are_weak_but_work(monkeypatch: pytest.MonkeyPatch) -> Non
     ("message", "remedy"),
     [
         ("Dafny is not installed; run: x", "sudo apt-get install dafny"),
-        ("z3 is not installed; run: y", f"{sys.executable} -m pip install z3-solver==4.8.5.0"),
+        (
+            "z3 is not installed; run: pip install z3-solver==4.8.5.0",
+            f"{sys.executable} -m pip install z3-solver==4.8.5.0",
+        ),
     ],
 )
 def test_a_missing_dafny_is_not_healthy(
@@ -76,6 +79,18 @@ def test_a_missing_dafny_is_not_healthy(
     findings = dafny.check_dafny()
     assert findings == [Part("Dafny", "missing", message, remedy)]
     assert not is_healthy(findings)
+
+
+def test_a_dafny_that_misses_its_z3_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "dafny"
+    program.write_text("#!/bin/sh\necho '*** ProverException: Cannot find /usr/bin/z3'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PROVERRL_DAFNY", str(program))
+    (finding,) = dafny.check_dafny()
+    assert "(*** ProverException: Cannot find /usr/bin/z3)" in finding.detail
+    assert finding.remedy == "sudo apt-get install dafny"
 
 
 def test_a_missing_package_names_its_range() -> None:

@@ -341,3 +341,14 @@ def test_the_command_line_judges_alike() -> None:
         Status.REJECTED,
     ]
     assert verdicts[0].toolchain.startswith("dafny 2.3.0 (dafny-cli), z3 ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/usr/bin/z3").exists(), reason="Debian's z3 is not here")
+def test_the_z3_that_debian_brings_judges_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A newer z3 counts the reading of the axioms as well, which the canary of /rlimit must know.
+    monkeypatch.setenv("PROVERRL_Z3", "/usr/bin/z3")
+    truths = [Candidate(problem, reference) for problem, reference in make_problems()[:3]]
+    verdicts = judge_all([*truths, *(Candidate(truth.problem, "") for truth in truths)])
+    assert [v.status for v in verdicts] == [Status.PROVED] * 3 + [Status.REJECTED] * 3
+    assert {v.toolchain.rpartition(" ")[2] for v in verdicts} == {find_toolchain().z3_version}

@@ -108,7 +108,7 @@ class FixedScores:
         return [[v + next(values) for v in row] for row in score_rows(self.policy.model, rows)]
 
 
-def probe_with(extra: list[float], **changes: Any) -> dict[str, float]:
+def probe_with(extra: list[float], device: str = "cpu", **changes: Any) -> dict[str, float]:
     policy = tiny_policy()
     score = FixedScores(policy, extra)
     config = VllmConfig(**changes)
@@ -116,7 +116,7 @@ def probe_with(extra: list[float], **changes: Any) -> dict[str, float]:
         partial(score_rows, policy.model),
         score,
         [(3, 4, 5), (6, 7, 8)],
-        limit=config.limit(config.dtype_for(torch.float32)),
+        limit=config.limit(config.dtype_for(torch.float32), device),
         dtype=config.dtype,
     ).check()
 
@@ -136,6 +136,11 @@ def test_the_figure_is_the_mean_of_absolute_differences() -> None:
         ({"dtype": "bfloat16"}, 2.9e-2, True),
         ({"dtype": "bfloat16"}, 3.1e-2, False),
         ({"probe_limit": 1e-3}, 0.9e-3, True),
+        # Attention in TF32: 1.3e-4 was seen on an H100.
+        ({"device": "cuda"}, 0.9e-3, True),
+        ({"device": "cuda"}, 1.2e-3, False),
+        ({"device": "cuda", "probe_limit": 1e-4}, 1.2e-4, False),
+        ({"device": "cuda", "dtype": "bfloat16"}, 3.1e-2, False),
         ({"dtype": "bfloat16", "probe_limit_half": 1e-2}, 1.1e-2, False),
         ({}, float("nan"), False),
     ],

@@ -172,7 +172,7 @@ def test_the_probe_sees_a_push_that_did_not_happen(sampler: VllmPolicy) -> None:
         partial(score_rows, small_policy(seed=1).model),
         sampler._engine.score,
         sampler._probe.rows,
-        limit=VllmConfig().limit("float32"),
+        limit=VllmConfig().limit("float32", "cpu"),
         dtype="float32",
     )
     with pytest.raises(WeightSyncError, match="nats off on average"):

@@ -68,7 +68,7 @@ class VllmPolicy:
                 partial(score_rows, trained.model),
                 self._engine.score,
                 rows,
-                limit=config.limit(dtype),
+                limit=config.limit(dtype, trained.model.device.type),
                 dtype=dtype,
             )
             self._thread.submit(self._push, trained.version).result()

@@ -107,11 +107,15 @@ def _read_z3_version(path: str) -> str:
 
 def _find_dafny_version(path: str) -> str:
     """Dafny 2 answers ``/version``, Dafny 4 ``--version``."""
-    match = None
+    match, said = None, ""
     for option in ("/version", "--version"):
-        match = match or re.search(r"\b(\d+\.\d+\.\d+)", run_for_version([path, option]))
+        if match is None:
+            said = run_for_version([path, option]).strip()
+            match = re.search(r"\b(\d+\.\d+\.\d+)", said)
     if match is None:
-        raise ToolchainError(f"{path} does not answer as Dafny; run: {_INSTALL_DAFNY}")
+        raise ToolchainError(
+            f"{path} does not answer as Dafny ({said[:200] or 'no answer'}); run: {_INSTALL_DAFNY}"
+        )
     version = match.group(1)
     if not version.startswith(("2.3.", "4.")):
         raise ToolchainError(
@@ -134,7 +138,7 @@ def check_dafny() -> list[Part]:
         found = find_dafny_toolchain()
     except ToolchainError as error:
         text = str(error)
-        remedy = z3_remedy if "z3" in text.lower() else _INSTALL_DAFNY
+        remedy = z3_remedy if _INSTALL_Z3 in text else _INSTALL_DAFNY
         return [Part("Dafny", "missing", text, remedy)]
     parts = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
     if found.server is None:
