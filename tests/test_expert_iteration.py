@@ -113,7 +113,6 @@ def test_a_new_toolchain_has_every_proof_verified_before_it_is_learned(
     first, second, *others = sorted(before)
     calls = step_lines(folder)[-1]["verifier_calls_total"]
     judges.toolchain, judges.refused, judges.lost = "Dafny 4.9.0", {first}, {second}
-    reopen(folder)
     run(expert(make_config, "ei", 2))
 
     # One proof is wrong now and one could not be judged: both leave, each with its reason.
@@ -144,7 +143,6 @@ def test_the_same_toolchain_verifies_nothing_anew(
     judges: Judges,
 ) -> None:
     folder = run(expert(make_config, "ei", 1))
-    reopen(folder)
     run(expert(make_config, "ei", 2))
     lines = step_lines(folder)
     assert lines[1]["verifier_calls_total"] == sum(line["verifier_calls"] for line in lines)

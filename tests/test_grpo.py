@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -127,10 +128,10 @@ def run(config: Config) -> Path:
     return asyncio.run(train(config, live=False))
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def weights(folder: Path, name: str = "policy") -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
-    return load_file(folder / "policy" / "model.safetensors")
+    return load_file(folder / name / "model.safetensors")
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -479,6 +480,31 @@ def test_a_terminated_run_saves_its_step_and_ends_like_an_unbroken_one(
     again = run(config)
     assert same(weights(whole), weights(again))
     assert step_lines(whole) == step_lines(again)
+
+
+@pytest.mark.slow
+def test_a_finished_run_goes_on_with_more_steps_like_an_unbroken_one(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("unbroken", grpo__steps=6))
+    short, long = (make_config("longer", grpo__steps=steps) for steps in (3, 6))
+    folder = run(short)
+    end, policy = (folder / "evals/after.json").read_text(), weights(folder)
+    assert is_finished(short)
+    assert not is_finished(long)
+    # Killed on the way: the evaluation has its new name, the policy not.
+    os.replace(folder / "evals/after.json", folder / "evals/after_step_3.json")
+    assert not is_finished(long)
+    run(long)
+    assert is_finished(long)
+    assert same(weights(whole), weights(folder))
+    assert step_lines(whole) == step_lines(folder)
+    assert (folder / "evals/after_step_3.json").read_text() == end
+    assert same(weights(folder, "policy_step_3"), policy)
+    levels = [json.loads((f / "evals/after.json").read_text())["levels"] for f in (whole, folder)]
+    assert levels[0] == levels[1]
+    # With fewer it is as finished as with as many, and nothing is run again.
+    assert is_finished(short)
 
 
 @pytest.mark.slow

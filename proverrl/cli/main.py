@@ -159,14 +159,17 @@ def doctor() -> None:
 @config_arguments
 @click.option("--run", type=GivenPath(), help="Run folder (the key 'run').")
 @click.option(
-    "--resume", type=GivenPath(), help="Resume a run under the configuration stored in it."
+    "--resume",
+    type=GivenPath(),
+    help="Resume a run under the configuration stored in it; with a higher limit a finished one.",
 )
 def train(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
 ) -> None:
     """Train a policy as CONFIG_FILE (a file, or a name such as demo) says.
 
-    The same command resumes a stopped run. On a finished run it prints the results again.
+    The same command resumes a stopped run. On a finished run it prints the results again; with a
+    higher limit (max_verifier_calls=9000) the run goes on.
     """
     import asyncio
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import platform
 import subprocess
@@ -15,14 +16,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from proverrl.config import Config
+from proverrl.config import ROUND_LOOPS, Config
 from proverrl.config.load import flatten_table, parse_config, read_stored_table
 from proverrl.errors import RunError
+from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
+from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.policy.loading import DTYPES, choose_device, name_device
 from proverrl.version import __version__, find_version
 
@@ -47,6 +51,12 @@ MAY_DIFFER = (
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
+
+STEPS = ("grpo.steps", "expert_iteration.rounds")
+LIMITS = ("max_minutes", "max_verifier_calls")
+STEPPING = ("grpo", "selfplay", *ROUND_LOOPS)
+"""What ends a loop, and the loops that go on after their end when there is more of it. A limit of 0
+is none."""
 
 SETTLED = ("learner.precision", "vllm.dtype")
 """Keys that a run stores as ``settle`` leaves them. Where it did not, nothing is known of it."""
@@ -82,29 +92,74 @@ def settle(config: Config) -> Config:
 def check_resumable(folder: Path, config: Config) -> None:
     """Refuse to go on with a run that was begun under other settings. Raises ``RunError``: names
     the first key that differs, with both values."""
-    path = folder / RESOLVED_FILE
-    if not path.exists():
+    if not (folder / RESOLVED_FILE).exists():
         ours = {".lock", f"{RESOLVED_FILE}.partial"}
         if any(child.name not in ours for child in folder.iterdir()):
             raise RunError(f"{folder} exists and is not a run folder; name another with --run")
         return
-    try:
-        # A run of an earlier version is held to the defaults of what it could not choose.
-        before = flatten_table(Config().dump()) | flatten_table(read_stored_table(path))
-    except ValueError as error:
-        raise RunError(f"{path}: damaged ({error}); name another run folder") from error
+    before = _stored_settings(folder)
     for key, value in flatten_table(config.dump()).items():
         if key.startswith("vllm.") and config.policy.engine != "vllm":
             continue
         if key in SETTLED and before.get(key) == "auto":
             continue
-        if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
+        if key in MAY_DIFFER or key in STEPS:
             continue
         if before.get(key) != value:
             raise RunError(
                 f"{folder} was begun with {key} = {before.get(key)!r}, now it is {value!r}; "
                 "name another folder with --run, or set it back"
             )
+
+
+def is_ended(config: Config) -> bool:
+    """Whether the run folder holds the end of a run with these limits, and not only that of one
+    with lower ones. Raises ``RunError`` if the folder is damaged."""
+    folder = config.run
+    has_end = (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()
+    return has_end and not _raised_limits(folder, config)
+
+
+def reopen(folder: Path, config: Config) -> str:
+    """Let a run go on that ended at lower limits: its evaluation ``after`` and its policy get the
+    name of the step that they are of. Returns what to say of it, or "" where there is no such end.
+    Done again after a kill, it does what is left. Raises ``RunError`` as ``is_ended``, and if the
+    files cannot be moved."""
+    if not (folder / "policy").exists() or not (more := _raised_limits(folder, config)):
+        return ""
+    step = _last_step(folder)
+    with saving(folder):
+        for file in sorted((folder / "evals").glob("after.*")):
+            os.replace(file, file.with_name(f"after_step_{step}{file.suffix}"))
+        os.replace(folder / "policy", folder / f"policy_step_{step}")
+    kept = f"its end so far is evals/after_step_{step}.json and policy_step_{step}"
+    return f"goes on after step {step} with {', '.join(more)}; {kept}"
+
+
+def _raised_limits(folder: Path, config: Config) -> list[str]:
+    """What ``config`` allows more of than the run was last continued with; nothing where its loop
+    has no step to go on from."""
+    if config.loop not in STEPPING or not _last_step(folder):
+        return []
+    before, now = _stored_settings(folder), flatten_table(config.dump())
+    more = [key for key in STEPS if now[key] > before[key]]
+    more += [key for key in LIMITS if (now[key] or math.inf) > (before[key] or math.inf)]
+    return [f"{key} = {now[key]} (was {before[key]})" for key in more]
+
+
+def _stored_settings(folder: Path) -> dict[str, Any]:
+    """By their keys. Raises ``RunError`` if the file is damaged."""
+    path = folder / RESOLVED_FILE
+    try:
+        # A run of an earlier version is held to the defaults of what it could not choose.
+        return flatten_table(Config().dump()) | flatten_table(read_stored_table(path))
+    except ValueError as error:
+        raise RunError(f"{path}: damaged ({error}); name another run folder") from error
+
+
+def _last_step(folder: Path) -> int:
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    return int(read_state(checkpoint)["step"]) if checkpoint else 0
 
 
 def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:

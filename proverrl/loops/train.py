@@ -1,7 +1,8 @@
 """A whole run: warm start, evaluation before, the loop, evaluation after, the policy saved.
 
 Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done, so
-that the same call continues where the run was stopped, and does nothing on a finished run.
+that the same call continues where the run was stopped, and does nothing on a finished run; with a
+higher limit that goes on too.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ from proverrl.loops.pairs import check_files
 from proverrl.loops.preferences import load_preferences, run_preferences
 from proverrl.loops.reverify import check_sample_files, list_proofs
 from proverrl.loops.run_folder import (
-    RESOLVED_FILE,
     check_resumable,
+    is_ended,
     lock_run,
+    reopen,
     settle,
     write_resolved,
 )
@@ -133,6 +135,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
     folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
+        reopened = reopen(folder, config)
         if config.loop in ROUND_LOOPS:
             check_files(config)
         if config.loop == "preferences":
@@ -165,6 +168,8 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                     )  # fmt: skip
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
+                    if reopened:
+                        monitor.phase("run", reopened)
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
                         try:
                             await _run_stages(session)
@@ -286,7 +291,6 @@ async def _evaluate(session: Session, name: str) -> None:
 
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
-    folder = config.run
     if config.loop == "value":
         return value.is_finished(config)
-    return (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()
+    return is_ended(config)
