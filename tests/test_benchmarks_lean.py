@@ -431,6 +431,38 @@ def test_verina_is_its_proof_task(tmp_path: Path) -> None:
     ]
 
 
+def test_verina_asks_for_code_and_proof(tmp_path: Path) -> None:
+    helped = VERINA.replace("import type=solution", "solution_aux").replace("@end import", (
+        "@end solution_aux"
+    ))  # fmt: skip
+    helped = helped.replace("@start solution_aux\n", "@start solution_aux\ndef half := 1\n")
+    files = {"t1/task.lean": VERINA, "t1/description.txt": "Double it.\n", "t2/task.lean": helped}
+    files["t3/task.lean"] = helped.replace("  result = 2 * n\n", "  half * result = 2 * n\n")
+    files["t4/task.lean"] = VERINA.replace("  result = 2 * n\n", "  sorry\n")
+    files["t5/task.lean"] = VERINA.replace("@[reducible]\ndef twice_postcond", (
+        "noncomputable section\n@[reducible]\ndef twice_postcond"
+    ))  # fmt: skip
+    found = read(write_files(tmp_path, files), format_name="verina_code")
+    first, second, third = (entry.problem for entry in found.entries)
+    assert first.statement == (
+        "def twice_spec_satisfied :\n"
+        "    { twice : (∀ (n : Int) (h_precond : twice_precond n), Int) //\n"
+        "      ∀ (n : Int) (h_precond : twice_precond n),\n"
+        "      (twice_postcond n (twice n h_precond) h_precond\n      ) } :=\n"
+        f"  {HOLE}\n"
+    )
+    assert (first.kind, first.informal, found.entries[0].reference) == ("term", "Double it.", None)
+    # Neither the code nor what only helps it; what a condition uses is there.
+    assert "n + n" not in first.preamble
+    assert second.preamble.split() == first.preamble.split()
+    assert "def half := 1" in third.preamble
+    assert [(e.id, e.reason.split(":")[0]) for e in found.refused] == [
+        ("t4", "block 'postcond' is left open"),
+        ("t5", "line 6"),
+    ]
+    assert "noncomputable section" in found.refused[1].reason
+
+
 CLEVER = """\
 import Imports.AllImports
 
@@ -484,3 +516,23 @@ def test_clever_where_an_implementation_is_given(tmp_path: Path) -> None:
     assert first.problem.informal == 'function_signature: "def same(n: int)"'
     assert (first.reference, second.reference) == (None, "unfold problem_spec\n  rfl")
     assert "this asks for code" in found.refused[0].reason
+
+
+def test_clever_asks_for_an_implementation_and_its_proof(tmp_path: Path) -> None:
+    # Its own parameter may have the name of what is asked for; another use may not.
+    named = CLEVER.replace("(impl : Int → Int) (n : Int) := impl n = n", (
+        "(implementation : Int → Int) (n : Int) := implementation n = n"
+    ))  # fmt: skip
+    used = CLEVER.replace(":= impl n = n", ":= implementation n = n")
+    files = {"p1.lean": CLEVER, "p2.lean": named, "p3.lean": used}
+    found = read(write_files(tmp_path, files), format_name="clever_code")
+    statement = (
+        "def correctness :\n    { implementation : (∀ (n : Int), Int) //\n      ∀ (n : Int),\n"
+        f"      (problem_spec implementation n\n      ) }} :=\n  {HOLE}\n"
+    )
+    assert [entry.problem.statement for entry in found.entries] == [statement, statement]
+    assert "def implementation" not in found.entries[0].problem.preamble
+    assert "implementation is used before the statement" in found.refused[0].reason
+    left_open = CLEVER.replace("\nn\n", "\nsorry\n")
+    again = read(write_files(tmp_path / "open", {"p1.lean": left_open}), format_name="clever_code")
+    assert again.entries[0].problem.statement == statement

@@ -437,3 +437,25 @@ def test_nothing_of_one_candidate_reaches_the_next(server: LeanToolchain) -> Non
 def test_nothing_of_any_candidate_reaches_the_next(server: LeanToolchain) -> None:
     """Over 500 pairs of 60 candidates."""
     compare_pairs(tuple(LEFT_BEHIND), server)
+
+
+def test_a_definition_asks_for_code_that_lean_compiles(toolchain: LeanToolchain) -> None:
+    statement = "def solve : { f : Nat → Nat // ∀ x, f x = 2 * x } :=\n  _\n"
+    problem = replace(state(statement), kind="term")
+    choice = "(⟨2 * x, rfl⟩ : ∃ y, y = 2 * x)"
+    chosen = f"⟨fun x => Classical.choose {choice}, fun x => Classical.choose_spec {choice}⟩"
+    go = "def go : Nat → Nat\n  | 0 => 0\n  | n + 1 => go n + 2\n"
+    proof = (
+        "by\n    induction x with\n    | zero => rfl\n    | succ n ih => simp only [go, ih]; rfl"
+    )
+    right = "⟨fun x => 2 * x, fun _ => rfl⟩"
+    candidates = [
+        Candidate(problem, right),
+        Candidate(problem, f"⟨go, fun x => {proof}⟩", go),
+        Candidate(problem, right.replace("2", "3")),
+        Candidate(problem, chosen),
+        Candidate(problem, f"open Classical in {chosen}"),
+    ]
+    verdicts = judge_all(toolchain, candidates)
+    assert [v.status for v in verdicts] == [Status.PROVED] * 2 + [Status.REJECTED] * 3
+    assert "noncomputable" in verdicts[3].diagnostics[0].message

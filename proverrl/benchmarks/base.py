@@ -45,6 +45,8 @@ BenchmarkFormat = Literal[
     "clover",
     "mbpp_dfy",
     "dafny_code",
+    "verina_code",
+    "clever_code",
 ]
 AnswerTask = Literal["given", "produce", "both"]
 """What to make of a statement with a blank for an answer: fill in the official answer, leave the

@@ -1,19 +1,20 @@
-"""Tasks that ask for code and its proof, as far as they are problems of ours: Verina and CLEVER.
+"""Tasks of code and its proof in Lean, as problems of ours: Verina and CLEVER.
 
-Flows in: a ``Collector`` with its source. Flows out: its problems. A problem of ours asks for a
-proof of a fixed statement, so a task fits when its code is given and its proof is not: Verina's
-proof task with the reference code (189 tasks), CLEVER's correctness proof where the file holds an
-implementation. Writing code, preconditions or specifications is refused with that reason: the kind
-``program`` is Dafny's, and Lean has none like it.
+Flows in: a ``Collector`` with its source. Flows out: its problems, of one of two tasks. Of the
+proof, where the code is given: Verina's proof task with the reference code (189 tasks), CLEVER's
+correctness proof where the file holds an implementation. Or of code and proof together, as one
+definition (``ask_for_code``): what the file has of them is left out. Writing preconditions or
+specifications is refused with that reason.
 Verina: Ye et al. 2025, arXiv 2505.23135. CLEVER: Thakur et al. 2025, arXiv 2505.13938.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from proverrl.benchmarks.base import Collector
-from proverrl.benchmarks.lean_text import LeanText, add_lean
+from proverrl.benchmarks.lean_text import LeanText, add_code, add_lean, uses_declarations
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 
@@ -23,8 +24,14 @@ CLEVER_MARK = re.compile(r"^[ \t]*--[ ]?(start|end)_def (\w+)[ \t]*\n?", re.MULT
 _OPEN = re.compile(r"\bsorry\b")
 
 
-def read_verina(collector: Collector) -> None:
-    """The proof task of every ``task.lean``; the id is the folder's name."""
+_SOLUTION = ("solution_aux", "code_aux", "proof_aux")
+"""What a file of Verina holds for its code and its proof, and for conditions only by chance."""
+_CONDITIONS = ("precond", "postcond")
+
+
+def read_verina(collector: Collector, *, code: bool = False) -> None:
+    """The proof task of every ``task.lean``, or the one that asks for ``code`` as well; the id is
+    the folder's name."""
     for path in collector.source.list_files(".lean"):
         if path.name != "task.lean":
             continue
@@ -32,7 +39,12 @@ def read_verina(collector: Collector) -> None:
         with collector.reading(name, str(path)):
             description = path.parent / "description.txt"
             words = read_text(description) if description.exists() else ""
-            text, proof = read_verina_task(read_text(path))
+            whole = read_text(path)
+            if code:
+                text = read_verina_code(whole)
+                add_code(collector, LeanText(name, str(path), text, informal=words))
+                continue
+            text, proof = read_verina_task(whole)
             given = LeanText(name, str(path), text, informal=words, proof=proof)
             add_lean(collector, given)
 
@@ -40,12 +52,7 @@ def read_verina(collector: Collector) -> None:
 def read_verina_task(text: str) -> tuple[str, str | None]:
     """The file without marks and with ``sorry`` for its proof, and the proof if one is there.
     Raises ``ProblemError`` if its code or its conditions are left open."""
-    blocks = _cut_blocks(text, _VERINA_MARK)
-    for name in ("code", "precond", "postcond", "proof"):
-        if name not in blocks:
-            raise ProblemError(f"block {name!r} is missing, or its '-- !benchmark' marks are")
-        if name != "proof" and _OPEN.search(blocks[name]):
-            raise ProblemError(f"block {name!r} is left open: this asks for more than a proof")
+    blocks = _read_verina_blocks(text, given=("code", *_CONDITIONS))
     proof = blocks["proof"]
     if proof.strip() and _OPEN.search(proof) and proof.strip() != "sorry":
         raise ProblemError("block 'proof' holds a part of a proof and 'sorry'")
@@ -57,29 +64,63 @@ def read_verina_task(text: str) -> tuple[str, str | None]:
     return _VERINA_MARK.sub("", whole), None if is_open else proof
 
 
-def read_clever(collector: Collector) -> None:
-    """The correctness proof of every problem whose implementation is given."""
+def read_verina_code(text: str) -> str:
+    """The file without marks and with ``sorry`` for its code and its proof, whatever it has of
+    them. Raises ``ProblemError`` if a condition is left open."""
+    blocks = _read_verina_blocks(text, given=_CONDITIONS)
+    left_out = {"code": "  sorry\n", "proof": "  sorry\n"}
+    left_out |= {name: "" for name in _SOLUTION if not _serves_conditions(name, blocks)}
+    starts = {m[2]: m.end() for m in _VERINA_MARK.finditer(text) if m[1] == "start"}
+    for name in sorted(left_out.keys() & blocks.keys(), key=lambda n: starts[n], reverse=True):
+        place = starts[name]
+        text = text[:place] + left_out[name] + text[place + len(blocks[name]) :]
+    return _VERINA_MARK.sub("", text)
+
+
+def _serves_conditions(name: str, blocks: Mapping[str, str]) -> bool:
+    """Whether a condition uses what this block declares."""
+    conditions = [blocks.get(f"{one}{end}", "") for one in _CONDITIONS for end in ("", "_aux")]
+    return uses_declarations("\n".join(conditions), blocks.get(name, ""))
+
+
+def _read_verina_blocks(text: str, given: Sequence[str]) -> dict[str, str]:
+    """Raises ``ProblemError`` if a block of a task is missing, or one of ``given`` is open."""
+    blocks = _cut_blocks(text, _VERINA_MARK)
+    for name in ("code", "precond", "postcond", "proof"):
+        if name not in blocks:
+            raise ProblemError(f"block {name!r} is missing, or its '-- !benchmark' marks are")
+        if name in given and _OPEN.search(blocks[name]):
+            raise ProblemError(f"block {name!r} is left open: this asks for more than a proof")
+    return blocks
+
+
+def read_clever(collector: Collector, *, code: bool = False) -> None:
+    """The correctness proof of every problem whose implementation is given; or, for ``code``, the
+    implementation of every problem and its proof."""
     for path in collector.source.list_files(".lean"):
         with collector.reading(path.stem, str(path)):
-            text, words, proof = read_clever_problem(read_text(path))
+            text, words, proof = read_clever_problem(read_text(path), code=code)
             given = LeanText(path.stem, str(path), text, informal=words, proof=proof)
-            add_lean(collector, given)
+            (add_code if code else add_lean)(collector, given)
 
 
-def read_clever_problem(text: str) -> tuple[str, str, str | None]:
-    """The file of the correctness proof, the problem in words, and the proof if one is there.
+def read_clever_problem(text: str, *, code: bool = False) -> tuple[str, str, str | None]:
+    """The file of the correctness proof, the problem in words, and the proof if one is there; for
+    ``code`` with ``sorry`` for its implementation, and without a proof.
 
     The generated specification and its proof are another task and not part of this file. Raises
-    ``ProblemError`` if the implementation is left open, or a section is missing.
+    ``ProblemError`` if a section is missing, or the implementation is left open and not asked for.
     """
     blocks = _cut_blocks(text, CLEVER_MARK)
     needed = "problem_spec implementation_signature implementation correctness_definition".split()
     for name in needed:
         if name not in blocks:
             raise ProblemError(f"section {name!r} is missing")
-    if _OPEN.search(blocks["implementation"]):
+    if code:
+        blocks |= {"implementation": "  sorry\n", "correctness_proof": ""}
+    elif _OPEN.search(blocks["implementation"]):
         raise ProblemError(
-            "its implementation is left open: this asks for code, and only proofs are problems here"
+            "its implementation is left open: this asks for code; read it with --format clever_code"
         )
     head = text[: text.find("-- start_def")]
     parts = (

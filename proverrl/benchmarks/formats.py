@@ -183,10 +183,12 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "clover": _files(".dfy", programs.read_clover, _explain_no_clover),
     "mbpp_dfy": _files(".dfy", programs.read_mbpp, _explain_no_mbpp),
     "dafny_code": _files(".dfy", programs.read_code, lambda files: ""),
+    "verina_code": Format(_explain_no_verina, partial(code_blocks.read_verina, code=True)),
+    "clever_code": _files(".lean", partial(code_blocks.read_clever, code=True), _explain_no_clever),
 }
 """In the order in which they are tried: what says more about a source comes first."""
 
-_ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code",))
+_ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code", "verina_code", "clever_code"))
 """Formats that make another task of a source, and so are never chosen by what it holds."""
 
 

@@ -251,12 +251,17 @@ _KNOWN: Mapping[str, KnownBenchmark] = {
         splits=("valid", "test"),
     ),
 }
-_AS_CODE = ("clover", "mbpp-dfy", "humaneval-dafny")
+_AS_CODE: Mapping[str, BenchmarkFormat] = {
+    **dict.fromkeys(("clover", "mbpp-dfy", "humaneval-dafny"), "dafny_code"),
+    "verina": "verina_code",
+    "clever": "clever_code",
+}
 KNOWN: Mapping[str, KnownBenchmark] = {
     **_KNOWN,
-    **{f"{name}-code": replace(_KNOWN[name], format="dafny_code") for name in _AS_CODE},
+    **{f"{name}-code": replace(_KNOWN[name], format=way) for name, way in _AS_CODE.items()},
 }
-"""``NAME-code`` asks for the code of the same programs in place of their hints."""
+"""``NAME-code`` asks for the code of the same programs: in Dafny in place of their hints, in Lean
+with its proof."""
 
 
 def find_own_licence(problem: Problem) -> str:

@@ -15,8 +15,17 @@ from typing import Any
 
 from proverrl.benchmarks.base import AnswerTask, Collector
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
-from proverrl.lang.lean.syntax.declarations import problem_from_statement
+from proverrl.lang.lean.answer_blanks import (
+    ask_for_answers,
+    ask_for_code,
+    find_answers,
+    give_answers,
+)
+from proverrl.lang.lean.syntax.declarations import (
+    ProofKind,
+    find_declarations,
+    problem_from_statement,
+)
 from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.types import HOLE, Problem, Split
 
@@ -37,6 +46,16 @@ class LeanText:
     proof: str | None = None
     solved: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    kind: ProofKind = "tactics"
+
+
+def add_code(collector: Collector, given: LeanText) -> None:
+    """Add the problem that asks for the code that a text leaves open, and its proof; or refuse it
+    with its reason."""
+    problem_id = collector.free_id(given.name)
+    with collector.reading(problem_id, given.where):
+        text = ask_for_code(given.text)
+        _add(collector, problem_id, replace(given, text=text, kind="term"))
 
 
 def add_lean(collector: Collector, given: LeanText, *, answers: AnswerTask = "given") -> None:
@@ -75,6 +94,7 @@ def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
         problem_id,
         given.text,
         header=given.header,
+        kind=given.kind,
         split=given.split,
         origin=origin,
         informal=strip_doc(given.informal),
@@ -83,6 +103,12 @@ def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
     if problem.preamble.strip():
         problem = replace(problem, preamble=problem.preamble.rstrip() + "\n\n")
     return _move_doc(_drop_comment_behind(problem))
+
+
+def uses_declarations(text: str, declarations: str) -> bool:
+    """Whether a word of the text is a name that is declared there."""
+    declared = {declaration.name for declaration in find_declarations(declarations)}
+    return any(token.text in declared for token in scan_tokens(text) if token.is_code)
 
 
 def strip_doc(text: str) -> str:

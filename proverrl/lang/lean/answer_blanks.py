@@ -1,13 +1,18 @@
 """Blanks for answers: ``abbrev NAME_solution : T := sorry`` before a statement that uses it.
 
 Flows in: the text of a file. Flows out: its blanks; the text with the official answers in them; or
-the text as one statement that asks for the answer too.
+the text as one statement that asks for the answer too, or as one definition that asks for code.
 
 To ask for an answer, ``theorem t (x : A) : P x t_solution`` becomes
 ``theorem t : ∃ t_solution : T, ∀ (x : A), (P x t_solution)``. The policy's body names the witness
 and proves the rest, all of it in the one hole: the statement stays ours to the last character, and
 the audit needs no rule for answers. As in the benchmark itself, an answer that only repeats the
 question can be proved; whether an answer says something is for a reader to judge.
+
+To ask for code, ``def f (x : A) : B := sorry`` and ``theorem t (x : A) : P x (f x)`` become
+``def t : { f : (∀ (x : A), B) // ∀ (x : A), (P x (f x)) }``. Its value is a program and its proof,
+again in the one hole. Lean compiles a definition, and refuses one whose value no program computes
+(``Classical.choose``), unless a ``noncomputable section`` lets it pass.
 Covered: explicit parameters of the answer, several answers. Not covered (refused): answers that
 other definitions use, ``variable`` lines, implicit parameters. Not run on a real Lean yet.
 The two tasks are those of PutnamBench (Tsoukalas et al. 2024, arXiv 2407.11214).
@@ -16,8 +21,10 @@ The two tasks are those of PutnamBench (Tsoukalas et al. 2024, arXiv 2407.11214)
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.syntax.declarations import Declaration, find_declarations
@@ -88,6 +95,34 @@ def ask_for_answers(text: str, holes: Sequence[AnswerHole]) -> str:
     condition = f"∀ {_end_line(binders)},\n    " if binders.strip() else ""
     statement = f" :\n    {quantifiers}{condition}({conclusion.strip()}\n    ) {rest}"
     return head + text[target.start : name_end].rstrip() + statement
+
+
+def ask_for_code(text: str) -> str:
+    """The text as one definition: a function with the proof that the theorem holds for it. Raises
+    ``ProblemError`` if the file is not one function without its code and a theorem about it, or
+    would admit a function that no program computes."""
+    holes = find_answers(text)
+    target = next((d for d in reversed(find_declarations(text)) if d.keyword in _PROVABLE), None)
+    if target is None or len(holes) != 1:
+        raise ProblemError("it is not one function without its code and a theorem about it")
+    (hole,) = holes
+    head = f"{text[: hole.start].rstrip()}\n\n{text[hole.end : target.start].lstrip()}"
+    _refuse_uses(head, holes)
+    _refuse_noncomputable_sections(head)
+    _, binders, conclusion, _ = _split_theorem(text, target)
+    condition = f"∀ {_end_line(binders)},\n      " if binders.strip() else ""
+    function = f"{hole.name} : {_close_type(hole)} //\n      "
+    claim = f"{{ {function}{condition}({conclusion.strip()}\n      ) }}"
+    return f"{head}def {target.name} :\n    {claim} :=\n  sorry\n"
+
+
+def _refuse_noncomputable_sections(head: str) -> None:
+    words = [token for token in scan_tokens(head) if token.is_code]
+    for word, after in pairwise(words):
+        if (word.text, after.text) == ("noncomputable", "section"):
+            raise ProblemError(
+                f"line {word.line}: in a noncomputable section Lean takes what no program computes"
+            )
 
 
 def _read_hole(text: str, code: Sequence[Token], declaration: Declaration) -> AnswerHole | None:
@@ -162,8 +197,16 @@ def _find_value(code: Sequence[Token], start: int) -> int | None:
 
 def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
     names = {hole.name for hole in holes}
-    for token in scan_tokens(head):
+    code = [token for token in scan_tokens(head) if token.is_code]
+    starts = [declaration.start for declaration in find_declarations(head)]
+    bound: set[tuple[int, str]] = set()
+    for place, token in enumerate(code):
         if token.kind == "word" and token.text in names:
+            own = bisect(starts, token.offset), token.text
+            if own in bound or _is_parameter(code, place):
+                # A parameter of that name: what stands behind it in its declaration is that.
+                bound.add(own)
+                continue
             raise ProblemError(
                 f"line {token.line}: {token.text} is used before the statement, so that it cannot "
                 "be asked for there"
@@ -172,6 +215,16 @@ def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
             raise ProblemError(
                 f"line {token.line}: a 'variable' line; the answer might depend on it"
             )
+
+
+def _is_parameter(code: Sequence[Token], place: int) -> bool:
+    """Whether the word is one of the names in ``(x y : T)`` or ``{x y : T}``."""
+    first, last = place, place
+    while first and code[first].kind == "word":
+        first -= 1
+    while last < len(code) - 1 and code[last].kind == "word":
+        last += 1
+    return code[first].text in ("(", "{") and code[last].text == ":"
 
 
 def _end_line(binders: str) -> str:
