@@ -7,8 +7,8 @@ is a small one beside the shape's whole vocabulary. Settings are those of ``prov
 the defaults below; model settings begin with ``shape.`` (``shape.hidden_size=256``). Each step
 writes ``grpo.groups_per_draw`` times ``grpo.group_size`` completions of ``sampling.max_new_tokens``
 tokens (random weights hardly ever end one), learns from all of them, and pushes the weights, which
-compares both engines. It prints seconds, tokens a second, and on a GPU the most that torch held
-beside what ``proverrl plan`` says.
+compares both engines. It prints seconds, tokens a second, and on a GPU the most that torch held,
+vLLM's part included, beside what ``proverrl plan`` says.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ STATEMENT = "method M{0}(k: nat) returns (r: int)\n  ensures r == {0} * k\n{{\n 
 
 def main(name: str, arguments: list[str]) -> None:
     """Time ``STEPS`` steps of the shape ``name``."""
+    if name not in SHAPES:
+        sys.exit(f"no shape is called {name}; they are {', '.join(SHAPES)}")
     shape = SHAPES[name]
     settings = [one for one in arguments if not one.startswith("shape.")]
     for one in arguments:
@@ -65,14 +67,15 @@ def main(name: str, arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         shape.save_pretrained(place)
         config = load_config("demo", [*DEFAULTS, f"policy.path={place}", *settings])
-        plan = plan_memory(config, prompt_tokens=64)
         problems = [
             Problem(f"p{n}", "dafny", "invariants", "", STATEMENT.format(n))
             for n in range(config.grpo.groups_per_draw)
         ]
         policy = make_policy(config, shape, problems)
         begun = time.monotonic()
-        sampler = open_sampler(policy, settle_cache(config, policy), problems)
+        config = settle_cache(config, policy)
+        plan = plan_memory(config, prompt_tokens=64)
+        sampler = open_sampler(policy, config, problems)
     print(f"{plan.parameters / 1e9:.2f} B parameters: {sampler.engine}")
     print(f"sampler opened and weights pushed in {time.monotonic() - begun:.1f} s", flush=True)
     learner = TorchLearner(policy.model, config.learner, temperature=1.0)
@@ -132,7 +135,7 @@ def run_step(
 
 
 def make_sample(completion: Completion, number: int) -> TrainingSample:
-    """A sample whose advantage is one half, of every second completion minus one half."""
+    """A sample with the advantage 0.5 for an even ``number`` and -0.5 for an odd one."""
     before, new = len(completion.prompt_ids), len(completion.token_ids)
     return TrainingSample(
         rollout_id="measured",

@@ -492,8 +492,11 @@ def test_a_finished_run_goes_on_with_more_steps_like_an_unbroken_one(
     end, policy = (folder / "evals/after.json").read_text(), weights(folder)
     assert is_finished(short)
     assert not is_finished(long)
+    # Rounds are not what this loop counts.
+    assert is_finished(make_config("longer", grpo__steps=3, expert_iteration__rounds=99))
     # Killed on the way: the evaluation has its new name, the policy not.
-    os.replace(folder / "evals/after.json", folder / "evals/after_step_3.json")
+    for suffix in ("json", "jsonl", "settings"):
+        os.replace(folder / f"evals/after.{suffix}", folder / f"evals/after_step_3.{suffix}")
     assert not is_finished(long)
     run(long)
     assert is_finished(long)
@@ -505,6 +508,43 @@ def test_a_finished_run_goes_on_with_more_steps_like_an_unbroken_one(
     assert levels[0] == levels[1]
     # With fewer it is as finished as with as many, and nothing is run again.
     assert is_finished(short)
+
+
+@pytest.mark.slow
+def test_what_a_run_ended_with_is_never_lost(
+    make_config: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = {"grpo__steps": 6, "max_verifier_calls": 1}
+    folder = run(make_config("ended", **limits))
+    (folder / "evals/after.own.json").write_text("{}")
+    # A start that fails moves nothing.
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "open_configured", fail_to_open)
+        with pytest.raises(RunError, match="no verifier"):
+            run(make_config("ended", **limits | {"grpo__steps": 7}))
+    assert is_finished(make_config("ended", **limits))
+    # Twice no step is made, because the other limit ends the loop: both ends keep their names.
+    names = ["policy"]
+    for steps, name in ((7, "step_1"), (8, "step_1_2")):
+        run(make_config("ended", **limits | {"grpo__steps": steps}))
+        names.append(f"policy_{name}")
+        assert sorted(path.name for path in folder.glob("policy*")) == names
+        assert (folder / f"evals/after_{name}.json").exists()
+    assert (folder / "evals/after.own.json").read_text() == "{}"
+    # An evaluation whose policy is gone is not taken for that of the next end.
+    shutil.rmtree(folder / "policy")
+    run(make_config("ended", **limits | {"grpo__steps": 9}))
+    assert (folder / "evals/after_step_1_3.json").exists()
+    # Without a checkpoint there is nothing to go on from.
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(RunError, match=r"no checkpoint to go on from; set grpo\.steps back"):
+        is_finished(make_config("ended", **limits | {"grpo__steps": 10}))
+
+
+def fail_to_open(*_: Any, **__: Any) -> None:
+    raise RunError("no verifier")
 
 
 @pytest.mark.slow

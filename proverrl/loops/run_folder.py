@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
-from proverrl.loops.checkpoint import latest_checkpoint, read_state
+from proverrl.loops.checkpoint import latest_checkpoint
+from proverrl.monitor.metrics import STEP_KINDS, read_metrics
 from proverrl.policy.loading import DTYPES, choose_device, name_device
 from proverrl.version import __version__, find_version
 
@@ -44,6 +46,8 @@ MAY_DIFFER = (
     "learner.gradient_checkpointing",
     "vllm.kv_cache_gb",
     "vllm.sleep",
+    "vllm.probe_limit",
+    "vllm.probe_limit_half",
     "logging.backends",
     "logging.trace",
     "logging.project",
@@ -51,12 +55,11 @@ MAY_DIFFER = (
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
-
+STEPPING = ("grpo", "selfplay", *ROUND_LOOPS)
+"""The loops that go on after their end when a limit is raised."""
 STEPS = ("grpo.steps", "expert_iteration.rounds")
 LIMITS = ("max_minutes", "max_verifier_calls")
-STEPPING = ("grpo", "selfplay", *ROUND_LOOPS)
-"""What ends a loop, and the loops that go on after their end when there is more of it. A limit of 0
-is none."""
+"""What ends a loop beside its steps or rounds; 0 is no limit."""
 
 SETTLED = ("learner.precision", "vllm.dtype")
 """Keys that a run stores as ``settle`` leaves them. Where it did not, nothing is known of it."""
@@ -114,36 +117,55 @@ def check_resumable(folder: Path, config: Config) -> None:
 
 def is_ended(config: Config) -> bool:
     """Whether the run folder holds the end of a run with these limits, and not only that of one
-    with lower ones. Raises ``RunError`` if the folder is damaged."""
+    with lower ones. Raises ``RunError`` if the run cannot go on, or its settings are damaged."""
     folder = config.run
     has_end = (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()
     return has_end and not _raised_limits(folder, config)
 
 
 def reopen(folder: Path, config: Config) -> str:
-    """Let a run go on that ended at lower limits: its evaluation ``after`` and its policy get the
-    name of the step that they are of. Returns what to say of it, or "" where there is no such end.
-    Done again after a kill, it does what is left. Raises ``RunError`` as ``is_ended``, and if the
-    files cannot be moved."""
-    if not (folder / "policy").exists() or not (more := _raised_limits(folder, config)):
+    """Let a run go on that ended at lower limits: its evaluation ``after``, also a part of it, and
+    its policy get the name of their step. Returns what to say of it, or "" where there is no such
+    end. Until ``write_resolved`` this can be done again, and does what is left after a kill. Raises
+    ``RunError`` as ``is_ended``, and if the files cannot be moved."""
+    if not (folder / RESOLVED_FILE).exists() or not (more := _raised_limits(folder, config)):
         return ""
-    step = _last_step(folder)
+    ended = [folder / "evals" / f"after{suffix}" for suffix in (".json", ".jsonl", ".settings")]
+    found = [path for path in (*ended, folder / "policy") if path.exists()]
+    if not found:
+        return ""
+    # Of the metrics: the last checkpoint may have been deleted.
+    rows = read_metrics(folder)
+    step = max((row["step"] for row in rows if row["kind"] in STEP_KINDS), default=0)
+    for number in count(1):
+        name = f"step_{step}" if number == 1 else f"step_{step}_{number}"
+        places = [path.with_name(f"{path.stem}_{name}{path.suffix}") for path in found]
+        if not any(place.exists() for place in places):
+            break
     with saving(folder):
-        for file in sorted((folder / "evals").glob("after.*")):
-            os.replace(file, file.with_name(f"after_step_{step}{file.suffix}"))
-        os.replace(folder / "policy", folder / f"policy_step_{step}")
-    kept = f"its end so far is evals/after_step_{step}.json and policy_step_{step}"
-    return f"goes on after step {step} with {', '.join(more)}; {kept}"
+        for path, place in zip(found, places, strict=True):
+            os.replace(path, place)
+    kept = ", ".join(str(place.relative_to(folder)) for place in places)
+    return f"goes on after step {step} with {', '.join(more)}; kept of its end: {kept}"
 
 
 def _raised_limits(folder: Path, config: Config) -> list[str]:
-    """What ``config`` allows more of than the run was last continued with; nothing where its loop
-    has no step to go on from."""
-    if config.loop not in STEPPING or not _last_step(folder):
+    """What ``config`` allows the run's loop more of than it was last continued with. Raises
+    ``RunError`` if there is no step that it could go on from."""
+    if config.loop not in STEPPING:
         return []
     before, now = _stored_settings(folder), flatten_table(config.dump())
-    more = [key for key in STEPS if now[key] > before[key]]
-    more += [key for key in LIMITS if (now[key] or math.inf) > (before[key] or math.inf)]
+    steps = "expert_iteration.rounds" if config.loop in ROUND_LOOPS else "grpo.steps"
+    try:
+        more = [steps] if now[steps] > before[steps] else []
+        more += [key for key in LIMITS if (now[key] or math.inf) > (before[key] or math.inf)]
+    except TypeError as error:
+        raise RunError(f"{folder / RESOLVED_FILE}: a limit is not a number ({error})") from error
+    if more and latest_checkpoint(folder / "checkpoints") is None:
+        raise RunError(
+            f"{folder} has no checkpoint to go on from; set {', '.join(more)} back to see its "
+            "results, or begin another run with its policy as policy.path"
+        )
     return [f"{key} = {now[key]} (was {before[key]})" for key in more]
 
 
@@ -155,11 +177,6 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
         return flatten_table(Config().dump()) | flatten_table(read_stored_table(path))
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
-
-
-def _last_step(folder: Path) -> int:
-    checkpoint = latest_checkpoint(folder / "checkpoints")
-    return int(read_state(checkpoint)["step"]) if checkpoint else 0
 
 
 def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:

@@ -135,7 +135,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
     folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
-        reopened = reopen(folder, config)
         if config.loop in ROUND_LOOPS:
             check_files(config)
         if config.loop == "preferences":
@@ -160,6 +159,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 trace_states=config.advantage.states == "goals",
             )
             try:
+                reopened = reopen(folder, config)
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(

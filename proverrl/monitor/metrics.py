@@ -23,6 +23,8 @@ from proverrl.files.strict_json import load_json
 from proverrl.files.typed_rows import ROW, iter_typed_lines
 
 Row = dict[str, Any]
+STEP_KINDS = ("step", "round")
+"""The lines of what a loop counts."""
 
 RESTORE = "restore the file"
 _LARGEST = 10**15

@@ -32,12 +32,11 @@ from proverrl.monitor.display import (
     describe_step,
     format_seconds,
 )
-from proverrl.monitor.metrics import RunLimits, read_metrics
+from proverrl.monitor.metrics import STEP_KINDS, RunLimits, read_metrics
 from proverrl.monitor.trackers import TrackerSet
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
-_STEP_KINDS = ("step", "round")
 _EVENTS = {"sft": "warm start", "eval": "evaluation"}
 """What callbacks call the lines of these kinds; others have their own names."""
 Row = Mapping[str, Any]
@@ -110,7 +109,7 @@ class Monitor:
         append_line(self._file, row, self._path)
         self._trackers.log(row)
         self.tell(_EVENTS.get(kind, kind), row)
-        if kind in _STEP_KINDS:
+        if kind in STEP_KINDS:
             self._show_step(row)
 
     def tell(self, event: str, row: Row) -> None:
@@ -144,9 +143,7 @@ class Monitor:
         self._seconds_before = max((row.get("seconds") or 0.0 for row in rows), default=0.0)
         self._started = self._clock()
         self._history.clear()
-        self._history.extend(
-            row.get("solve_rate") for row in rows if row.get("kind") in _STEP_KINDS
-        )
+        self._history.extend(row.get("solve_rate") for row in rows if row.get("kind") in STEP_KINDS)
         self._recent.clear()
         self._open()
 

@@ -28,11 +28,17 @@ from proverrl.monitor.display import (
     format_seconds,
     render_steps,
 )
-from proverrl.monitor.metrics import MetricsTail, Row, RunLimits, count_unfinished, read_limits
+from proverrl.monitor.metrics import (
+    STEP_KINDS,
+    MetricsTail,
+    Row,
+    RunLimits,
+    count_unfinished,
+    read_limits,
+)
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
-_STEP_KINDS = ("step", "round")
 _PARTS = ("generator", "pool", "learner", "composer")
 
 
@@ -64,7 +70,7 @@ class RunView:
             self.steps, self.warm, self.evaluations = [], None, []
         for row in rows:
             kind = row.get("kind")
-            if kind in _STEP_KINDS and isinstance(row.get("step"), int):
+            if kind in STEP_KINDS and isinstance(row.get("step"), int):
                 self.steps.append(row)
             elif kind == "sft":
                 self.warm = row
@@ -315,7 +321,7 @@ def _watch_plain(
             say(f"{view.run}: continues from step {last}")
         elif begun:
             for row in rows:
-                if row.get("kind") in _STEP_KINDS:
+                if row.get("kind") in STEP_KINDS:
                     say(describe_lines(view, row))
                 elif row.get("kind") == "eval":
                     say(f"evaluated: {row.get('name')}")

@@ -131,11 +131,18 @@ def parse_reply(text: str) -> Reply:
             unknown.append(line)
     if pending:
         raise WorkerError(f"Dafny reported no outcome for {pending}")
-    counted = (
+    counted = tuple(
         replace(entry, num_failures=len(set(found)))
         for entry, found in zip(entries, failures, strict=True)
     )
-    return Reply(tuple(counted), tuple(messages), tuple(unknown), prover)
+    reply = Reply(counted, tuple(messages), tuple(unknown), prover)
+    return reply if reply.errors else replace(reply, entries=tuple(map(_name_limit, counted)))
+
+
+def _name_limit(entry: EntryResult) -> EntryResult:
+    """ "errors" where none was printed: a newer z3 (4.8.12) was out of its resource before it had
+    read the axioms, which Dafny 2.3 does not tell from no answer."""
+    return replace(entry, outcome="out of resource") if entry.outcome == "errors" else entry
 
 
 def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
