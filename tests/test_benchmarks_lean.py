@@ -524,7 +524,10 @@ def test_clever_asks_for_an_implementation_and_its_proof(tmp_path: Path) -> None
         "(implementation : Int → Int) (n : Int) := implementation n = n"
     ))  # fmt: skip
     used = CLEVER.replace(":= impl n = n", ":= implementation n = n")
-    files = {"p1.lean": CLEVER, "p2.lean": named, "p3.lean": used}
+    ascribed = CLEVER.replace("(n : Int) := impl n = n", (
+        "(n : Int) (h : (implementation n : Int) = n) := impl n = n"
+    ))  # fmt: skip
+    files = {"p1.lean": CLEVER, "p2.lean": named, "p3.lean": used, "p4.lean": ascribed}
     found = read(write_files(tmp_path, files), format_name="clever_code")
     statement = (
         "def correctness :\n    { implementation : (∀ (n : Int), Int) //\n      ∀ (n : Int),\n"
@@ -532,7 +535,9 @@ def test_clever_asks_for_an_implementation_and_its_proof(tmp_path: Path) -> None
     )
     assert [entry.problem.statement for entry in found.entries] == [statement, statement]
     assert "def implementation" not in found.entries[0].problem.preamble
-    assert "implementation is used before the statement" in found.refused[0].reason
+    assert [entry.id for entry in found.refused] == ["p3", "p4"]
+    for entry in found.refused:
+        assert "implementation is used before the statement" in entry.reason
     left_open = CLEVER.replace("\nn\n", "\nsorry\n")
     again = read(write_files(tmp_path / "open", {"p1.lean": left_open}), format_name="clever_code")
     assert again.entries[0].problem.statement == statement

@@ -22,6 +22,7 @@ from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, RunError
 from proverrl.loops import train as train_module
 from proverrl.loops.evaluate_run import find_weights
+from proverrl.loops.run_folder import reopen
 from proverrl.loops.session import load_training
 from proverrl.loops.state import GrpoState
 from proverrl.loops.train import is_finished, train
@@ -517,6 +518,8 @@ def test_what_a_run_ended_with_is_never_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = {"grpo__steps": 6, "max_verifier_calls": 1}
+    # A run that was stopped before its first checkpoint has no end yet.
+    assert reopen(make_config("stopped").run, make_config("stopped", grpo__steps=99)) == ""
     folder = run(make_config("ended", **limits))
     (folder / "evals/after.own.json").write_text("{}")
     # A start that fails moves nothing.

@@ -128,11 +128,9 @@ def reopen(folder: Path, config: Config) -> str:
     its policy get the name of their step. Returns what to say of it, or "" where there is no such
     end. Until ``write_resolved`` this can be done again, and does what is left after a kill. Raises
     ``RunError`` as ``is_ended``, and if the files cannot be moved."""
-    if not (folder / RESOLVED_FILE).exists() or not (more := _raised_limits(folder, config)):
-        return ""
     ended = [folder / "evals" / f"after{suffix}" for suffix in (".json", ".jsonl", ".settings")]
     found = [path for path in (*ended, folder / "policy") if path.exists()]
-    if not found:
+    if not found or not (more := _raised_limits(folder, config)):
         return ""
     # Of the metrics: the last checkpoint may have been deleted.
     rows = read_metrics(folder)

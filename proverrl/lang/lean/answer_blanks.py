@@ -24,7 +24,7 @@ import re
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.syntax.declarations import Declaration, find_declarations
@@ -202,10 +202,11 @@ def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
     bound: set[tuple[int, str]] = set()
     for place, token in enumerate(code):
         if token.kind == "word" and token.text in names:
-            own = bisect(starts, token.offset), token.text
-            if own in bound or _is_parameter(code, place):
+            number = bisect(starts, token.offset)
+            own = [t for t in code[: place + 1] if t.offset >= ([0, *starts])[number]]
+            if (number, token.text) in bound or _is_parameter(own, code[place + 1 :]):
                 # A parameter of that name: what stands behind it in its declaration is that.
-                bound.add(own)
+                bound.add((number, token.text))
                 continue
             raise ProblemError(
                 f"line {token.line}: {token.text} is used before the statement, so that it cannot "
@@ -217,14 +218,20 @@ def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
             )
 
 
-def _is_parameter(code: Sequence[Token], place: int) -> bool:
-    """Whether the word is one of the names in ``(x y : T)`` or ``{x y : T}``."""
-    first, last = place, place
-    while first and code[first].kind == "word":
-        first -= 1
-    while last < len(code) - 1 and code[last].kind == "word":
-        last += 1
-    return code[first].text in ("(", "{") and code[last].text == ":"
+def _is_parameter(before: Sequence[Token], after: Sequence[Token]) -> bool:
+    """Whether the last word of a declaration so far is one of the names in ``(x y : T)`` or
+    ``{x y : T}``, in no other bracket and before its ``:`` or ``:=``."""
+    names = list(takewhile(lambda token: token.kind == "word", reversed(before)))
+    opening = before[: len(before) - len(names)]
+    behind = next((token.text for token in after if token.kind != "word"), "")
+    if behind != ":" or not opening or opening[-1].text not in ("(", "{"):
+        return False
+    depth = 0
+    for token in opening[:-1]:
+        depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        if depth == 0 and token.text in (":", ":="):
+            return False
+    return depth == 0
 
 
 def _end_line(binders: str) -> str:

@@ -140,8 +140,8 @@ def parse_reply(text: str) -> Reply:
 
 
 def _name_limit(entry: EntryResult) -> EntryResult:
-    """ "errors" where none was printed: a newer z3 (4.8.12) was out of its resource before it had
-    read the axioms, which Dafny 2.3 does not tell from no answer."""
+    """Where errors are said and none is printed, a newer z3 (4.8.12) was out of its resource before
+    it had read the axioms."""
     return replace(entry, outcome="out of resource") if entry.outcome == "errors" else entry
 
 
