@@ -23,6 +23,7 @@ from itertools import pairwise
 import torch
 from transformers import AutoModelForCausalLM
 
+from proverrl.bench.grpo_side import make_sample
 from proverrl.config import Config, load_config
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.memory import GIB, plan_memory, settle_cache
@@ -32,8 +33,7 @@ from proverrl.policy.loading import DTYPES, choose_device
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.samples import TrainingSample
-from proverrl.types import Completion, Problem, Prompt, Sampling
+from proverrl.types import Problem, Prompt, Sampling
 from tests.public_shapes import SHAPES
 
 STEPS = 3
@@ -122,7 +122,7 @@ def run_step(
     groups = asyncio.run(sampler.generate(prompts, n=config.grpo.group_size, sampling=sampling))
     mark()
     sampler.sleep()
-    learner.step([make_sample(one, n) for group in groups for n, one in enumerate(group)])
+    learner.step([make_sample(one, 0.5 - n % 2) for group in groups for n, one in enumerate(group)])
     mark()
     figures = sampler.push(learner.version)
     mark()
@@ -131,20 +131,6 @@ def run_step(
     return (
         f"step {step + 1}: {count} tokens; written in {written:.1f} s ({count / written:.0f}/s), "
         f"learned in {learned:.1f} s ({count / learned:.0f}/s), pushed in {pushed:.1f} s; {figures}"
-    )
-
-
-def make_sample(completion: Completion, number: int) -> TrainingSample:
-    """A sample with the advantage 0.5 for an even ``number`` and -0.5 for an odd one."""
-    before, new = len(completion.prompt_ids), len(completion.token_ids)
-    return TrainingSample(
-        rollout_id="measured",
-        policy_version=completion.policy_version,
-        prompt_length=before,
-        token_ids=completion.prompt_ids + completion.token_ids,
-        loss_mask=(0,) * before + (1,) * new,
-        logprobs=(0.0,) * before + completion.logprobs,
-        advantages=(0.0,) * before + (0.5 - number % 2,) * new,
     )
 
 

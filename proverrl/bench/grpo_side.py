@@ -109,7 +109,7 @@ def run_proverrl(work: Work, folder: Path) -> StepCost:
         sampling = Sampling(max_new_tokens=work.max_new_tokens, seed=work.seed + step)
         groups = asyncio.run(sampler.generate(prompts, n=work.group_size, sampling=sampling))
         samples = [
-            _make_sample(completion, 0.5 if index % 2 == 0 else -0.5)
+            make_sample(completion, 0.5 if index % 2 == 0 else -0.5)
             for group in groups
             for index, completion in enumerate(group)
         ]
@@ -205,7 +205,8 @@ def _padded_tokens(policy: TransformersPolicy, work: Work) -> int:
     return work.micro_batch * (longest + work.max_new_tokens)
 
 
-def _make_sample(completion: Completion, advantage: float) -> TrainingSample:
+def make_sample(completion: Completion, advantage: float) -> TrainingSample:
+    """What is learned from a completion whose every token has this advantage."""
     before, new = len(completion.prompt_ids), len(completion.token_ids)
     return TrainingSample(
         rollout_id="bench",

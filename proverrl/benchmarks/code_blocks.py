@@ -40,13 +40,9 @@ def read_verina(collector: Collector, *, code: bool = False) -> None:
             description = path.parent / "description.txt"
             words = read_text(description) if description.exists() else ""
             whole = read_text(path)
-            if code:
-                text = read_verina_code(whole)
-                add_code(collector, LeanText(name, str(path), text, informal=words))
-                continue
-            text, proof = read_verina_task(whole)
+            text, proof = (read_verina_code(whole), None) if code else read_verina_task(whole)
             given = LeanText(name, str(path), text, informal=words, proof=proof)
-            add_lean(collector, given)
+            (add_code if code else add_lean)(collector, given)
 
 
 def read_verina_task(text: str) -> tuple[str, str | None]:
@@ -59,9 +55,7 @@ def read_verina_task(text: str) -> tuple[str, str | None]:
     if blocks.get("proof_aux", "").strip():
         raise ProblemError("block 'proof_aux' holds declarations of a proof")
     is_open = proof.strip() in ("", "sorry")
-    start = next(m.end() for m in _VERINA_MARK.finditer(text) if m.groups() == ("start", "proof"))
-    whole = f"{text[:start]}  sorry\n{text[start + len(proof) :]}"
-    return _VERINA_MARK.sub("", whole), None if is_open else proof
+    return _write_verina(text, blocks, {"proof": "  sorry\n"}), None if is_open else proof
 
 
 def read_verina_code(text: str) -> str:
@@ -70,10 +64,16 @@ def read_verina_code(text: str) -> str:
     blocks = _read_verina_blocks(text, given=_CONDITIONS)
     left_out = {"code": "  sorry\n", "proof": "  sorry\n"}
     left_out |= {name: "" for name in _SOLUTION if not _serves_conditions(name, blocks)}
+    return _write_verina(text, blocks, left_out)
+
+
+def _write_verina(text: str, blocks: Mapping[str, str], changed: Mapping[str, str]) -> str:
+    """The file without marks and with other texts in some of its blocks."""
     starts = {m[2]: m.end() for m in _VERINA_MARK.finditer(text) if m[1] == "start"}
-    for name in sorted(left_out.keys() & blocks.keys(), key=lambda n: starts[n], reverse=True):
-        place = starts[name]
-        text = text[:place] + left_out[name] + text[place + len(blocks[name]) :]
+    # From the end, so that the places before stay right.
+    for name, place in sorted(starts.items(), key=lambda start: start[1], reverse=True):
+        if name in changed and name in blocks:
+            text = text[:place] + changed[name] + text[place + len(blocks[name]) :]
     return _VERINA_MARK.sub("", text)
 
 

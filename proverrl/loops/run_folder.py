@@ -25,7 +25,7 @@ from proverrl.config import ROUND_LOOPS, Config
 from proverrl.config.load import flatten_table, parse_config, read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
-from proverrl.files.lines import write_atomically
+from proverrl.files.lines import EVALS_FOLDER, write_atomically
 from proverrl.files.strict_json import read_object
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor.metrics import STEP_KINDS, read_metrics
@@ -128,7 +128,9 @@ def reopen(folder: Path, config: Config) -> str:
     its policy get the name of their step. Returns what to say of it, or "" where there is no such
     end. Until ``write_resolved`` this can be done again, and does what is left after a kill. Raises
     ``RunError`` as ``is_ended``, and if the files cannot be moved."""
-    ended = [folder / "evals" / f"after{suffix}" for suffix in (".json", ".jsonl", ".settings")]
+    ended = [
+        folder / EVALS_FOLDER / f"after{suffix}" for suffix in (".json", ".jsonl", ".settings")
+    ]
     found = [path for path in (*ended, folder / "policy") if path.exists()]
     if not found or not (more := _raised_limits(folder, config)):
         return ""

@@ -198,15 +198,15 @@ def _find_value(code: Sequence[Token], start: int) -> int | None:
 def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
     names = {hole.name for hole in holes}
     code = [token for token in scan_tokens(head) if token.is_code]
-    starts = [declaration.start for declaration in find_declarations(head)]
+    starts = [0, *(declaration.start for declaration in find_declarations(head))]
     bound: set[tuple[int, str]] = set()
     for place, token in enumerate(code):
         if token.kind == "word" and token.text in names:
-            number = bisect(starts, token.offset)
-            own = [t for t in code[: place + 1] if t.offset >= ([0, *starts])[number]]
-            if (number, token.text) in bound or _is_parameter(own, code[place + 1 :]):
+            start = starts[bisect(starts, token.offset) - 1]
+            own = [t for t in code[: place + 1] if t.offset >= start]
+            if (start, token.text) in bound or _is_parameter(own, code[place + 1 :]):
                 # A parameter of that name: what stands behind it in its declaration is that.
-                bound.add((number, token.text))
+                bound.add((start, token.text))
                 continue
             raise ProblemError(
                 f"line {token.line}: {token.text} is used before the statement, so that it cannot "
