@@ -134,7 +134,13 @@ else
   skip vllm "not installed (extra vllm)"
 fi
 if "$python" -c 'import peft' >/dev/null 2>&1; then
-  point lora train lora "${single[@]}" policy.path="$out/float32/policy" policy.lora.rank=8 warm_start.references_per_level={}
+  # Adapters on the weights that an earlier point left.
+  adapters=(policy.lora.rank=8 warm_start.references_per_level={})
+  point lora train lora "${single[@]}" policy.path="$out/float32/policy" "${adapters[@]}"
+  if "$python" -c 'import vllm' >/dev/null 2>&1; then
+    point vllm-lora train vllm-lora "${single[@]}" policy.path="$out/vllm/policy" policy.engine=vllm \
+      vllm.kv_cache_gb=1 "${adapters[@]}"
+  fi
 else
   skip lora "not installed (extra lora)"
 fi

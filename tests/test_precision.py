@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,17 @@ def bf16_model() -> Any:
     model = tiny_model()
     cast_parameters(model, torch.bfloat16)
     return model
+
+
+def test_a_learner_that_is_dropped_takes_its_model_along() -> None:
+    # Torch holds a gradient's hook where the garbage collector does not look.
+    model = bf16_model()
+    learner = TorchLearner(model, LearnerConfig(precision="bf16"), temperature=1.0)
+    learner.step(tiny_samples(model))
+    gone = weakref.ref(model), weakref.ref(learner)
+    del model, learner
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
 
 
 def test_updates_below_a_ulp_add_up_in_the_master() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -50,8 +51,10 @@ class TrainedWeights:
             for p in self.weights
             if p.dtype != torch.float32
         }
+        # Torch holds a hook for good, and this object with it if the hook were one of its methods.
+        collect = WeakMethod(self._collect)
         self._hooks = [
-            p.register_post_accumulate_grad_hook(self._collect)  # type: ignore[no-untyped-call]
+            p.register_post_accumulate_grad_hook(lambda p: collect()(p))  # type: ignore[no-untyped-call, misc]
             for p in self.weights
             if id(p) in self._masters
         ]
