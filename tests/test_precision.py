@@ -67,6 +67,17 @@ def test_a_learner_that_is_dropped_takes_its_model_along() -> None:
     assert [one() for one in gone] == [None, None]
 
 
+def test_a_model_outlives_its_learner() -> None:
+    # The gradient of the one weight is 2, and nobody takes it away any more.
+    model = One()
+    weights = TrainedWeights(model, "adamw", learning_rate=1e-3, weight_decay=0.0)
+    del weights
+    gc.collect()
+    model(2.0).backward()
+    assert model.weight.grad is not None
+    assert model.weight.grad.tolist() == [2.0]
+
+
 def test_updates_below_a_ulp_add_up_in_the_master() -> None:
     # With a constant gradient of 1 Adam moves by its rate at every step. Below 1 the spacing of
     # bfloat16 is 2^-8 = 0.0039, so that 1 - 0.001 rounds back to 1; ten such steps are 0.99, and

@@ -53,8 +53,14 @@ class TrainedWeights:
         }
         # Torch holds a hook for good, and this object with it if the hook were one of its methods.
         collect = WeakMethod(self._collect)
+
+        def hand_over(weight: Tensor) -> None:
+            own = collect()
+            if own is not None:
+                own(weight)
+
         self._hooks = [
-            p.register_post_accumulate_grad_hook(lambda p: collect()(p))  # type: ignore[no-untyped-call, misc]
+            p.register_post_accumulate_grad_hook(hand_over)  # type: ignore[no-untyped-call]
             for p in self.weights
             if id(p) in self._masters
         ]
