@@ -41,6 +41,15 @@ if [[ "$gpus" -eq 0 ]]; then
   export ACCELERATE_USE_CPU=true
 fi
 
+# Importing takes seconds, so each package is tried once.
+packages=" "
+for package in vllm peft; do
+  if "$python" -c "import $package" >/dev/null 2>&1; then packages+="$package "; fi
+done
+has() {
+  [[ "$packages" == *" $1 "* ]]
+}
+
 is_chosen() {
   [[ "$chosen" == "  " || "$chosen" == *" $1 "* ]]
 }
@@ -121,7 +130,7 @@ point bfloat16-checkpointing train bfloat16-checkpointing "${single[@]}" learner
   learner.gradient_checkpointing=true learner.micro_batch_tokens=2048 "${big[@]}"
 point not-in-order train not-in-order "${single[@]}" grpo.in_order=false
 
-if "$python" -c 'import vllm' >/dev/null 2>&1; then
+if has vllm; then
   point vllm train vllm "${single[@]}" policy.engine=vllm policy.hidden_size=128 vllm.kv_cache_gb=1
   point vllm-bfloat16 train vllm-bfloat16 "${single[@]}" policy.engine=vllm policy.hidden_size=128 \
     vllm.kv_cache_gb=1 vllm.dtype=bfloat16 learner.precision=bf16
@@ -133,22 +142,25 @@ if "$python" -c 'import vllm' >/dev/null 2>&1; then
 else
   skip vllm "not installed (extra vllm)"
 fi
-if "$python" -c 'import peft' >/dev/null 2>&1; then
-  # Adapters on the weights that an earlier point left.
+if has peft; then
+  # Adapters on the weights that the points float32 and vllm leave.
   adapters=(policy.lora.rank=8 warm_start.references_per_level={})
   point lora train lora "${single[@]}" policy.path="$out/float32/policy" "${adapters[@]}"
-  if "$python" -c 'import vllm' >/dev/null 2>&1; then
+  if has vllm; then
     point vllm-lora train vllm-lora "${single[@]}" policy.path="$out/vllm/policy" policy.engine=vllm \
       vllm.kv_cache_gb=1 "${adapters[@]}"
+  else
+    skip vllm-lora "not installed (extra vllm)"
   fi
 else
   skip lora "not installed (extra lora)"
+  skip vllm-lora "not installed (extra lora)"
 fi
 if [[ "$gpus" -ge 2 || "$gpus" -eq 0 ]]; then
   point two-processes train two-processes "${launch[@]}"
   point two-processes-fsdp2 train two-processes-fsdp2 "${launch[@]}" learner.shard=fsdp2 learner.optimizer=adamw \
     learner.learning_rate=3e-4
-  if "$python" -c 'import vllm' >/dev/null 2>&1; then
+  if has vllm; then
     point two-processes-vllm train two-processes-vllm "${launch[@]}" policy.engine=vllm policy.hidden_size=128 \
       vllm.kv_cache_gb=1
   fi
