@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -26,11 +27,16 @@ from proverrl.timeline import Activity, Timeline
 
 T = TypeVar("T")
 
+LOST = "another process of this run has ended, and its output says why; this one ends too"
+
 PATIENCE = timedelta(days=1)
 """How long a process waits for another: rank 0 may judge for hours."""
 
 WARN_SECONDS = 600.0
 """After so long a process that waits says so."""
+
+GRACE_SECONDS = 30.0
+"""A process that has lost another one has so long to end in order."""
 
 BUCKET_BYTES = 2**26
 """Gradients that are summed in one message; a weight of more than that goes alone."""
@@ -48,7 +54,9 @@ class World:
         objects: Any = None,
         timeline: Timeline | None = None,
         waits: Activity = "wait",
+        watch: _Watch | None = None,
     ) -> None:
+        self.watch = watch
         self.rank = rank
         self.size = size
         self.timeline = Timeline() if timeline is None else timeline
@@ -190,9 +198,41 @@ def _naming_the_lost() -> Iterator[None]:
         # Gloo has no class of its own for a connection that was closed.
         if "gloo/transport" not in str(error):
             raise
-        raise PeerError(
-            "another process of this run has ended, and its output says why; this one ends too"
-        ) from error
+        raise PeerError(LOST) from error
+
+
+class _Watch:
+    """Ends this process when another one is lost, whatever waits for it here.
+
+    Gloo fails what waits to receive when a connection closes, but not a message that is partly sent
+    or was begun in the moment before: that waits for ever. So rank 0 and each other process also
+    wait, in a thread, for a farewell of each other, which nobody sends before the end."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        # No run takes ten years.
+        self._group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=3650))
+        self._others = [0] if rank else range(1, size)
+        self._threads = [
+            threading.Thread(target=self._wait, args=[other], daemon=True) for other in self._others
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _wait(self, other: int) -> None:
+        try:
+            torch.distributed.recv(torch.zeros(1), src=other, group=self._group)
+        except RuntimeError:
+            # What hears of it from gloo says so itself.
+            time.sleep(GRACE_SECONDS)
+            print(f"error: {LOST}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    def close(self) -> None:
+        """Say farewell, and wait for that of the others."""
+        for other in self._others:
+            torch.distributed.send(torch.zeros(1), dst=other, group=self._group)
+        for thread in self._threads:
+            thread.join()
 
 
 def checksum(weights: Iterable[Tensor]) -> str:
@@ -222,7 +262,8 @@ def open_world(shard: ShardName = "none", *, trace: bool = False) -> World:
     state = PartialState(cpu=use_cpu, timeout=PATIENCE)
     objects = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
     timeline = Timeline(is_on=trace)
-    return World(state.process_index, state.num_processes, objects, timeline)
+    rank, size = state.process_index, state.num_processes
+    return World(rank, size, objects, timeline, watch=_Watch(rank, size))
 
 
 def _check_launcher(shard: ShardName) -> None:
@@ -248,4 +289,6 @@ def close_world(world: World) -> None:
     """Leave the group of processes, once all have got here."""
     if world.size > 1:
         torch.distributed.barrier(group=world._objects)
+        if world.watch is not None:
+            world.watch.close()
         torch.distributed.destroy_process_group()

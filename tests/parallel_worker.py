@@ -4,7 +4,8 @@ python -m tests.parallel_worker OUT CASES runs in each of the processes that the
 CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``,
 ``bucket_bytes``, the rank that ``skips`` its pushes, and ``file``, where the learner's state goes
 after the two steps. With ``supervised``, fields of ``WarmStartConfig``, the steps are supervised
-ones; with ``apart`` completions are written while a learner makes steps.
+ones; with ``apart`` completions are written while a learner makes steps; with ``lost`` the last
+process is killed, and the others have so many seconds.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import asyncio
 import copy
 import gc
 import json
+import os
 import random
+import signal
 import sys
 import threading
+import time
 import unittest.mock
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -277,6 +281,16 @@ def run_apart(world: World, case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def run_lost(world: World, case: dict[str, Any]) -> dict[str, Any]:
+    """The last process dies while the others wait in something that does not hear of it."""
+    parallel.GRACE_SECONDS = case["lost"]
+    world.gather(None)
+    if world.rank == world.size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        time.sleep(1.0)
+
+
 def open_pushed(policy: TransformersPolicy, engine: SharedSampler) -> PushedSampler:
     """The sampler over an engine that has the first weights."""
     engine.push(0)
@@ -314,7 +328,7 @@ def main(out: Path, cases: list[dict[str, Any]]) -> None:
     found = []
     for case in cases:
         try:
-            runs = {"supervised": run_supervised, "apart": run_apart}
+            runs = {"supervised": run_supervised, "apart": run_apart, "lost": run_lost}
             found.append(next((runs[k] for k in runs if k in case), run_case)(world, case))
         except ProverRLError:
             # A follower that was told to compare, and found a difference.

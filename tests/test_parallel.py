@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import threading
@@ -24,7 +25,7 @@ from proverrl import parallel
 from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
 from proverrl.learner.packed_rows import balance_rows, pack_rows, samples_of
-from proverrl.parallel import SINGLE, World, checksum, deal
+from proverrl.parallel import LOST, SINGLE, World, checksum, deal
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from tests.parallel_worker import run_case, run_supervised
 from tests.tiny_model import tiny_model
@@ -207,7 +208,17 @@ def test_a_fault_in_the_thread_that_samples_ends_both_processes(tmp_path: Path) 
     done = launch(2, "tests.parallel_worker", str(tmp_path / "found.pt"), cases)
     assert all(d.returncode != 0 for d in done)
     assert "no memory is left" in done[1].stderr
-    assert "another process of this run has ended" in done[0].stderr
+    assert LOST in done[0].stderr
+
+
+@pytest.mark.slow
+def test_processes_that_wait_for_something_else_end_when_one_is_lost(tmp_path: Path) -> None:
+    # Gloo leaves a message waiting that is partly sent. Rank 1 hears of it from rank 0.
+    cases = json.dumps([{"lost": 0.1}])
+    done = launch(3, "tests.parallel_worker", str(tmp_path / "found.pt"), cases)
+    assert [d.returncode for d in done] == [1, 1, -signal.SIGKILL]
+    for other in done[:2]:
+        assert LOST in other.stderr
 
 
 @pytest.mark.slow
