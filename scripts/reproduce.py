@@ -3,9 +3,12 @@
 Usage: python scripts/reproduce.py NAME [SEED ...]       (without a NAME: the list)
 
 For each seed it prints the recorded figures and the new ones, and whether the new one lies in the
-recorded interval, which is over problems and does not include the noise of training. A run is kept
-in runs/reproduce/NAME-SEED: the same command again continues it, or only prints. The exit status is
-1 when a figure lies outside its interval.
+recorded interval, which is over problems and does not include the noise of training. Runs are kept
+in runs/reproduce/NAME-SEED: the same command again continues them, or only prints. The exit status
+is 1 when a figure lies outside its interval. Names with lean need a Lean.
+
+Not here, because the policy or the texts behind them are of an earlier version: searches on Dafny,
+pooled hints, self-play of 21 and 22 November, claims on seeds 0 and 1.
 """
 
 from __future__ import annotations
@@ -13,10 +16,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path("runs/reproduce")
+PRESETS = Path(__file__).parents[1] / "configs" / "presets"
 
 Recorded = tuple[float, float, float]
 """A pass rate in percent, and its 95 % interval."""
@@ -24,80 +31,273 @@ Recorded = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Figure:
-    """What is trained, and pass@1 on held-out problems before and after, by seed; of the line
-    ``level`` of the evaluation. ``calls`` is the limit of verifier calls where seeds differ."""
+    """Lines for bash, and pass@1 of the evaluations that they write into the run, by seed; of the
+    line ``level``. In the lines stand {run}, the run's folder, {seed}, {calls}, the limit of
+    verifier calls where it differs by seed, and {data}, a folder for files of all seeds."""
 
-    config: str
-    settings: tuple[str, ...]
-    before: dict[int, Recorded]
-    after: dict[int, Recorded]
-    calls: dict[int, int] | None = None
+    lines: tuple[str, ...]
+    evaluations: Mapping[str, Mapping[int, Recorded]]
     level: str = "all"
-    afterwards: tuple[str, ...] = ()
-    """Commands after the training, of the run in {run}, that write the evaluation ``after``."""
+    calls: Mapping[int, int] = field(default_factory=dict)
 
-    def list_settings(self, seed: int) -> list[str]:
-        """Those of the command for this seed."""
-        limit = [] if self.calls is None else [f"max_verifier_calls={self.calls[seed]}"]
-        return [*self.settings, *limit, f"seed={seed}"]
+    @property
+    def seeds(self) -> list[int]:
+        """Those with a recorded figure."""
+        return sorted({seed for found in self.evaluations.values() for seed in found})
+
+    def list_commands(self, name: str, seed: int) -> list[str]:
+        """The lines for this seed."""
+        known = {
+            "{run}": FOLDER / f"{name}-{seed}",
+            "{data}": FOLDER / "data",
+            "{seed}": seed,
+            "{calls}": self.calls.get(seed),
+        }
+        lines = list(self.lines)
+        for key, value in known.items():
+            lines = [line.replace(key, str(value)) for line in lines]
+        return lines
 
 
+def train(config: str, settings: str = "", run: str = "{run}") -> str:
+    """The line that trains, or continues."""
+    return f"proverrl train {config} --run {run} --set seed={{seed}} {settings}".rstrip()
+
+
+def list_keys(preset: str) -> Iterator[str]:
+    """What a preset sets, each as ``--set`` wants it."""
+
+    def walk(table: Mapping[str, Any], prefix: str) -> Iterator[str]:
+        for key, value in table.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+            else:
+                yield f"--set '{prefix}{key}={json.dumps(value)}'"
+
+    table = tomllib.loads((PRESETS / f"{preset}.toml").read_text("utf-8"))
+    return walk({k: v for k, v in table.items() if k not in ("extends", "run")}, "")
+
+
+EQUAL = "--set max_minutes=0 --set max_verifier_calls=2240 --set evaluation.before=false"
 _DEMO_BEFORE = {0: (36.0, 30.1, 41.9), 1: (34.6, 28.8, 40.4), 2: (32.0, 25.8, 38.2)}
 FIGURES = {
     "demo": Figure(
-        "configs/demo.toml",
-        (),
-        _DEMO_BEFORE,
-        {0: (48.5, 41.6, 55.3), 1: (49.0, 42.2, 55.9), 2: (50.2, 43.2, 57.3)},
-    ),
-    "lean": Figure(
-        "configs/lean.toml",
-        (),
-        {0: (21.0, 15.4, 27.7), 1: (22.9, 17.1, 29.5), 2: (18.2, 13.0, 24.4)},
-        {0: (38.3, 30.6, 46.3), 1: (40.1, 32.4, 48.3), 2: (40.2, 32.5, 48.3)},
+        (train("configs/demo.toml"),),
+        {
+            "before": _DEMO_BEFORE,
+            "after": {0: (48.5, 41.6, 55.3), 1: (49.0, 42.2, 55.9), 2: (50.2, 43.2, 57.3)},
+        },
     ),
     "grpo": Figure(
-        "configs/grpo.toml",
-        (),
-        {0: (33.9, 28.9, 39.1), 1: (34.6, 29.6, 39.7), 2: (30.4, 25.3, 35.8)},
-        {0: (66.9, 60.6, 73.0), 1: (69.6, 63.5, 75.4), 2: (69.3, 63.1, 75.3)},
+        (train("configs/grpo.toml"),),
+        {
+            "before": {0: (33.9, 28.9, 39.1), 1: (34.6, 29.6, 39.7), 2: (30.4, 25.3, 35.8)},
+            "after": {0: (66.9, 60.6, 73.0), 1: (69.6, 63.5, 75.4), 2: (69.3, 63.1, 75.3)},
+        },
     ),
     "expert_iteration": Figure(
-        "configs/expert_iteration.toml",
-        ("evaluation.max_problems=150",),
-        _DEMO_BEFORE,
-        {0: (51.2, 44.4, 58.1), 1: (48.4, 41.6, 55.3), 2: (47.2, 40.2, 54.2)},
+        (
+            train(
+                "configs/expert_iteration.toml",
+                "--set evaluation.max_problems=150 --set max_verifier_calls={calls}",
+            ),
+        ),
+        {
+            "before": _DEMO_BEFORE,
+            "after": {0: (51.2, 44.4, 58.1), 1: (48.4, 41.6, 55.3), 2: (47.2, 40.2, 54.2)},
+        },
         calls={0: 2341, 1: 2260, 2: 2445},
     ),
+    "lean": Figure(
+        (train("configs/lean.toml"),),
+        {
+            "before": {0: (21.0, 15.4, 27.7), 1: (22.9, 17.1, 29.5), 2: (18.2, 13.0, 24.4)},
+            "after": {0: (38.3, 30.6, 46.3), 1: (40.1, 32.4, 48.3), 2: (40.2, 32.5, 48.3)},
+        },
+    ),
+    "lean_expert_iteration": Figure(
+        (
+            train(
+                "configs/lean.toml",
+                "--set loop=expert_iteration --set max_minutes=0 --set max_verifier_calls=35000 "
+                "--set expert_iteration.rounds=1000 --set expert_iteration.problems_per_round=256 "
+                "--set expert_iteration.samples_per_problem=16 "
+                "--set expert_iteration.problems_per_draw=32 "
+                "--set expert_iteration.optimizer=muon --set expert_iteration.learning_rate=2e-3 "
+                "--set expert_iteration.from_warm_start=false --set expert_iteration.epochs=1",
+            ),
+        ),
+        {"after": {0: (27.7, 21.2, 35.0), 1: (32.3, 25.4, 40.0), 2: (26.4, 20.1, 33.6)}},
+    ),
     "critic": Figure(
-        "configs/critic.toml",
-        (),
-        {0: (72.2, 66.9, 76.9), 1: (74.6, 69.5, 79.1), 2: (71.6, 66.4, 76.4)},
-        {0: (72.8, 67.5, 77.5), 1: (74.9, 70.0, 79.2), 2: (73.7, 68.5, 78.2)},
+        (train("configs/critic.toml"),),
+        {
+            "before": {0: (72.2, 66.9, 76.9), 1: (74.6, 69.5, 79.1), 2: (71.6, 66.4, 76.4)},
+            "after": {0: (72.8, 67.5, 77.5), 1: (74.9, 70.0, 79.2), 2: (73.7, 68.5, 78.2)},
+        },
         level="balanced",
     ),
     "critic_formaliser": Figure(
-        "configs/critic_formaliser.toml",
-        (),
-        {},
-        {0: (91.5, 87.7, 94.2), 1: (93.3, 89.8, 95.7), 2: (92.1, 88.5, 94.7)},
-        level="balanced",
-        afterwards=(
+        (
+            train("configs/critic_formaliser.toml"),
             "proverrl fit-critic {run} dafny/critiques/valid.jsonl --out {run}/critic",
             "proverrl eval configs/critic.toml --set policy.path={run}/critic --set run={run} "
             "--benchmark dafny/critiques/heldout.jsonl --name after -k 1",
         ),
+        {"after": {0: (91.5, 87.7, 94.2), 1: (93.3, 89.8, 95.7), 2: (92.1, 88.5, 94.7)}},
+        level="balanced",
+    ),
+    "code": Figure(
+        (
+            "for s in train:400 heldout:100 valid:20; do",
+            "  proverrl problems generate dafny --code --levels 1 --num ${s#*:} "
+            "--split ${s%:*} --out {data}/code_${s%:*}.jsonl",
+            "done",
+            train(
+                "configs/programs.toml",
+                "--set problems.train={data}/code_train.jsonl "
+                "--set problems.valid={data}/code_valid.jsonl "
+                "--set problems.heldout={data}/code_heldout.jsonl "
+                "--set learner.learning_rate=1e-3 --set warm_start.steps=200 "
+                "--set 'warm_start.references_per_level={ 1 = 150 }' --set evaluation.samples=4 "
+                "--set evaluation.ks=[1,4] --set max_minutes=0 --set max_verifier_calls=1500",
+            ),
+        ),
+        {
+            "before": {0: (49.0, 43.1, 55.1), 1: (58.0, 52.3, 63.4), 2: (48.2, 42.2, 54.5)},
+            "after": {0: (71.5, 66.0, 76.0), 1: (75.5, 70.0, 80.1), 2: (65.8, 58.9, 71.8)},
+        },
+    ),
+    "programs": Figure(
+        (
+            "proverrl problems generate dafny --programs --levels 1 --num 700 --split train "
+            "--out {data}/programs.jsonl",
+            train(
+                "configs/programs.toml",
+                "--set problems.train={data}/programs.jsonl --set learner.learning_rate=1e-3 "
+                "--set 'warm_start.references_per_level={ 1 = 300 }' --set warm_start.steps=350 "
+                "--set evaluation.samples=4 --set evaluation.ks=[1,4] --set max_minutes=0 "
+                "--set max_verifier_calls=4500",
+            ),
+        ),
+        {
+            "before": {1: (32.2, 25.9, 39.0), 2: (38.3, 31.3, 45.6)},
+            "after": {1: (43.3, 35.8, 51.0), 2: (45.0, 37.5, 52.7)},
+        },
+    ),
+    "formalize": Figure(
+        (
+            train(
+                "configs/formalize.toml",
+                "--set sampling.temperature=1.3 --set warm_start.steps=300 --set max_minutes=0 "
+                "--set max_verifier_calls={calls} --set evaluation.samples=8",
+            ),
+            *(
+                f"proverrl eval --run {{run}} --name {file} -k 1,8 --set evaluation.samples=8 "
+                "--set evaluation.max_problems=150 "
+                f"--benchmark dafny/statements/{file}.jsonl"
+                for file in ("known_words", "heldout")
+            ),
+        ),
+        {
+            "known_words": {1: (34.8, 27.3, 42.7), 2: (37.1, 29.5, 45.1)},
+            "heldout": {1: (27.1, 20.5, 34.7), 2: (28.0, 21.3, 35.7)},
+        },
+        calls={1: 14000, 2: 8500},
+    ),
+    "claims": Figure(
+        (train("configs/decide.toml", "--set max_minutes=0 --set max_verifier_calls=2500"),),
+        {"before": {2: (31.7, 25.8, 38.2)}, "after": {2: (41.3, 34.7, 48.0)}},
     ),
 }
 
+_TRL_START = train(
+    "configs/demo.toml", "--set loop=warm_start --set evaluation.before=false", "{run}/start"
+)
+_TRL_JUDGE = (
+    "proverrl eval configs/demo.toml --set policy.path={run}/%s --set run={run} --name after "
+    "--set evaluation.samples=4 -k 1,4"
+)
+FIGURES |= {
+    "beside_trl": Figure(
+        (
+            _TRL_START,
+            train(
+                "configs/demo.toml",
+                "--set policy.path={run}/start/policy --set warm_start.steps=0 "
+                "--set max_minutes=0 --set max_verifier_calls=1120 "
+                "--set evaluation.before=false --set evaluation.after=false",
+                "{run}/ours",
+            ),
+            _TRL_JUDGE % "ours/policy",
+        ),
+        {"after": {0: (42.3, 35.3, 49.4), 1: (48.3, 41.2, 55.4), 2: (44.3, 37.3, 51.7)}},
+    ),
+    "trl": Figure(
+        (
+            _TRL_START,
+            "python examples/trl_grpo.py configs/demo.toml {run}/start/policy --out {run}/trl "
+            "--set seed={seed} --calls 1120 --rate 3e-5",
+            _TRL_JUDGE % "trl",
+        ),
+        {"after": {0: (34.2, 27.6, 41.3), 1: (38.2, 31.4, 45.3), 2: (36.5, 30.0, 43.5)}},
+    ),
+}
 
-def train(figure: Figure, seed: int, run: Path) -> None:
-    """Run it, or continue it; a finished run stays as it is."""
-    settings = [part for key in figure.list_settings(seed) for part in ("--set", key)]
-    command = ["proverrl", "train", figure.config, "--run", str(run), *settings]
-    for each in (command, *(text.format(run=run).split() for text in figure.afterwards)):
-        print("$", *each, flush=True)
-        subprocess.run(each, check=True)
+ON_DAFNY: Mapping[str, Mapping[int, Recorded]] = {
+    "grpo": {2: (44.6, 37.4, 51.9)},
+    "pass_at_k": {2: (42.9, 35.8, 50.3)},
+    "reform": {2: (42.5, 35.3, 49.8)},
+    "dapo": {2: (41.7, 34.7, 48.9)},
+    "w_reinforce": {2: (41.2, 34.4, 48.4)},
+    "goedel_v2": {2: (38.5, 31.5, 46.0)},
+    "leanabell_v2": {2: (38.2, 31.5, 45.2)},
+    "kimina": {0: (48.8, 41.7, 55.7), 1: (46.6, 39.8, 53.4), 2: (40.6, 33.6, 47.7)},
+}
+FIGURES |= {
+    f"preset_{name}": Figure((train(f"configs/presets/{name}.toml", EQUAL),), {"after": recorded})
+    for name, recorded in ON_DAFNY.items()
+}
+
+ON_LEAN: Mapping[str, Mapping[int, Recorded]] = {
+    "dapo": {0: (28.6, 21.6, 36.4), 1: (31.5, 24.3, 39.3), 2: (27.3, 20.8, 34.7)},
+    "deepseek_v2": {0: (28.7, 21.7, 36.4), 1: (31.2, 24.1, 39.0), 2: (22.8, 16.6, 29.9)},
+    "kimina": {0: (28.6, 21.8, 36.2), 1: (30.0, 23.0, 37.8), 2: (25.2, 18.8, 32.8)},
+    "grpo": {0: (28.7, 21.7, 36.3), 1: (28.4, 21.6, 35.9), 2: (21.4, 15.3, 28.5)},
+    "pass_at_k": {0: (26.3, 19.7, 33.9), 1: (30.9, 23.8, 38.6), 2: (25.2, 18.8, 32.4)},
+    "sdpo": {0: (28.1, 21.5, 35.5), 1: (26.8, 20.4, 34.2), 2: (21.9, 16.1, 28.6)},
+    "w_reinforce": {0: (26.1, 19.7, 33.4), 1: (27.2, 20.4, 34.7), 2: (23.4, 17.3, 30.5)},
+    "goedel_v2": {0: (26.8, 20.1, 34.4), 1: (26.5, 20.0, 33.9), 2: (22.8, 17.0, 29.4)},
+    "reform": {0: (27.8, 21.3, 35.5), 1: (24.9, 18.4, 32.3), 2: (23.4, 17.3, 30.6)},
+    "hints": {0: (23.6, 17.4, 30.6), 1: (28.7, 22.0, 36.1), 2: (21.5, 15.7, 28.2)},
+    "leanabell_v2": {0: (26.3, 19.7, 33.6), 1: (25.2, 19.0, 32.3), 2: (23.9, 17.9, 30.9)},
+}
+EQUAL_ON_LEAN = "--set max_minutes=0 --set max_verifier_calls=6000"
+FIGURES["lean_default"] = Figure(
+    (train("configs/lean.toml", EQUAL_ON_LEAN),),
+    {
+        "before": {0: (22.5, 16.7, 29.3), 1: (21.4, 15.7, 28.0), 2: (19.2, 14.1, 25.5)},
+        "after": {0: (27.6, 20.8, 35.2), 1: (28.7, 21.9, 36.7), 2: (25.0, 18.7, 32.3)},
+    },
+)
+FIGURES |= {
+    f"lean_{name}": Figure(
+        (
+            train(
+                "configs/lean.toml",
+                " ".join([EQUAL_ON_LEAN, "--set evaluation.before=false", *list_keys(name)]),
+            ),
+        ),
+        {"after": recorded},
+    )
+    for name, recorded in ON_LEAN.items()
+}
+
+
+def run(lines: list[str]) -> None:
+    """Print and run them; a finished run stays as it is."""
+    print(*(f"$ {line}" for line in lines), sep="\n", flush=True)
+    subprocess.run(["bash", "-e"], input="\n".join(lines), text=True, check=True)
 
 
 def read_rate(path: Path, level: str) -> float:
@@ -106,13 +306,13 @@ def read_rate(path: Path, level: str) -> float:
     return 100 * float(row["pass"]["1"]["value"])
 
 
-def compare(seed: int, when: str, new: float, recorded: Recorded) -> bool:
+def compare(seed: int, evaluation: str, new: float, recorded: Recorded) -> bool:
     """Print both figures; whether the new one lies in the interval."""
     value, low, high = recorded
     inside = low <= new <= high
     said = "inside" if inside else "OUTSIDE"
     old = f"{value:.1f} [{low:.1f}, {high:.1f}]"
-    print(f"seed {seed}, pass@1 {when}: recorded {old}, new {new:.1f}, {said}")
+    print(f"seed {seed}, pass@1 {evaluation}: recorded {old}, new {new:.1f}, {said}")
     return inside
 
 
@@ -121,21 +321,21 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in FIGURES:
         print(__doc__)
         for name, figure in FIGURES.items():
-            print(f"{name}: {figure.config}, seeds {', '.join(map(str, figure.after))}")
+            print(f"{name}: seeds {', '.join(map(str, figure.seeds))}")
         sys.exit(2)
     name = sys.argv[1]
     figure = FIGURES[name]
-    seeds = [int(seed) for seed in sys.argv[2:]] or list(figure.after)
-    if unknown := [seed for seed in seeds if seed not in figure.after]:
+    seeds = [int(seed) for seed in sys.argv[2:]] or figure.seeds
+    if unknown := [seed for seed in seeds if seed not in figure.seeds]:
         sys.exit(f"{name} has no recorded figure for seed {unknown[0]}")
+    (FOLDER / "data").mkdir(parents=True, exist_ok=True)
     good = True
     for seed in seeds:
-        run = FOLDER / f"{name}-{seed}"
-        train(figure, seed, run)
-        for when, recorded in (("before", figure.before), ("after", figure.after)):
+        run(figure.list_commands(name, seed))
+        for evaluation, recorded in figure.evaluations.items():
             if seed in recorded:
-                new = read_rate(run / "evals" / f"{when}.json", figure.level)
-                good &= compare(seed, when, new, recorded[seed])
+                path = FOLDER / f"{name}-{seed}" / "evals" / f"{evaluation}.json"
+                good &= compare(seed, evaluation, read_rate(path, figure.level), recorded[seed])
     sys.exit(0 if good else 1)
 
 

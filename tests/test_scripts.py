@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -20,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from proverrl.config import load_config
 from scripts.reproduce import FIGURES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -399,12 +401,28 @@ def test_every_pin_can_be_installed_with_the_oldest_python() -> None:
 
 def test_the_figures_that_are_repeated_are_those_of_the_log() -> None:
     log = (ROOT / "docs" / "results.md").read_text("utf-8").replace("\u2013", ", ")
-    log = log.replace("[", "(").replace("]", ")")
+    log = log.replace("[", "(").replace("]", ")").replace("**", "")
     for name, figure in FIGURES.items():
-        # What is made of a run afterwards has no figure before it.
-        known = set() if figure.afterwards else set(figure.after)
-        assert set(figure.before) == known, name
-        for value, low, high in (*figure.before.values(), *figure.after.values()):
-            assert f"{value:.1f} ({low:.1f}, {high:.1f})" in log, (name, value)
-    settings = FIGURES["expert_iteration"].list_settings(1)
-    assert settings == ["evaluation.max_problems=150", "max_verifier_calls=2260", "seed=1"]
+        for recorded in figure.evaluations.values():
+            for value, low, high in recorded.values():
+                assert f"{value:.1f} ({low:.1f}, {high:.1f})" in log, (name, value)
+    (line,) = FIGURES["expert_iteration"].list_commands("expert_iteration", 1)
+    assert line == (
+        "proverrl train configs/expert_iteration.toml --run runs/reproduce/expert_iteration-1 "
+        "--set seed=1 --set evaluation.max_problems=150 --set max_verifier_calls=2260"
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_commands_of_a_figure_set_keys_that_there_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    figure = FIGURES[name]
+    for seed in figure.seeds:
+        lines = [shlex.split(line) for line in figure.list_commands(name, seed)]
+        trained = [words for words in lines if words[:2] == ["proverrl", "train"]]
+        assert trained
+        for _, _, config, *words in trained:
+            settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+            assert load_config(config, settings).seed == seed
