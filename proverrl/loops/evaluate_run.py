@@ -77,8 +77,9 @@ def _stem(source: str) -> str:
     return make_file_name(Path(stem).name if path.exists() else stem)
 
 
-Afterwards = Callable[[Evaluation, CachedVerifier], Awaitable[None]]
-"""What is done with an evaluation's attempts while its verifier is open."""
+Afterwards = Callable[[Evaluation, CachedVerifier, Callable[[str, str], None]], Awaitable[None]]
+"""What is done with an evaluation's attempts while its verifier is open; the function is told how
+far it is."""
 
 
 async def evaluate_benchmarks(
@@ -137,7 +138,7 @@ async def evaluate_benchmarks(
                     search=None if tools is None else (tools, config),
                 )
                 if afterwards is not None:
-                    await afterwards(evaluation, verifier)
+                    await afterwards(evaluation, verifier, display.show_phase)
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,15 +87,23 @@ async def formalize(
 
     critics = [open_critic(config, str(path), "--critic") for path in options.critics]
 
-    async def judge(evaluation: Evaluation, verifier: CachedVerifier) -> None:
+    async def judge(
+        evaluation: Evaluation, verifier: CachedVerifier, show: Callable[[str, str], None]
+    ) -> None:
         written = _read_bodies(evaluation)
-        judging = (
-            _judge_one(
-                asked[problem.id], written[problem.id], verifier, evaluation, options, critics
+        num, num_judged = len(evaluation.problems), 0
+
+        async def judge_one(problem: Problem) -> Formalized:
+            nonlocal num_judged
+            judged = await _judge_one(
+                problem, written[problem.id], verifier, evaluation, options, critics
             )
-            for problem in evaluation.problems
-        )
-        found.extend(await finish_all(judging))
+            num_judged += 1
+            show("statements", f"{num_judged}/{num} problems judged")
+            return judged
+
+        show("statements", f"0/{num} problems judged")
+        found.extend(await finish_all(judge_one(asked[p.id]) for p in evaluation.problems))
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in list_rows(found))
         write_atomically(evaluation.folder / f"{options.name}.statements.jsonl", "".join(lines))
 
