@@ -14,7 +14,8 @@ import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
-from proverrl.lang.generating import CurriculumDraft
+from proverrl.lang.generating import CurriculumDraft, Generator
+from proverrl.lang.lean.generate.code import GENERATOR as CODE
 from proverrl.lang.lean.generate.generator import GENERATOR
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
@@ -50,10 +51,14 @@ FILES: Mapping[str, Made] = {
 PROBLEMS = {name: load_problems(FOLDER / f"{name}.jsonl") for name in FILES}
 _WORD = re.compile(r"[A-Za-z_][\w']*")
 ALL = [(level, name) for level, makers in GENERATOR.families.items() for name in makers]
+ALL_CODE = [(level, name) for level, makers in CODE.families.items() for name in makers]
+EACH = [(GENERATOR, *known) for known in ALL] + [(CODE, *known) for known in ALL_CODE]
 
 
-def draw(level: int, family: str, split: Split, count: int) -> list[CurriculumDraft]:
-    return list(islice(GENERATOR.stream_family(level, family, 5, split, set()), count))
+def draw(
+    level: int, family: str, split: Split, count: int, generator: Generator = GENERATOR
+) -> list[CurriculumDraft]:
+    return list(islice(generator.stream_family(level, family, 5, split, set()), count))
 
 
 def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
@@ -66,21 +71,46 @@ def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
         assert makers.keys() - GENERATOR.unseen
 
 
+def test_code_has_families_for_three_levels_and_three_are_kept_back() -> None:
+    assert Counter(level for level, _ in ALL_CODE) == {1: 5, 2: 5, 3: 6}
+    assert len(CODE.unseen) == 3
+    (draft,) = draw(3, "c3_keep", "train", 1, CODE)
+    assert draft.statement == (
+        "def law :\n"
+        "    { f : List Nat → List Nat //\n"
+        "      f [] = [] ∧\n"
+        "      (∀ len us, len = 88 → f (len :: us) = f us) ∧\n"
+        "      (∀ len us, len ≠ 88 → f (len :: us) = len :: f us) } :=\n"
+        "  /*{HOLE}*/\n"
+    )
+    assert draft.reference == (
+        "⟨fun us => us.foldr (fun len cnt => if len = 88 then cnt else len :: cnt) [], by\n"
+        "    refine ⟨?_, ?_, ?_⟩\n"
+        "    · rfl\n"
+        "    · intro len us hq\n"
+        "      exact if_pos hq\n"
+        "    · intro len us hq\n"
+        "      exact if_neg hq⟩"
+    )
+    heads = [body.partition(",")[0] for body in CODE.list_trivial(draft)]
+    assert heads == ["⟨fun x0 => []", "⟨fun x0 => x0"]
+
+
 FEW = {"l3_compose": 18}
 """All that a family has to give, where that is less than twenty."""
 
 
-@pytest.mark.parametrize(("level", "family"), ALL)
-def test_a_family_gives_distinct_theorems_that_a_policy_can_read_and_write(
-    level: int, family: str
+@pytest.mark.parametrize(("generator", "level", "family"), EACH)
+def test_a_family_gives_distinct_problems_that_a_policy_can_read_and_write(
+    generator: Generator, level: int, family: str
 ) -> None:
     size = FEW.get(family, 20)
-    drafts = draw(level, family, "train", size)
-    assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == size
+    drafts = draw(level, family, "train", size, generator)
+    assert len({generator.normalise(draft.statement) for draft in drafts}) == size
     language = find_language("lean")
     own = {name for train, _ in POOLS.values() for name in train}
     for draft in drafts:
-        problem = build_problem(GENERATOR, draft, "train")
+        problem = build_problem(generator, draft, "train")
         assert language.audit(Candidate(problem, draft.reference)) is None
         # The canonical layout writes a letter for each name, and must know the library's.
         declared = own | set(_WORD.findall(draft.statement))
@@ -208,22 +238,24 @@ def test_the_generator_makes_the_shipped_rows_again(name: str) -> None:
 
 @pytest.mark.lean
 @pytest.mark.slow
-def test_lean_proves_references_and_no_tactic_of_the_portfolio_does() -> None:
+@pytest.mark.parametrize("generator", [GENERATOR, CODE])
+def test_lean_proves_references_and_nothing_trivial_does(generator: Generator) -> None:
     try:
         find_lean_toolchain()
     except ToolchainError as error:
         pytest.skip(str(error))
     chosen: dict[str, tuple[Problem, CurriculumDraft]] = {}
-    for level, family in ALL:
-        (draft,) = draw(level, family, "heldout", 1)
-        chosen[family] = build_problem(GENERATOR, draft, "heldout"), draft
+    for level, makers in generator.families.items():
+        for family in makers:
+            (draft,) = draw(level, family, "heldout", 1, generator)
+            chosen[family] = build_problem(generator, draft, "heldout"), draft
 
     async def judge() -> dict[str, list[Status]]:
-        verifier, _ = GENERATOR.open_verifier(2)
+        verifier, _ = generator.open_verifier(2)
         try:
             found = {}
             for family, (problem, draft) in chosen.items():
-                bodies = [draft.reference, *GENERATOR.list_trivial(draft)]
+                bodies = [draft.reference, *generator.list_trivial(draft)]
                 asked = [
                     verifier.verify(Candidate(problem, b), deadline_seconds=60) for b in bodies
                 ]

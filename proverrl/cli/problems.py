@@ -76,7 +76,7 @@ def problems() -> None:
     "--programs",
     help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
 )
-@_flag("--code", help="Ask for the code of methods whose contract is given.")
+@_flag("--code", help="Ask for code: of methods with a contract, or of a function with its proof.")
 @_flag("--decide", help="Ask whether claims hold: variants of --num theorems, proved or disproved.")
 @_flag(
     "--answers", help="Ask for a number that theorems name, in words and as a claim that it exists."
@@ -126,8 +126,8 @@ def generate(
     for name, is_given in (("--with-program", with_program), ("--units", units)):
         if is_given and not formalize:
             raise UsageError(f"{name} is for --formalize; give both")
-    generator = known.generator
-    if formalize or programs or code:
+    generator = known.code_generator if code else known.generator
+    if formalize or programs or (code and generator is None):
         more = {"known_words": known_words, "with_program": with_program, "units": units}
         generator = StatementGenerator(known, programs=programs, code=code, **more)
     if decide:

@@ -157,6 +157,12 @@ class Language(ABC):
         """What makes a curriculum of it; None where there is none."""
         return None
 
+    @property
+    def code_generator(self) -> Generator | None:
+        """What makes problems that ask for code with the proof of what it does, where these are not
+        those of ``generator`` without their code."""
+        return None
+
     @abstractmethod
     def open_backend(self, options: BackendOptions) -> Backend:
         """Open what verifies it; raises ``ToolchainError`` with the command that brings it."""

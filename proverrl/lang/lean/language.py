@@ -106,6 +106,12 @@ class Lean(Language):
 
         return GENERATOR
 
+    @property
+    def code_generator(self) -> Generator:
+        from proverrl.lang.lean.generate.code import GENERATOR
+
+        return GENERATOR
+
     def open_backend(self, options: BackendOptions) -> Backend:
         from proverrl.lang.lean.backend import open_lean
 

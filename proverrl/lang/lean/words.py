@@ -229,9 +229,9 @@ CORE_NAMES = frozenset(
     """_ And Array Bool Char Decidable Empty Eq Exists False Fin Function HEq Iff Inhabited
     Int List Nat Ne Not Option Or PUnit Prod Sigma String Subtype Sum True Type Unit absurd
     and_assoc and_comm and_false and_imp and_self and_true congr congrArg congrFun cons
-    dif_neg dif_pos dite eq_comm exists_prop false false_and false_or forall_const fst funext
-    id if_neg if_pos iff_self imp_self inl inr intro ite mk mp mpr ne_eq neg nil none not_and
-    not_exists not_forall not_le not_lt not_not not_or of_decide_eq_true or_assoc or_comm
+    decide_eq_true dif_neg dif_pos dite eq_comm exists_prop false false_and false_or forall_const
+    fst funext id if_neg if_pos iff_self imp_self inl inr intro ite mk mp mpr ne_eq neg nil none
+    not_and not_exists not_forall not_le not_lt not_not not_or of_decide_eq_true or_assoc or_comm
     or_false or_self or_true pos propext rfl snd some state succ tactic true true_and true_or
     zero""".split()
 )

@@ -83,6 +83,10 @@ class LeanGenerator(Generator):
         forms = sorted(_rename(words, colours, dict(numbers)) for words in bound)
         return "\n".join((head, *forms, _rename(goal, colours, dict(numbers))))
 
+    def number_names(self, statement: str) -> str:
+        """The tokens, with names of the pools numbered by first occurrence."""
+        return _rename(_split_tokens(statement), {}, {})
+
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
         """A fixed portfolio, above level 1."""
         return _PORTFOLIO if draft.level > 1 else ()
@@ -95,10 +99,14 @@ class LeanGenerator(Generator):
         return backend.verifier, lambda problem: {}
 
 
+def _split_tokens(statement: str) -> list[str]:
+    return [part for token in scan_code(statement) for part in re.split(r"(\.)", token.text)]
+
+
 def _read_theorem(statement: str) -> tuple[list[str], list[list[str]], list[str]]:
     """The tokens before the last theorem, of what it binds (name, bracket and type), and of its
     goal. Dotted names are taken apart."""
-    tokens = [part for token in scan_code(statement) for part in re.split(r"(\.)", token.text)]
+    tokens = _split_tokens(statement)
     start = len(tokens) - tokens[::-1].index("theorem")
     bound, place = [], start + 1
     while tokens[place] != ":":

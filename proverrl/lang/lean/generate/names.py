@@ -9,6 +9,8 @@ from proverrl.lang.generating import Pools, split_pool
 POOLS: Pools = MappingProxyType(
     {
         "theorem": split_pool("goal main claim step fact thm rule law prop key | done res aim"),
+        # Lean wants a program behind "main".
+        "task": split_pool("goal claim step fact thm rule law prop key | done res aim"),
         "type": split_pool("A B T X Y Obj Item Elem Pt | P Q R Good Ok Bad"),
         "prop": split_pool("p q r s t u v w p1 q1 r1 s1 | a b c d x y z k m n e j"),
         "pred": split_pool("P Q R Good Ok Fits Holds Bad | Sat Ev Has Cert"),
