@@ -206,11 +206,11 @@ class _Watch:
 
     Gloo fails what waits to receive when a connection closes, but not a message that is partly sent
     or was begun in the moment before: that waits for ever. So rank 0 and each other process also
-    wait, in a thread, for a farewell of each other, which nobody sends before the end."""
+    wait, in a thread, for a farewell of each other, which nobody sends before the end. Not heard of
+    is a machine that is cut off, since that closes no connection."""
 
     def __init__(self, rank: int, size: int) -> None:
-        # No run takes ten years.
-        self._group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=3650))
+        self._group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
         self._others = [0] if rank else range(1, size)
         self._threads = [
             threading.Thread(target=self._wait, args=[other], daemon=True) for other in self._others
@@ -220,12 +220,17 @@ class _Watch:
 
     def _wait(self, other: int) -> None:
         try:
-            torch.distributed.recv(torch.zeros(1), src=other, group=self._group)
+            farewell = torch.zeros(1)
+            work = torch.distributed.irecv(farewell, src=other, group=self._group)
+            assert work is not None
+            # No run takes ten years.
+            work.wait(timedelta(days=3650))
         except RuntimeError:
-            # What hears of it from gloo says so itself.
+            # What hears of it from gloo says so itself, and ends with the same status.
             time.sleep(GRACE_SECONDS)
+            sys.stdout.flush()
             print(f"error: {LOST}", file=sys.stderr, flush=True)
-            os._exit(1)
+            os._exit(3)
 
     def close(self) -> None:
         """Say farewell, and wait for that of the others."""
@@ -288,7 +293,8 @@ def _is_set(name: str) -> bool:
 def close_world(world: World) -> None:
     """Leave the group of processes, once all have got here."""
     if world.size > 1:
-        torch.distributed.barrier(group=world._objects)
-        if world.watch is not None:
-            world.watch.close()
+        with _naming_the_lost():
+            torch.distributed.barrier(group=world._objects)
+            if world.watch is not None:
+                world.watch.close()
         torch.distributed.destroy_process_group()

@@ -74,6 +74,7 @@ def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
 def test_code_has_families_for_three_levels_and_three_are_kept_back() -> None:
     assert Counter(level for level, _ in ALL_CODE) == {1: 5, 2: 5, 3: 6}
     assert len(CODE.unseen) == 3
+    assert {name for _, name in ALL_CODE} > CODE.unseen
     (draft,) = draw(3, "c3_keep", "train", 1, CODE)
     assert draft.statement == (
         "def law :\n"

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl import parallel
+from proverrl.cli.main import EXIT_BROKEN
 from proverrl.concurrency import in_thread
 from proverrl.learner.learner import add_up
 from proverrl.learner.packed_rows import balance_rows, pack_rows, samples_of
@@ -216,7 +217,7 @@ def test_processes_that_wait_for_something_else_end_when_one_is_lost(tmp_path: P
     # Gloo leaves a message waiting that is partly sent. Rank 1 hears of it from rank 0.
     cases = json.dumps([{"lost": 0.1}])
     done = launch(3, "tests.parallel_worker", str(tmp_path / "found.pt"), cases)
-    assert [d.returncode for d in done] == [1, 1, -signal.SIGKILL]
+    assert [d.returncode for d in done] == [EXIT_BROKEN, EXIT_BROKEN, -signal.SIGKILL]
     for other in done[:2]:
         assert LOST in other.stderr
 

@@ -421,8 +421,10 @@ def test_the_commands_of_a_figure_set_keys_that_there_are(
     figure = FIGURES[name]
     for seed in figure.seeds:
         lines = [shlex.split(line) for line in figure.list_commands(name, seed)]
-        trained = [words for words in lines if words[:2] == ["proverrl", "train"]]
+        trained = [words[2:] for words in lines if words[:2] == ["proverrl", "train"]]
         assert trained
-        for _, _, config, *words in trained:
+        evaluated = [words[2:] for words in lines if words[:2] == ["proverrl", "eval"]]
+        for config, *words in trained + [words for words in evaluated if words[0] != "--run"]:
             settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-            assert load_config(config, settings).seed == seed
+            loaded = load_config(config, settings)
+            assert [config, *words] not in trained or loaded.seed == seed

@@ -159,8 +159,8 @@ class Language(ABC):
 
     @property
     def code_generator(self) -> Generator | None:
-        """What makes problems that ask for code with the proof of what it does, where these are not
-        those of ``generator`` without their code."""
+        """Makes problems that ask for a function with its proof; None where ``--code`` takes the
+        code out of the problems of ``generator``."""
         return None
 
     @abstractmethod

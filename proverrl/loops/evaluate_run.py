@@ -78,8 +78,8 @@ def _stem(source: str) -> str:
 
 
 Afterwards = Callable[[Evaluation, CachedVerifier, Callable[[str, str], None]], Awaitable[None]]
-"""What is done with an evaluation's attempts while its verifier is open; the function is told how
-far it is."""
+"""What is done with an evaluation's attempts while its verifier is open; the last argument shows
+how far that is."""
 
 
 async def evaluate_benchmarks(

@@ -2,8 +2,8 @@
 
 Flows in: a random source and names. Flows out: definitions of a function with its specification,
 ``def NAME : { f : A → B // SPECIFICATION } :=`` and the hole, as benchmarks of code have them
-(``proverrl.benchmarks``). Level 1 is one expression; level 2 distinguishes cases; level 3 walks
-over a list or counts up.
+(``proverrl.benchmarks``). Level 1 is one expression; level 2 has case distinctions; level 3
+walks over a list or counts up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proverrl.lang.generating import CurriculumDraft, Family, Names, ProgramText
 from proverrl.lang.lean.generate.draft import bullet, indent, prove_all, wrap
-from proverrl.lang.lean.generate.generator import LeanGenerator
+from proverrl.lang.lean.generate.generator import LeanGenerator, number_names
 from proverrl.types import HOLE
 
 _PAIR = "Nat × Nat"
@@ -59,7 +59,7 @@ class FunctionTask:
     def ask_all(
         self, gives: str, parts: Sequence[str], code: str, steps: Sequence[str]
     ) -> ProgramText:
-        """The definition, where all is said of all arguments at once."""
+        """One claim about all arguments: the conjunction of ``parts``."""
         args = " ".join(self.args)
         proof = [f"intro {args}", *steps]
         return self.ask(gives, [f"∀ {args}, {' ∧ '.join(parts)}"], code, [proof])
@@ -83,7 +83,7 @@ def draw_condition(rng: random.Random, names: Names, x: str) -> Condition:
 
 
 def choose(code: str, condition: Condition, other: str) -> str:
-    """A distinction of cases."""
+    """An ``if``."""
     return f"if {condition.holds} then {code} else {other}"
 
 
@@ -167,8 +167,9 @@ def make_larger(rng: random.Random, names: Names) -> ProgramText:
     is_larger = rng.random() < 0.5
     parts = [f"{s} ≤ {result}" if is_larger else f"{result} ≤ {s}" for s in (one, other)]
     parts.append(f"({result} = {one} ∨ {result} = {other})")
-    low, high = (other, one) if is_larger else (one, other)
-    return asked.ask_all("Nat", parts, f"if {one} ≤ {other} then {low} else {high}", _SPLIT)
+    if_ordered, otherwise = (other, one) if is_larger else (one, other)
+    code = f"if {one} ≤ {other} then {if_ordered} else {otherwise}"
+    return asked.ask_all("Nat", parts, code, _SPLIT)
 
 
 _SPLIT = ("dsimp", "split", *bullet(["omega"]), *bullet(["omega"]))
@@ -243,24 +244,24 @@ class ListTask(FunctionTask):
         """The walk as code; in ``step`` the result for the rest is called ``rest``."""
         return f"{self.list}.foldr (fun {self.head} {self.rest} => {step}) {empty}"
 
-    def state(self, step: str, condition: str = "") -> str:
+    def say_longer(self, step: str, condition: str = "") -> str:
         """What is said of a longer list."""
         given = f"{condition} → " if condition else ""
         return f"(∀ {self.head} {self.list}, {given}{self.longer} = {step})"
 
-    def ask_walk(self, gives: str, empty: str, step: str, per: str) -> ProgramText:
+    def ask_walk(self, gives: str, empty: str, step: str, code: str) -> ProgramText:
         """The same is said of all longer lists; ``{0}`` is the result for the rest."""
-        claims = [f"{self.function} [] = {empty}", self.state(step.format(self.call))]
+        claims = [f"{self.function} [] = {empty}", self.say_longer(step.format(self.call))]
         walk = [f"intro {self.head} {self.list}", "rfl"]
-        return self.ask(gives, claims, per, [["rfl"], walk])
+        return self.ask(gives, claims, code, [["rfl"], walk])
 
     def ask_cases(
         self, gives: str, empty: str, condition: Condition, one: str, other: str
     ) -> ProgramText:
         """Two cases of longer lists; ``{0}`` is the result for the rest."""
         claims = [f"{self.function} [] = {empty}"]
-        claims.append(self.state(one.format(self.call), condition.holds))
-        claims.append(self.state(other.format(self.call), condition.fails))
+        claims.append(self.say_longer(one.format(self.call), condition.holds))
+        claims.append(self.say_longer(other.format(self.call), condition.fails))
         step = choose(one.format(self.rest), condition, other.format(self.rest))
         cases = prove_cases(self.names, condition, self.head, self.list)
         return self.ask(gives, claims, self.fold(step, empty), [["rfl"], *cases])
@@ -367,7 +368,7 @@ class CodeGenerator(LeanGenerator):
 
     def normalise(self, statement: str) -> str:
         """The tokens, with names of the pools numbered."""
-        return self.number_names(statement)
+        return number_names(statement)
 
     def build_id(self, draft: CurriculumDraft) -> str:
         """See ``Generator``; with a mark, since theorems have levels as well."""

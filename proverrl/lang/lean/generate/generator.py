@@ -83,10 +83,6 @@ class LeanGenerator(Generator):
         forms = sorted(_rename(words, colours, dict(numbers)) for words in bound)
         return "\n".join((head, *forms, _rename(goal, colours, dict(numbers))))
 
-    def number_names(self, statement: str) -> str:
-        """The tokens, with names of the pools numbered by first occurrence."""
-        return _rename(_split_tokens(statement), {}, {})
-
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
         """A fixed portfolio, above level 1."""
         return _PORTFOLIO if draft.level > 1 else ()
@@ -118,6 +114,11 @@ def _read_theorem(statement: str) -> tuple[list[str], list[list[str]], list[str]
         kind = [tokens[opened], *tokens[colon + 1 : place]]
         bound += [[name, *kind] for name in tokens[opened + 1 : colon]]
     return tokens[: start - 1], bound, tokens[place:]
+
+
+def number_names(statement: str) -> str:
+    """The tokens, with names of the pools numbered by first occurrence."""
+    return _rename(_split_tokens(statement), {}, {})
 
 
 def _rename(words: Sequence[str], colours: Mapping[str, str], numbers: dict[str, str]) -> str:
