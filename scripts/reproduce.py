@@ -1,7 +1,5 @@
 """Runs the command behind a figure of docs/results.md again and compares.
 
-Usage: python scripts/reproduce.py NAME [SEED ...]       (without a NAME: the list)
-
 For each seed it prints the recorded figures and the new ones, and whether the new one lies in the
 recorded interval, which is over problems and does not include the noise of training. Runs are kept
 in runs/reproduce/NAME-SEED, and files of all seeds in runs/reproduce/data: the same command again
@@ -15,6 +13,7 @@ presets on Dafny before 26 November, and seeds 0 of programs, formalize and clai
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -341,16 +340,20 @@ def compare(seed: int, evaluation: str, new: float, recorded: Recorded) -> bool:
 
 def main() -> None:
     """See the module."""
-    if len(sys.argv) < 2 or sys.argv[1] not in FIGURES:
-        print(__doc__)
-        for name, figure in FIGURES.items():
-            print(f"{name}: seeds {', '.join(map(str, figure.seeds))}")
+    known = "\n".join(f"{name}: seeds {figure.seeds}" for name, figure in FIGURES.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=known, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", choices=FIGURES, metavar="NAME")
+    parser.add_argument("seeds", type=int, nargs="*", metavar="SEED")
+    if len(sys.argv) < 2:
+        parser.print_help()
         sys.exit(2)
-    name = sys.argv[1]
-    figure = FIGURES[name]
-    seeds = [int(seed) for seed in sys.argv[2:]] or figure.seeds
+    given = parser.parse_args()
+    name, figure = given.name, FIGURES[given.name]
+    seeds = given.seeds or figure.seeds
     if unknown := [seed for seed in seeds if seed not in figure.seeds]:
-        sys.exit(f"{name} has no recorded figure for seed {unknown[0]}")
+        parser.error(f"{name} has no figure for seed {unknown[0]}, but for {figure.seeds}")
     (FOLDER / "data").mkdir(parents=True, exist_ok=True)
     good = True
     for seed in seeds:

@@ -71,6 +71,14 @@ def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
         assert makers.keys() - GENERATOR.unseen
 
 
+def test_code_that_is_asked_for_is_no_constant() -> None:
+    # A remainder and an upper bound may hold of one number, or of none.
+    statements = [draft.statement for draft in draw(1, "c1_test", "train", 400, CODE)]
+    assert any("∨" in text for text in statements)
+    bounds = [re.search(r"↔ (.*) ∧ ", text) for text in statements]
+    assert {re.sub(r"\w+", "_", found[1]) for found in bounds if found} == {"_ ≤ _"}
+
+
 def test_code_has_families_for_three_levels_and_three_are_kept_back() -> None:
     assert Counter(level for level, _ in ALL_CODE) == {1: 5, 2: 5, 3: 6}
     assert len(CODE.unseen) == 3
@@ -80,18 +88,18 @@ def test_code_has_families_for_three_levels_and_three_are_kept_back() -> None:
         "def law :\n"
         "    { f : List Nat → List Nat //\n"
         "      f [] = [] ∧\n"
-        "      (∀ len us, len = 88 → f (len :: us) = f us) ∧\n"
-        "      (∀ len us, len ≠ 88 → f (len :: us) = len :: f us) } :=\n"
+        "      (∀ len us, len = 174 → f (len :: us) = f us) ∧\n"
+        "      (∀ len us, len ≠ 174 → f (len :: us) = len :: f us) } :=\n"
         "  /*{HOLE}*/\n"
     )
     assert draft.reference == (
-        "⟨fun us => us.foldr (fun len cnt => if len = 88 then cnt else len :: cnt) [], by\n"
+        "⟨fun us => us.foldr (fun len cnt => if len = 174 then cnt else len :: cnt) [], by\n"
         "    refine ⟨?_, ?_, ?_⟩\n"
         "    · rfl\n"
-        "    · intro len us hq\n"
-        "      exact if_pos hq\n"
-        "    · intro len us hq\n"
-        "      exact if_neg hq⟩"
+        "    · intro len us h6\n"
+        "      exact if_pos h6\n"
+        "    · intro len us h6\n"
+        "      exact if_neg h6⟩"
     )
     heads = [body.partition(",")[0] for body in CODE.list_trivial(draft)]
     assert heads == ["⟨fun x0 => []", "⟨fun x0 => x0"]

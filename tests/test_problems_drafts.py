@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proverrl.errors import ProblemError, VerifierError
+from proverrl.errors import ProblemError, RunError, VerifierError
 from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.generating import Names, ProgramText
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
@@ -142,6 +142,14 @@ def test_a_broken_verifier_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(VerifierError, match="no prover"):
         run(tmp_path / "x", verifier)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    verifier = FakeVerifier(judge_honestly)
+    with pytest.raises(RunError, match="cannot write"):
+        run(tmp_path / "file" / "train.jsonl", verifier)
+    assert not verifier.calls
 
 
 def test_a_request_for_no_problem_is_refused(tmp_path: Path) -> None:

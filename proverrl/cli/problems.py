@@ -291,17 +291,21 @@ def show_problem(
         click.echo(benchmark.references.get(problem_id, "(none)"))
 
 
+MAX_LEVEL = 99
+
+
 def parse_levels(text: str) -> tuple[int, ...]:
     """``1-5`` or ``1,3`` as numbers. Raises ``UsageError`` if the text is neither."""
     levels: list[int] = []
     try:
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            levels += range(int(first), int(last if dash else first) + 1)
+            some = range(int(first), int(last if dash else first) + 1)
+            if not some or some[0] < 1 or some[-1] > MAX_LEVEL:
+                raise UsageError(f"--levels {text!r}: levels go up, from 1 to at most {MAX_LEVEL}")
+            levels += some
     except ValueError as error:
         raise UsageError(f"--levels {text!r}: write 1-5 or 1,3") from error
-    if not levels or min(levels) < 1:
-        raise UsageError(f"--levels {text!r}: levels count from 1")
     return tuple(dict.fromkeys(levels))
 
 

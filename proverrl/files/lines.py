@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,15 @@ def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as stream:
         stream.writelines(encode_line(row) for row in rows)
+
+
+def check_place(path: Path) -> None:
+    """Raise ``RunError`` where a file cannot be written, before the work that it is to hold."""
+    check_replaceable(path)
+    with saving(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
 
 
 @contextmanager

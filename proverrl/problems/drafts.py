@@ -19,6 +19,7 @@ from typing import Any
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
+from proverrl.files.lines import check_place
 from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata, take_turns
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
@@ -183,6 +184,7 @@ async def generate_and_check(
     chosen = sorted(set(levels))
     if not chosen or num < 1:
         raise ProblemError("give at least one level and at least one problem")
+    check_place(Path(path))
     share, rest = divmod(num, len(chosen))
     wanted = {level: share + (place < rest) for place, level in enumerate(chosen)}
     streams = {

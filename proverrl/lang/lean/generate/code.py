@@ -2,7 +2,8 @@
 
 Flows in: a random source and names. Flows out: definitions of a function with its specification,
 ``def NAME : { f : A → B // SPECIFICATION } :=`` and the hole, as benchmarks of code have them
-(``proverrl.benchmarks``). Level 1 is one expression; level 2 has case distinctions; level 3
+(``proverrl.benchmarks``). One function has one specification, up to names, so that its parts stand
+in a fixed order. Level 1 is one expression; level 2 has case distinctions; level 3
 walks over a list or counts up.
 """
 
@@ -73,13 +74,15 @@ def scale(slope: int, text: str) -> str:
     return f"{slope} * {text}" if slope != 1 else text
 
 
-def draw_condition(rng: random.Random, names: Names, x: str) -> Condition:
-    """About ``x``."""
-    limit = names.number("limit", 2, 99)
-    less = Condition(f"{x} < {limit}", f"{limit} ≤ {x}", "Nat.not_lt.mpr {0}")
-    more = Condition(f"{limit} ≤ {x}", f"{x} < {limit}", "Nat.not_le.mpr {0}")
-    same = Condition(f"{x} = {limit}", f"{x} ≠ {limit}", "{0}")
-    return rng.choice([less, more, same])
+def draw_condition(rng: random.Random, names: Names, x: str, *relations: str) -> Condition:
+    """About ``x``, with one of ``relations``."""
+    limit = names.number("limit", 2, 199)
+    conditions = {
+        "<": Condition(f"{x} < {limit}", f"{limit} ≤ {x}", "Nat.not_lt.mpr {0}"),
+        "≤": Condition(f"{limit} ≤ {x}", f"{x} < {limit}", "Nat.not_le.mpr {0}"),
+        "=": Condition(f"{x} = {limit}", f"{x} ≠ {limit}", "{0}"),
+    }
+    return conditions[rng.choice(relations)]
 
 
 def choose(code: str, condition: Condition, other: str) -> str:
@@ -95,9 +98,9 @@ def prove_cases(names: Names, condition: Condition, *args: str) -> tuple[list[st
     return [intro, f"exact if_pos {h}"], [intro, f"exact if_neg {refuted}"]
 
 
-def draw_sums(rng: random.Random, names: Names, asked: FunctionTask) -> list[str]:
-    """Each argument and a number, in some order."""
-    return [f"{arg} + {names.number('offset', 1, 99)}" for arg in rng.sample(asked.args, 2)]
+def draw_sums(names: Names, asked: FunctionTask) -> list[str]:
+    """Each argument and a number."""
+    return [f"{arg} + {names.number('offset', 1, 99)}" for arg in asked.args]
 
 
 def make_formula(rng: random.Random, names: Names) -> ProgramText:
@@ -106,7 +109,7 @@ def make_formula(rng: random.Random, names: Names) -> ProgramText:
     parts = [scale(names.number("slope", 1, 60), arg) for arg in asked.args]
     offset, more = names.number("offset", 0, 99), names.number("limit", 1, 99)
     whole = " + ".join([*parts, str(offset + more)])
-    claim = rng.choice([f"{asked.call} + {more} = {whole}", f"{whole} = {asked.call} + {more}"])
+    claim = f"{asked.call} + {more} = {whole}"
     return asked.ask_all("Nat", [claim], " + ".join([*parts, str(offset)]), _ARITHMETIC)
 
 
@@ -123,10 +126,9 @@ def make_undo(rng: random.Random, names: Names) -> ProgramText:
 def make_pair(rng: random.Random, names: Names) -> ProgramText:
     """Two results."""
     asked = FunctionTask(names, "Nat", "Nat")
-    parts = draw_sums(rng, names, asked)
+    parts = rng.sample(draw_sums(names, asked), 2)
     claims = [f"({asked.call}).{i} = {part}" for i, part in enumerate(parts, start=1)]
-    order = rng.sample(claims, 2)
-    return asked.ask_all(_PAIR, order, f"({', '.join(parts)})", prove_all(["rfl"], ["rfl"]))
+    return asked.ask_all(_PAIR, claims, f"({', '.join(parts)})", prove_all(["rfl"], ["rfl"]))
 
 
 _TEST = prove_all(["exact of_decide_eq_true"], ["exact decide_eq_true"])
@@ -137,12 +139,11 @@ def make_test(rng: random.Random, names: Names) -> ProgramText:
     asked = FunctionTask(names, "Nat")
     (x,) = asked.args
     slope = names.number("slope", 2, 60)
-    conditions = [
-        draw_condition(rng, names, x).holds,
-        f"{x} % {slope} = {names.number('offset', 0, 99) % slope}",
-    ]
-    used = rng.sample(conditions, rng.randrange(1, 3))
-    text = rng.choice([" ∧ ", " ∨ "]).join(used)
+    remainder = f"{x} % {slope} = {names.number('offset', 0, 99) % slope}"
+    bound = draw_condition(rng, names, x, "<", "≤", "=").holds
+    # Both together hold of infinitely many numbers.
+    beyond = draw_condition(rng, names, x, "≤").holds
+    text = rng.choice([bound, remainder, f"{beyond} ∧ {remainder}", f"{bound} ∨ {remainder}"])
     claim = f"({asked.call} = true ↔ {text})"
     return asked.ask_all("Bool", [claim], f"decide ({text})", _TEST)
 
@@ -151,18 +152,17 @@ def make_multiple(rng: random.Random, names: Names) -> ProgramText:
     """The nearest multiple that is not above, or not below."""
     asked = FunctionTask(names, "Nat")
     (x,) = asked.args
-    slope, result = names.number("slope", 2, 60), asked.call
+    slope, result = names.number("slope", 2, 199), asked.call
+    below, code = [f"{result} ≤ {x}", f"{x} < {result} + {slope}"], f"{x} - {x} % {slope}"
     if rng.random() < 0.5:
-        parts = [f"{result} % {slope} = 0", f"{result} ≤ {x}", f"{x} < {result} + {slope}"]
-        return asked.ask_all("Nat", rng.sample(parts, 3), f"{x} - {x} % {slope}", _ARITHMETIC)
-    parts = [f"{result} % {slope} = 0", f"{x} < {result}", f"{result} ≤ {x} + {slope}"]
-    return asked.ask_all("Nat", rng.sample(parts, 3), f"{x} - {x} % {slope} + {slope}", _ARITHMETIC)
+        below, code = [f"{x} < {result}", f"{result} ≤ {x} + {slope}"], f"{code} + {slope}"
+    return asked.ask_all("Nat", [f"{result} % {slope} = 0", *below], code, _ARITHMETIC)
 
 
 def make_larger(rng: random.Random, names: Names) -> ProgramText:
     """The larger of two sums, or the smaller."""
     asked = FunctionTask(names, "Nat", "Nat")
-    one, other = draw_sums(rng, names, asked)
+    one, other = draw_sums(names, asked)
     result = asked.call
     is_larger = rng.random() < 0.5
     parts = [f"{s} ≤ {result}" if is_larger else f"{result} ≤ {s}" for s in (one, other)]
@@ -193,7 +193,7 @@ def make_clamp(rng: random.Random, names: Names) -> ProgramText:
 def make_distance(rng: random.Random, names: Names) -> ProgramText:
     """The difference of two sums, whichever is larger."""
     asked = FunctionTask(names, "Nat", "Nat")
-    one, other = draw_sums(rng, names, asked)
+    one, other = draw_sums(names, asked)
     claim = f"({asked.call} + {one} = {other} ∨ {asked.call} + {other} = {one})"
     code = f"if {one} ≤ {other} then {other} - ({one}) else {one} - ({other})"
     return asked.ask_all("Nat", [claim], code, _SPLIT)
@@ -203,7 +203,8 @@ def make_pieces(rng: random.Random, names: Names) -> ProgramText:
     """A function in two pieces."""
     asked = FunctionTask(names, "Nat")
     (x,) = asked.args
-    condition = draw_condition(rng, names, x)
+    # A number of an equation may make both pieces the same constant.
+    condition = draw_condition(rng, names, x, "<")
     gives = rng.choice(["Nat", "Option Nat"])
     one = f"{scale(names.number('slope', 1, 60), x)} + {names.number('offset', 1, 99)}"
     other = rng.choice([x, str(names.number("base", 0, 60))])
@@ -221,7 +222,7 @@ def make_pieces(rng: random.Random, names: Names) -> ProgramText:
 def make_order(rng: random.Random, names: Names) -> ProgramText:
     """Two sums in order."""
     asked = FunctionTask(names, "Nat", "Nat")
-    one, other = draw_sums(rng, names, asked)
+    one, other = draw_sums(names, asked)
     places = rng.sample([1, 2], 2)
     low, high = (f"({asked.call}).{place}" for place in places)
     parts = [f"{low} ≤ {high}", f"{low} + {high} = {one} + {other}"]
@@ -284,7 +285,7 @@ def make_total(rng: random.Random, names: Names) -> ProgramText:
     """A number of a list, to which each member adds."""
     walk = ListTask(names)
     each = scale(names.number("slope", 1, 60), walk.head)
-    step = rng.choice([f"{each} + {{0}}", f"{{0}} + {each}", f"max ({each}) ({{0}})"])
+    step = rng.choice([f"{each} + {{0}}", f"max ({each}) ({{0}})"])
     empty = str(names.number("base", 0, 60))
     return walk.ask_walk("Nat", empty, step, walk.fold(step.format(walk.rest), empty))
 
@@ -292,7 +293,7 @@ def make_total(rng: random.Random, names: Names) -> ProgramText:
 def make_keep(rng: random.Random, names: Names) -> ProgramText:
     """The members that meet a condition, or the others."""
     walk = ListTask(names)
-    condition = draw_condition(rng, names, walk.head)
+    condition = draw_condition(rng, names, walk.head, "<", "=")
     cases = rng.sample([f"{walk.head} :: {{0}}", "{0}"], 2)
     return walk.ask_cases(_LIST, "[]", condition, *cases)
 
@@ -300,7 +301,7 @@ def make_keep(rng: random.Random, names: Names) -> ProgramText:
 def make_count(rng: random.Random, names: Names) -> ProgramText:
     """How many members meet a condition."""
     walk = ListTask(names)
-    condition = draw_condition(rng, names, walk.head)
+    condition = draw_condition(rng, names, walk.head, "<", "=")
     cases = rng.sample([f"{{0}} + {names.number('slope', 1, 60)}", "{0}"], 2)
     return walk.ask_cases("Nat", str(names.number("base", 0, 60)), condition, *cases)
 
@@ -308,7 +309,7 @@ def make_count(rng: random.Random, names: Names) -> ProgramText:
 def make_replace(rng: random.Random, names: Names) -> ProgramText:
     """A list in which some members are others."""
     walk = ListTask(names)
-    condition = draw_condition(rng, names, walk.head)
+    condition = draw_condition(rng, names, walk.head, "<", "=")
     other = rng.choice([str(names.number("base", 0, 60)), f"({walk.head} + 1)"])
     cases = rng.sample([f"{walk.head} :: {{0}}", f"{other} :: {{0}}"], 2)
     return walk.ask_cases(_LIST, "[]", condition, *cases)
@@ -357,7 +358,10 @@ _IDLE: Mapping[str, tuple[str, ...]] = {
     _PAIR: ("(0, 0)",),
     _LIST: ("[]",),
 }
-_TRY = "by (repeat' constructor) <;> intros <;> first | rfl | (dsimp; omega) | simp_all"
+_TRY = (
+    "by (repeat' constructor) <;> intros <;> "
+    "first | rfl | (dsimp; omega) | simp_all | (simp; omega)"
+)
 
 
 class CodeGenerator(LeanGenerator):
