@@ -143,8 +143,8 @@ FIGURES = {
     ),
     "code": Figure(
         (
-            "for s in train:400 heldout:100 valid:20; do f={data}/code_${s%:*}.jsonl; [ -e $f ] ||",
-            "  proverrl problems generate dafny --code --levels 1 --num ${s#*:} "
+            "for s in train:400 heldout:100 valid:20; do f={data}/code_${s%:*}.jsonl",
+            "  [ -e $f ] || proverrl problems generate dafny --code --levels 1 --num ${s#*:} "
             "--split ${s%:*} --out $f",
             "done",
             train(
@@ -160,6 +160,27 @@ FIGURES = {
         {
             "before": {0: (49.0, 43.1, 55.1), 1: (58.0, 52.3, 63.4), 2: (48.2, 42.2, 54.5)},
             "after": {0: (71.5, 66.0, 76.0), 1: (75.5, 70.0, 80.1), 2: (65.8, 58.9, 71.8)},
+        },
+    ),
+    "lean_code": Figure(
+        (
+            "for s in train:1500 heldout:150 valid:60; do f={data}/lean_code_${s%:*}.jsonl",
+            "  [ -e $f ] || proverrl problems generate lean --code --levels 1-3 --num ${s#*:} "
+            "--split ${s%:*} --out $f",
+            "done",
+            train(
+                "configs/lean.toml",
+                "--set problems.train={data}/lean_code_train.jsonl "
+                "--set problems.valid={data}/lean_code_valid.jsonl "
+                "--set problems.heldout={data}/lean_code_heldout.jsonl "
+                "--set 'warm_start.references_per_level={ 1 = 100, 2 = 100, 3 = 100 }' "
+                "--set warm_start.steps=500 --set sampling.max_new_tokens=160 "
+                "--set sampling.temperature=1.0 --set max_minutes=0 --set max_verifier_calls=6000",
+            ),
+        ),
+        {
+            "before": {0: (63.9, 57.8, 69.5), 1: (63.3, 57.6, 68.6), 2: (67.5, 61.7, 72.6)},
+            "after": {0: (77.8, 71.4, 83.0), 1: (80.8, 74.4, 86.0), 2: (80.3, 74.0, 85.5)},
         },
     ),
     "programs": Figure(
@@ -234,6 +255,40 @@ FIGURES |= {
         ),
         {"after": {0: (34.2, 27.6, 41.3), 1: (38.2, 31.4, 45.3), 2: (36.5, 30.0, 43.5)}},
     ),
+}
+
+_FILES = "python scripts/split_families.py {data}/third.jsonl {data}/others.jsonl"
+_THIRD = (
+    "--set problems.train={data}/third.jsonl --set problems.heldout={data}/others.jsonl "
+    "--set evaluation.max_problems=0 "
+    "--set 'warm_start.references_per_level={1=12,2=12,3=12,4=12,5=12}'"
+)
+_THIRD_START = train(
+    "configs/presets/gar.toml",
+    f"{_THIRD} --set grpo.steps=1 --set evaluation.before=false --set evaluation.after=false",
+    "{data}/third-start-{seed}",
+)
+ON_A_THIRD: Mapping[str, Mapping[int, Recorded]] = {
+    "uniform": {0: (6.6, 3.5, 11.5), 1: (6.5, 3.3, 11.5)},
+    "sec": {0: (4.4, 2.1, 8.6), 1: (4.6, 2.2, 8.9)},
+    "dump": {0: (7.3, 3.9, 12.5), 1: (6.5, 3.3, 11.6)},
+}
+FIGURES |= {
+    f"third_{name}": Figure(
+        (
+            _FILES,
+            _THIRD_START,
+            train(
+                "configs/demo.toml",
+                f"{_THIRD} --set curriculum.name={name} --set warm_start.steps=0 "
+                "--set policy.path={data}/third-start-{seed}/warm_start/policy "
+                "--set max_minutes=0 --set max_verifier_calls=1500 --set grpo.steps=2000 "
+                "--set evaluation.before=false",
+            ),
+        ),
+        {"after": recorded},
+    )
+    for name, recorded in ON_A_THIRD.items()
 }
 
 ON_DAFNY: Mapping[str, Mapping[int, Recorded]] = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tomllib
@@ -413,6 +412,13 @@ def test_the_figures_that_are_repeated_are_those_of_the_log() -> None:
     )
 
 
+def split_as_bash(line: str) -> list[str]:
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True
+    )
+    return words.stdout.decode().split("\0")[:-1]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_commands_of_a_figure_set_keys_that_there_are(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -420,7 +426,8 @@ def test_the_commands_of_a_figure_set_keys_that_there_are(
     monkeypatch.chdir(ROOT)
     figure = FIGURES[name]
     for seed in figure.seeds:
-        lines = [shlex.split(line) for line in figure.list_commands(name, seed)]
+        commands = figure.list_commands(name, seed)
+        lines = [split_as_bash(line) for line in commands if line.startswith("proverrl ")]
         trained = [words[2:] for words in lines if words[:2] == ["proverrl", "train"]]
         assert trained
         evaluated = [words[2:] for words in lines if words[:2] == ["proverrl", "eval"]]
