@@ -66,6 +66,34 @@ def train(config: str, settings: str = "", run: str = "{run}") -> str:
     return f"proverrl train {config} --run {run} --set seed={{seed}} {settings}".rstrip()
 
 
+def warm_up(config: str, run: str) -> str:
+    """The line that makes the weights that several trainings begin with."""
+    return train(config, "--set loop=warm_start --set evaluation.before=false", run)
+
+
+def write_code(
+    config: str,
+    settings: str,
+    evaluations: Mapping[str, Mapping[int, Recorded]],
+    *,
+    problems: str,
+    sizes: str,
+) -> Figure:
+    """A training on generated ``problems`` (a language, levels) that ask for code; ``sizes`` has
+    the number of problems of each split."""
+    files = f"{{data}}/{problems.split()[0]}_code_"
+    splits = (name.partition(":")[0] for name in sizes.split())
+    chosen = " ".join(f"--set problems.{split}={files}{split}.jsonl" for split in splits)
+    lines = (
+        f"for s in {sizes}; do f={files}${{s%:*}}.jsonl",
+        f"  [ -e $f ] || proverrl problems generate {problems} --code --num ${{s#*:}} "
+        "--split ${s%:*} --out $f",
+        "done",
+        train(config, f"{chosen} {settings}"),
+    )
+    return Figure(lines, evaluations)
+
+
 def list_arguments(preset: str) -> list[str]:
     """What a preset sets, as arguments of ``proverrl train``."""
     table = tomllib.loads((PRESETS / f"{preset}.toml").read_text("utf-8"))
@@ -141,47 +169,29 @@ FIGURES = {
         {"after": {0: (91.5, 87.7, 94.2), 1: (93.3, 89.8, 95.7), 2: (92.1, 88.5, 94.7)}},
         level="balanced",
     ),
-    "code": Figure(
-        (
-            "for s in train:400 heldout:100 valid:20; do f={data}/code_${s%:*}.jsonl",
-            "  [ -e $f ] || proverrl problems generate dafny --code --levels 1 --num ${s#*:} "
-            "--split ${s%:*} --out $f",
-            "done",
-            train(
-                "configs/programs.toml",
-                "--set problems.train={data}/code_train.jsonl "
-                "--set problems.valid={data}/code_valid.jsonl "
-                "--set problems.heldout={data}/code_heldout.jsonl "
-                "--set learner.learning_rate=1e-3 --set warm_start.steps=200 "
-                "--set 'warm_start.references_per_level={ 1 = 150 }' --set evaluation.samples=4 "
-                "--set evaluation.ks=[1,4] --set max_minutes=0 --set max_verifier_calls=1500",
-            ),
-        ),
+    "code": write_code(
+        "configs/programs.toml",
+        "--set learner.learning_rate=1e-3 --set 'warm_start.references_per_level={ 1 = 150 }' "
+        "--set warm_start.steps=200 --set evaluation.samples=4 --set evaluation.ks=[1,4] "
+        "--set max_minutes=0 --set max_verifier_calls=1500",
         {
             "before": {0: (49.0, 43.1, 55.1), 1: (58.0, 52.3, 63.4), 2: (48.2, 42.2, 54.5)},
             "after": {0: (71.5, 66.0, 76.0), 1: (75.5, 70.0, 80.1), 2: (65.8, 58.9, 71.8)},
         },
+        problems="dafny --levels 1",
+        sizes="train:400 heldout:100 valid:20",
     ),
-    "lean_code": Figure(
-        (
-            "for s in train:1500 heldout:150 valid:60; do f={data}/lean_code_${s%:*}.jsonl",
-            "  [ -e $f ] || proverrl problems generate lean --code --levels 1-3 --num ${s#*:} "
-            "--split ${s%:*} --out $f",
-            "done",
-            train(
-                "configs/lean.toml",
-                "--set problems.train={data}/lean_code_train.jsonl "
-                "--set problems.valid={data}/lean_code_valid.jsonl "
-                "--set problems.heldout={data}/lean_code_heldout.jsonl "
-                "--set 'warm_start.references_per_level={ 1 = 100, 2 = 100, 3 = 100 }' "
-                "--set warm_start.steps=500 --set sampling.max_new_tokens=160 "
-                "--set sampling.temperature=1.0 --set max_minutes=0 --set max_verifier_calls=6000",
-            ),
-        ),
+    "lean_code": write_code(
+        "configs/lean.toml",
+        "--set 'warm_start.references_per_level={ 1 = 100, 2 = 100, 3 = 100 }' "
+        "--set warm_start.steps=500 --set sampling.max_new_tokens=160 "
+        "--set sampling.temperature=1.0 --set max_minutes=0 --set max_verifier_calls=6000",
         {
             "before": {0: (63.9, 57.8, 69.5), 1: (63.3, 57.6, 68.6), 2: (67.5, 61.7, 72.6)},
             "after": {0: (77.8, 71.4, 83.0), 1: (80.8, 74.4, 86.0), 2: (80.3, 74.0, 85.5)},
         },
+        problems="lean --levels 1-3",
+        sizes="train:1500 heldout:150 valid:60",
     ),
     "programs": Figure(
         (
@@ -224,9 +234,7 @@ FIGURES = {
     ),
 }
 
-_TRL_START = train(
-    "configs/demo.toml", "--set loop=warm_start --set evaluation.before=false", "{run}/start"
-)
+_TRL_START = warm_up("configs/demo.toml", "{run}/start")
 _TRL_JUDGE = (
     "proverrl eval configs/demo.toml --set policy.path={run}/%s --set run={run} --name after "
     "--set evaluation.samples=4 -k 1,4"
@@ -300,11 +308,7 @@ ON_DAFNY: Mapping[str, Mapping[int, Recorded]] = {
     "leanabell_v2": {2: (38.2, 31.5, 45.2)},
     "kimina": {0: (48.8, 41.7, 55.7), 1: (46.6, 39.8, 53.4), 2: (40.6, 33.6, 47.7)},
 }
-_START = train(
-    "configs/presets/grpo.toml",
-    "--set loop=warm_start --set evaluation.before=false",
-    "{data}/start-{seed}",
-)
+_START = warm_up("configs/presets/grpo.toml", "{data}/start-{seed}")
 _FROM_START = "--set policy.path={data}/start-{seed}/policy --set warm_start.steps=0"
 _EQUAL = "--set max_minutes=0 --set max_verifier_calls=2240 --set evaluation.before=false"
 FIGURES["preset_grpo"] = Figure(
@@ -343,11 +347,7 @@ ON_LEAN: Mapping[str, Mapping[int, Recorded]] = {
     "leanabell_v2": {0: (26.3, 19.7, 33.6), 1: (25.2, 19.0, 32.3), 2: (23.9, 17.9, 30.9)},
 }
 _EQUAL_ON_LEAN = "--set max_minutes=0 --set max_verifier_calls=6000"
-_LEAN_START = train(
-    "configs/lean.toml",
-    "--set loop=warm_start --set evaluation.before=false",
-    "{data}/lean-start-{seed}",
-)
+_LEAN_START = warm_up("configs/lean.toml", "{data}/lean-start-{seed}")
 _FROM_LEAN_START = (
     f"{_EQUAL_ON_LEAN} --set evaluation.before=false "
     "--set policy.path={data}/lean-start-{seed}/policy --set warm_start.steps=0"

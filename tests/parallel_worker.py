@@ -285,7 +285,11 @@ def run_lost(world: World, case: dict[str, Any]) -> dict[str, Any]:
     """The last process dies while the others wait in something that does not hear of it."""
     parallel.GRACE_SECONDS = case["lost"]
     world.gather(None)
+    # The others must be out of it before the last one dies.
+    store = torch.distributed.distributed_c10d._get_default_store()
+    store.set(f"out {world.rank}", "")
     if world.rank == world.size - 1:
+        store.wait([f"out {rank}" for rank in range(world.size)])
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60.0)
     raise AssertionError("nothing has ended this process")
