@@ -80,6 +80,9 @@ class SearchConfig(Section):
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     """``subgoals``, ``lemmas``, ``pooled_hints``: share of the remaining calls that goes to whole
     proofs"""
+    openings: Literal["standing", "none"] = "standing"
+    """``pooled_hints``: new bodies begin with the hints that stand, or from nothing, which shows
+    what the pool is worth without them"""
     part_depth: Positive = 2
     """``subgoals``: how deep parts are split into parts"""
     tier: TierName = "medium"

@@ -130,6 +130,9 @@ class WarmStartConfig(Section):
     """``writer``: each reference is learned under its instruction as well, the words that say what
     it holds; ``instructor``: no bodies, but the form of instructions, those of other references
     drawn at random ([preface.md](preface.md))"""
+    bare_share: Fraction = 1.0
+    """of the families of the references, the share whose bodies a ``writer`` learns without an
+    instruction too; below 1 it can write more than it does unasked ([preface.md](preface.md))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
@@ -146,6 +149,12 @@ class WarmStartConfig(Section):
     """pack the bodies of a batch end to end into rows of at most this many tokens (none attends to
     another; the loss is the same); 0 pads instead. Worth it when a batch mixes short and long
     bodies"""
+
+    @model_validator(mode="after")
+    def _only_a_writer_has_unasked_families(self) -> WarmStartConfig:
+        if self.bare_share < 1.0 and self.instructions != "writer":
+            raise ValueError('bare_share below 1 needs instructions = "writer"')
+        return self
 
 
 class GrpoConfig(Section):

@@ -194,21 +194,23 @@ class PooledHints(Composite):
 
     def _choose_openings(self) -> list[str]:
         """Beginnings of bodies up to the first hint that does not stand, and none: those that were
-        continued least, then those that most bodies share."""
+        continued least, then those that most bodies share. Always none where the search is told to
+        begin from nothing."""
+        if self.config.openings == "none":
+            return [""] * _OPENINGS
         standing = set(self.standing)
         shared: Counter[str] = Counter({"": 1})
         for hints in self.bodies:
             kept = itertools.takewhile(lambda key: key in standing, hints)
             shared[self._pooling.begin(self.problem, [self.pool[k].text for k in kept])] += 1
         order = sorted(shared, key=lambda text: (self.continued[text], -shared[text]))
-        chosen = order[:_OPENINGS]
-        self.continued.update(chosen)
-        return chosen
+        return order[:_OPENINGS]
 
     async def _continue(self) -> list[str]:
         """New bodies, which begin as bodies did whose first hints stand."""
         bodies: list[str] = []
         for opening in self._choose_openings():
+            self.continued[opening] += 1
             name = f"{opening}#{self.continued[opening]}"
             if name not in self._written:
                 await self._write(name, opening)
