@@ -52,16 +52,19 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 def reference_sources(session: Session) -> list[PairSource]:
     """What the references teach: each body after its problem's prompt; to a writer those of some
     families (``warm_start.bare_share``); nothing to an instructor, which writes no bodies."""
-    role, share = session.config.warm_start.instructions, session.config.warm_start.bare_share
-    if role == "instructor":
+    settings = session.config.warm_start
+    if settings.instructions == "instructor":
         return []
     references = session.problems.references
-    if role == "writer":
-        families = sorted({problem.family for problem, _ in references})
-        # Evenly spaced, since names that are sorted put the kinds of one level side by side.
-        bare = {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
-        references = tuple(pair for pair in references if pair[0].family in bare)
-    return [make_source(session.policy, *pair) for pair in references]
+    bare = choose_bare_families(references, settings.bare_share)
+    return [make_source(session.policy, *pair) for pair in references if pair[0].family in bare]
+
+
+def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float) -> set[str]:
+    """The share of the families, evenly spaced among their sorted names, in which those of one
+    level stand together; all of them for 1."""
+    families = sorted({problem.family for problem, _ in references})
+    return {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
 
 
 def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
