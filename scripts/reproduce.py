@@ -401,6 +401,7 @@ def main() -> None:
     )
     parser.add_argument("name", choices=FIGURES, metavar="NAME")
     parser.add_argument("seeds", type=int, nargs="*", metavar="SEED")
+    parser.add_argument("--show", action="store_true", help="print the commands, and run nothing")
     if len(sys.argv) < 2:
         parser.print_help()
         sys.exit(2)
@@ -409,6 +410,9 @@ def main() -> None:
     seeds = given.seeds or figure.seeds
     if unknown := [seed for seed in seeds if seed not in figure.seeds]:
         parser.error(f"{name} has no figure for seed {unknown[0]}, but for {figure.seeds}")
+    if given.show:
+        print(*(line for seed in seeds for line in figure.list_commands(name, seed)), sep="\n")
+        return
     (FOLDER / "data").mkdir(parents=True, exist_ok=True)
     good = True
     for seed in seeds:

@@ -49,6 +49,14 @@ def test_wrong_overrides_name_the_place(tmp_path: Path, override: str, names: st
         load_config(write(tmp_path, ""), [override])
 
 
+def test_a_value_from_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--set: loop: Input should be"):
+        load_config(write(tmp_path, ""), ["loop=ppo"])
+    # The file has a fault of its own.
+    with pytest.raises(ConfigError, match=r"c\.toml: .*grpo\.steps: .*greater"):
+        load_config(write(tmp_path, "grpo.steps = 0"), ["loop=ppo"])
+
+
 def test_missing_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load_config(tmp_path / "none.toml")

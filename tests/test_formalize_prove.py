@@ -27,6 +27,7 @@ from proverrl.problems.load import (
     make_row,
     write_problems,
 )
+from proverrl.report.statements import _describe_row
 from proverrl.types import HOLE, Candidate, Completion, Problem, Prompt, Sampling
 from proverrl.verifier.base import verify_all
 from tests.test_policy import tiny_policy
@@ -214,6 +215,8 @@ def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.Monkey
     again = call(monkeypatch, {}, *words)
     assert again.exit_code == 0, again.output
     assert read_lines(place / "run/evals/formalize.statements.jsonl") == rows
+    assert f"  | {RIGHT}\n  3 of 8 samples are proved to mean this\n" in again.output
+    assert "none counts as proved" in again.output
     # Three of eight samples are fewer than half.
     strict = call(monkeypatch, {}, *words, "--least", "0.5")
     assert "0 of 1 texts have a statement that is kept" in strict.output
@@ -225,7 +228,8 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
 ) -> None:
     plain = make_row(make_known(1))
     del plain["metadata"]["program"]
-    write_problems("words.jsonl", [make_row(make_known(0)), plain])
+    known = make_row(make_known(0)) | {"reference": RIGHT}
+    write_problems("words.jsonl", [known, plain])
     script = {"own0": [WEAK, WEAK, WEAK, SAME], "own1": [SAME]}
     words = ("formalize", "words.jsonl", "--config", "c.toml", "--samples", "4", "--out", "k.jsonl")
     done = call(monkeypatch, script, *words)
@@ -238,6 +242,7 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
         (SAME, True, "A", 1.0, ""),
     ]
     assert "dropped 3: means something else, by proof" in done.output
+    assert "none counts as proved" not in done.output
     proof, pair = load_problems(place / "k.jsonl")
     assert (proof.kind, pair.kind) == ("invariants", "contract")
     # Without a program it is a pair of words and statement.
@@ -245,6 +250,21 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
     page = (place / "run/report.html").read_text("utf-8")
     for text in ("plus", "means something else, by proof", "B (0.50)"):
         assert text in page
+    assert page.count("what is meant</td>") == 1  # the row of the one reference
+
+
+@pytest.mark.parametrize(
+    ("critic", "fault", "said"),
+    [
+        ("", "", "–"),
+        ("'>' is likelier", "", "right: '>' is likelier"),
+        ("'>' is likelier", "critic 2 does not call it right", "wrong: '>' is likelier"),
+        ("no JSON", "critic 1 gives no judgement: no JSON", "no judgement: no JSON"),
+    ],
+)
+def test_the_report_says_which_way_a_critic_judged(critic: str, fault: str, said: str) -> None:
+    row = {"body": "", "count": 1, "num_samples": 2, "dropped": fault}
+    assert _describe_row(row | {"critic": critic, "fault": fault})[-1] == said
 
 
 @pytest.mark.dafny
@@ -373,7 +393,7 @@ def test_the_chance_that_all_is_right(place: Path, monkeypatch: pytest.MonkeyPat
     only = call(monkeypatch, script, "prove", "words.jsonl", "--id", "own2", *both, "--out", "p")
     # A proof of another statement is a proof, and no success.
     assert only.exit_code == 0
-    assert "proved to mean something else\n  proved" in only.output
+    assert "it is not what is meant, by proof\n  proved" in only.output
     assert "and is proved: 0 of 1, 0.0 %" in only.output
 
 

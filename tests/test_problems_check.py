@@ -57,6 +57,9 @@ def test_dafny_proves_the_examples_and_nothing_else(tmp_path: Path) -> None:
     )
 
 
+ASKED = "method M(n: int) returns (r: int)\n  /*{HOLE}*/\n"
+
+
 def make(**changes: Any) -> dict[str, Any]:
     return {**EXAMPLES[0], **changes}
 
@@ -77,6 +80,7 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         json.dumps(make(id="g", hint="x")),
         "[1]",
         json.dumps(make(id="h", statement=good["statement"].replace("Double", "Twice"))),
+        json.dumps({"id": "i", "language": "dafny", "kind": "contract", "statement": ASKED}),
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     found = check_file(path)
@@ -91,12 +95,13 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         f"line 9: problem 'f': it states what {path}, line 1 does",
         "line 10: field 'hint' is not known",
         "line 11: a list, not a JSON object",
+        "line 13: problem 'i': it asks for what words say, and has none; fill 'informal'",
     ]
     assert len(faults) == len(begin)
     assert all(fault.startswith(text) for fault, text in zip(faults, begin, strict=True)), faults
     assert [problem.id for _, problem, _ in found.right] == ["double", "h"]
     done = run(str(path))
     assert done.exit_code == 1
-    assert done.output.endswith("2 problems, 2 with a reference; 9 faults\n")
+    assert done.output.endswith("2 problems, 2 with a reference; 10 faults\n")
     (tmp_path / "none.jsonl").write_text("")
     assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)

@@ -26,7 +26,7 @@ from proverrl.cli.options import (
     suggest_id,
 )
 from proverrl.config.load import choose_run, names_policy
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -83,6 +83,7 @@ def formalize(
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
 
+    from proverrl.lang import find_language
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements
     from proverrl.report import write_report
@@ -91,9 +92,13 @@ def formalize(
     writing = write_statements(config, source, from_run=choose_run(run, overrides), options=options)
     found = run_until_interrupted(writing, "what was judged is kept, the same command continues")
     num_kept = write_kept(out, found)
+    for one in found[:_MAX_SHOWN]:
+        _show_statement(one)
     click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
     for line in _count_dropped(found):
         click.echo(line)
+    if not all(find_language(p.language).knows_meaning(p) for p in (f.problem for f in found)):
+        click.echo("where nobody says what is meant, none counts as proved; pass@1 says nothing")
     if critics:
         _show_passed(found)
     click.echo(f"written: {out}, {config.run / 'evals' / f'{name}.statements.jsonl'}")
@@ -245,7 +250,10 @@ def _find_words(
         if program.suffix not in suffixes:
             known = ", ".join(suffixes)
             raise UsageError(f"--program {program}: give a file that ends in one of {known}")
-        write_words(place, suffixes[program.suffix], read_text(program), kind, words)
+        try:
+            write_words(place, suffixes[program.suffix], read_text(program), kind, words)
+        except ProblemError as error:
+            raise ProblemError(f"--program {program}: {error}") from error
         return str(place)
     if not is_source(words):
         raise UsageError(
@@ -293,7 +301,12 @@ def _show_passed(found: Sequence[Formalized]) -> None:
 
 
 def _show(one: Proved) -> None:
-    found = one.formalized
+    _show_statement(one.formalized)
+    if one.formalized.kept is not None:
+        click.echo("  proved" if one.is_proved else "  no proof was found")
+
+
+def _show_statement(found: Formalized) -> None:
     click.echo(f"{found.problem.id}: {found.problem.informal}")
     if found.kept is None:
         click.echo(f"  no statement is kept of {found.num_samples} samples")
@@ -302,8 +315,7 @@ def _show(one: Proved) -> None:
         return
     for line in found.kept.body.splitlines():
         click.echo(f"  | {line}")
-    said = {True: ", proved to mean what is meant", False: ", proved to mean something else"}
+    said = {True: "; it is what is meant, by proof", False: "; it is not what is meant, by proof"}
     means = "" if found.kept.means is None else said[found.kept.means]
     agreeing = f"{found.kept.agreeing} of {found.num_samples} samples"
     click.echo(f"  {agreeing} are proved to mean this{means}")
-    click.echo("  proved" if one.is_proved else "  no proof was found")

@@ -44,7 +44,14 @@ from proverrl.cli.search import search
 from proverrl.cli.serve import serve
 from proverrl.cli.verify import bench, verify
 from proverrl.config.load import choose_run
-from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
+from proverrl.errors import (
+    PeerError,
+    ProverRLError,
+    StoppedError,
+    ToolchainError,
+    UsageError,
+    VerifierError,
+)
 from proverrl.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     (UsageError, PeerError): "error",
+    (ToolchainError,): "no verifier",
     (VerifierError,): "verifier broken",
     (ProverRLError,): "internal error",
 }

@@ -13,7 +13,7 @@ import inspect
 import os
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ def _build_config(
     read: Callable[[], dict[str, Any]], overrides: Sequence[str], path: Path
 ) -> Config:
     try:
-        return parse_config(apply_overrides(read(), overrides), source=str(path))
+        given = {text.partition("=")[0].strip() for text in overrides}
+        return parse_config(apply_overrides(read(), overrides), source=str(path), given=given)
     except RecursionError as error:
         raise ConfigError(f"{path}, or a --set, is nested too deeply to be read") from error
 
@@ -215,15 +216,19 @@ def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str
     return table
 
 
-def parse_config(table: dict[str, Any], *, source: str) -> Config:
-    """Build a ``Config`` from a plain table; ``source`` names it in errors."""
+def parse_config(table: dict[str, Any], *, source: str, given: Collection[str] = ()) -> Config:
+    """Build a ``Config`` from a plain table; ``source`` names it in errors, but for keys that were
+    ``given`` with ``--set``."""
     try:
         return Config.model_validate(table)
     except ValidationError as error:
         lines = [
             _explain(problem["loc"], problem["msg"], problem["type"]) for problem in error.errors()
         ]
-        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
+        named = {".".join(map(str, problem["loc"])) for problem in error.errors()}
+        raise ConfigError(
+            f"{'--set' if named <= set(given) else source}: " + "; ".join(lines)
+        ) from error
 
 
 def _apply_override(table: dict[str, Any], override: str) -> None:

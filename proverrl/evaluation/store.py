@@ -173,9 +173,12 @@ class AttemptStore:
         stored = read_row(self._settings_path, _SETTINGS, again)
         for key in sorted({*stored, *settings}):
             if stored.get(key) != json.loads(text).get(key):
+                made = f"made with {key} = {stored.get(key)!r}; now it is {settings.get(key)!r}"
+                if key == "benchmark_sha256":
+                    made = "at other problems than these"
                 raise UsageError(
-                    f"{self.path} holds attempts made with {key} = {stored.get(key)!r}; now it is "
-                    f"{settings.get(key)!r}, and one figure cannot rest on both: {again}"
+                    f"{self.path} holds attempts {made}, and one figure cannot rest on both: "
+                    f"{again}"
                 )
 
 

@@ -59,7 +59,7 @@ class FormalizeOptions:
 class Formalized:
     """What came of a problem: all distinct statements of its ``num_samples``, the one that is kept,
     and for each other body the reason why not. ``lost`` are samples that hold no statement, by
-    reason."""
+    reason; ``meant`` is the reference, where there is one."""
 
     problem: Problem
     num_samples: int
@@ -67,6 +67,7 @@ class Formalized:
     kept: JudgedStatement | None
     dropped: Mapping[str, str]
     lost: Mapping[str, int]
+    meant: str = ""
 
 
 async def formalize(
@@ -75,10 +76,12 @@ async def formalize(
     """Sample, judge, choose and store. Raises ``UsageError``: a problem of ``source`` asks for no
     statement, or a critic cannot be loaded; and as ``evaluate_benchmarks`` does, as all else."""
     asked: dict[str, Problem] = {}
+    meant: dict[str, str] = {}
     found: list[Formalized] = []
 
     def prepare(benchmark: Benchmark) -> Benchmark:
         asked.update((problem.id, problem) for problem in benchmark.problems)
+        meant.update(benchmark.references)
         entries = tuple(
             replace(entry, problem=_make_judgeable(entry.problem, source))
             for entry in benchmark.entries
@@ -100,7 +103,7 @@ async def formalize(
             )
             num_judged += 1
             show("statements", f"{num_judged}/{num} problems judged")
-            return judged
+            return replace(judged, meant=meant.get(problem.id, ""))
 
         show("statements", f"0/{num} problems judged")
         found.extend(await finish_all(judge_one(asked[p.id]) for p in evaluation.problems))
@@ -124,6 +127,7 @@ def list_rows(found: Sequence[Formalized]) -> Iterator[dict[str, Any]]:
             "problem_id": one.problem.id,
             "informal": one.problem.informal,
             "num_samples": one.num_samples,
+            "meant": one.meant,
         }
         for judged in one.judged:
             dropped = one.dropped.get(judged.body, "")

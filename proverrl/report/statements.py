@@ -35,6 +35,8 @@ class _StatementRow(TypedDict):
     body: str
     count: _Count
     dropped: str
+    meant: NotRequired[str]
+    fault: NotRequired[str]
     agreeing: NotRequired[_Count]
     means: NotRequired[bool | None]
     ratings: NotRequired[str]
@@ -75,7 +77,10 @@ def _describe_text(name: str, rows: Sequence[Row]) -> tuple[str, str, bool, list
     # What was kept comes first.
     ordered = sorted(rows, key=lambda row: bool(row["dropped"]))
     is_kept = not ordered[0]["dropped"]
-    return name, ordered[0]["informal"], is_kept, [_describe_row(row) for row in ordered]
+    cells = [_describe_row(row) for row in ordered]
+    if meant := ordered[0].get("meant"):
+        cells.insert(0, [meant, "–", "–", "what is meant", "–", "–", "–"])
+    return name, ordered[0]["informal"], is_kept, cells
 
 
 def _describe_row(row: Row) -> list[str]:
@@ -89,5 +94,16 @@ def _describe_row(row: Row) -> list[str]:
         row["dropped"] or "kept",
         said[means],
         "–" if score is None else f"{row['ratings']} ({score:.2f})",
-        row.get("critic") or "–",
+        _describe_critic(row),
     ]
+
+
+def _describe_critic(row: Row) -> str:
+    """What the last critic that was asked said, and why: reasons alone may read either way."""
+    if not row.get("critic"):
+        return "–"
+    fault = row.get("fault", "")
+    said = "no judgement" if fault else "right"
+    if fault.endswith("does not call it right"):
+        said = "wrong"
+    return f"{said}: {row['critic']}"
