@@ -214,8 +214,9 @@ FIGURES = {
         (
             train(
                 "configs/formalize.toml",
-                "--set sampling.temperature=1.3 --set warm_start.steps=300 --set max_minutes=0 "
-                "--set max_verifier_calls={calls} --set evaluation.samples=8",
+                "--set warm_start.steps=300 --set learner.replay_samples=48 "
+                "--set 'warm_start.references_per_level={1=60,2=60,3=60,4=60,5=60}' "
+                "--set max_minutes=0 --set max_verifier_calls={calls} --set evaluation.samples=8",
             ),
             "proverrl eval --run {run} --name wordings -k 1,8 --set evaluation.samples=8 "
             "--set evaluation.max_problems=150 --benchmark dafny/statements/heldout.jsonl",
