@@ -52,9 +52,11 @@ def test_wrong_overrides_name_the_place(tmp_path: Path, override: str, names: st
 def test_a_value_from_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--set: loop: Input should be"):
         load_config(write(tmp_path, ""), ["loop=ppo"])
-    # The file has a fault of its own.
-    with pytest.raises(ConfigError, match=r"c\.toml: .*grpo\.steps: .*greater"):
+    # The file has a fault of its own, and a value may be a table.
+    with pytest.raises(ConfigError, match=r"--set: loop: .*c\.toml: grpo\.steps: .*greater"):
         load_config(write(tmp_path, "grpo.steps = 0"), ["loop=ppo"])
+    with pytest.raises(ConfigError, match=r"^--set: warm_start\.references_per_level\.1: "):
+        load_config(write(tmp_path, ""), ["warm_start.references_per_level={1=-1}"])
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:

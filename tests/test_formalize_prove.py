@@ -216,7 +216,7 @@ def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.Monkey
     assert again.exit_code == 0, again.output
     assert read_lines(place / "run/evals/formalize.statements.jsonl") == rows
     assert f"  | {RIGHT}\n  3 of 8 samples are proved to mean this\n" in again.output
-    assert "none counts as proved" in again.output
+    assert "never count as proved" in again.output
     # Three of eight samples are fewer than half.
     strict = call(monkeypatch, {}, *words, "--least", "0.5")
     assert "0 of 1 texts have a statement that is kept" in strict.output
@@ -242,7 +242,7 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
         (SAME, True, "A", 1.0, ""),
     ]
     assert "dropped 3: means something else, by proof" in done.output
-    assert "none counts as proved" not in done.output
+    assert "never count as proved" not in done.output
     proof, pair = load_problems(place / "k.jsonl")
     assert (proof.kind, pair.kind) == ("invariants", "contract")
     # Without a program it is a pair of words and statement.
@@ -254,17 +254,18 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("critic", "fault", "said"),
+    ("found", "said"),
     [
-        ("", "", "–"),
-        ("'>' is likelier", "", "right: '>' is likelier"),
-        ("'>' is likelier", "critic 2 does not call it right", "wrong: '>' is likelier"),
-        ("no JSON", "critic 1 gives no judgement: no JSON", "no judgement: no JSON"),
+        ({"critic": "", "critic_says": None}, "–"),
+        ({"critic": "'>' is likelier", "critic_says": True}, "right: '>' is likelier"),
+        ({"critic": "'>' is likelier", "critic_says": False}, "wrong: '>' is likelier"),
+        ({"critic": "no JSON", "critic_says": None}, "no judgement: no JSON"),
+        ({"critic": "of an earlier version"}, "of an earlier version"),
     ],
 )
-def test_the_report_says_which_way_a_critic_judged(critic: str, fault: str, said: str) -> None:
-    row = {"body": "", "count": 1, "num_samples": 2, "dropped": fault}
-    assert _describe_row(row | {"critic": critic, "fault": fault})[-1] == said
+def test_the_report_says_which_way_a_critic_judged(found: dict[str, Any], said: str) -> None:
+    row = {"body": "", "count": 1, "num_samples": 2, "dropped": "", **found}
+    assert _describe_row(row)[-1] == said
 
 
 @pytest.mark.dafny
@@ -315,11 +316,11 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
             critics=[Critic(policy)],
         )
     )
-    told = [(one.fault, one.means, one.critic) for one in found]
+    told = [(one.fault, one.means, one.critic, one.critic_says) for one in found]
     assert told == [
-        ("critic 1 does not call it right", True, "because"),
-        ("", False, "because"),
-        ("promises nothing", None, ""),
+        ("critic 1 does not call it right", True, "because", False),
+        ("", False, "because", True),
+        ("promises nothing", None, "", None),
     ]
     assert choose_statement(found, 3, least=0.0, by_meaning=True) is None
     # The one right sample is stopped and the one wrong one passes; no critic is asked of the third.

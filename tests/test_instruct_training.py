@@ -9,8 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -20,10 +19,10 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.loops import beside as beside_module
-from proverrl.loops import pairs
 from proverrl.loops import train as train_module
 from proverrl.loops.beside import open_writer
-from proverrl.loops.session import TrainingProblems, load_weights
+from proverrl.loops.pairs import choose_bare_families
+from proverrl.loops.session import load_weights
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
@@ -144,25 +143,16 @@ def read_folder(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("share", "bare"), [(0.0, []), (0.34, [2, 5]), (0.5, [1, 3, 5]), (1.0, [0, 1, 2, 3, 4, 5])]
 )
-def test_a_writer_learns_a_share_of_the_families_without_words(
-    monkeypatch: pytest.MonkeyPatch, share: float, bare: list[int]
-) -> None:
+def test_a_share_of_the_families_is_learned_without_words(share: float, bare: list[int]) -> None:
     problems = [
         Problem(f"p{n}", "dafny", "invariants", "", HOLE, metadata={"family": f"f{n % 6}"})
         for n in range(12)
     ]
-    table = {"warm_start": {"instructions": "writer", "bare_share": share}}
-    session = SimpleNamespace(
-        config=parse_config(table, source="test"),
-        problems=TrainingProblems(tuple((p, BODIES[0]) for p in problems), ()),
-        policy=None,
-    )
-    monkeypatch.setattr(pairs, "make_source", lambda _, problem, body: problem.id)
-    taught: Any = pairs.reference_sources(cast(Any, session))
-    assert taught == [f"p{n}" for n in range(12) if n % 6 in bare]
+    found = choose_bare_families([(problem, BODIES[0]) for problem in problems], share)
+    assert found == {f"f{n}" for n in bare}
 
 
-def test_families_that_are_only_asked_for_need_a_writer() -> None:
+def test_a_bare_share_needs_a_writer() -> None:
     with pytest.raises(UsageError, match='bare_share below 1 needs instructions = "writer"'):
         parse_config({"warm_start": {"bare_share": 0.5}}, source="test")
 

@@ -95,7 +95,7 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         f"line 9: problem 'f': it states what {path}, line 1 does",
         "line 10: field 'hint' is not known",
         "line 11: a list, not a JSON object",
-        "line 13: problem 'i': it asks for what words say, and has none; fill 'informal'",
+        "line 13: problem 'i': it asks for a statement from words and has none; fill 'informal'",
     ]
     assert len(faults) == len(begin)
     assert all(fault.startswith(text) for fault, text in zip(faults, begin, strict=True)), faults

@@ -184,10 +184,9 @@ def test_bodies_are_continued_after_what_stands() -> None:
 def test_bodies_begin_from_nothing_where_asked_for() -> None:
     writer = Writer([f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"], [SUM, NEVER])
     result = search(writer, Loop(), openings="none", max_idle=8)
-    assert not result.proved
     # The missing clause is written only after one that stands.
+    assert not result.proved
     assert set(writer.openings) == {""}
-    assert writer.openings[1:5] == [""] * 4
     assert result.tree["turns"][0]["standing"] == [RANGE]
 
 

@@ -97,8 +97,8 @@ def formalize(
     click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
     for line in _count_dropped(found):
         click.echo(line)
-    if not all(find_language(p.language).knows_meaning(p) for p in (f.problem for f in found)):
-        click.echo("where nobody says what is meant, none counts as proved; pass@1 says nothing")
+    if not all(find_language(f.problem.language).knows_meaning(f.problem) for f in found):
+        click.echo("texts that do not say what is meant never count as proved, in pass@1 neither")
     if critics:
         _show_passed(found)
     click.echo(f"written: {out}, {config.run / 'evals' / f'{name}.statements.jsonl'}")

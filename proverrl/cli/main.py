@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     (UsageError, PeerError): "error",
-    (ToolchainError,): "no verifier",
+    (ToolchainError,): "no usable verifier",
     (VerifierError,): "verifier broken",
     (ProverRLError,): "internal error",
 }

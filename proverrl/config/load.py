@@ -217,18 +217,29 @@ def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str
 
 
 def parse_config(table: dict[str, Any], *, source: str, given: Collection[str] = ()) -> Config:
-    """Build a ``Config`` from a plain table; ``source`` names it in errors, but for keys that were
+    """Build a ``Config`` from a plain table; ``source`` names it in errors, except for keys
     ``given`` with ``--set``."""
     try:
         return Config.model_validate(table)
     except ValidationError as error:
         lines = [
-            _explain(problem["loc"], problem["msg"], problem["type"]) for problem in error.errors()
+            (
+                "--set" if _is_given(problem["loc"], given) else source,
+                _explain(problem["loc"], problem["msg"], problem["type"]),
+            )
+            for problem in error.errors()
         ]
-        named = {".".join(map(str, problem["loc"])) for problem in error.errors()}
-        raise ConfigError(
-            f"{'--set' if named <= set(given) else source}: " + "; ".join(lines)
-        ) from error
+        by_place: dict[str, list[str]] = {}
+        for place, line in lines:
+            by_place.setdefault(place, []).append(line)
+        said = [f"{place}: " + "; ".join(found) for place, found in by_place.items()]
+        raise ConfigError("; ".join(said)) from error
+
+
+def _is_given(location: tuple[int | str, ...], keys: Collection[str]) -> bool:
+    """Whether a place is that of one of the keys, or inside it."""
+    name = ".".join(map(str, location))
+    return any(name == key or name.startswith(f"{key}.") for key in keys)
 
 
 def _apply_override(table: dict[str, Any], override: str) -> None:

@@ -131,8 +131,8 @@ class WarmStartConfig(Section):
     it holds; ``instructor``: no bodies, but the form of instructions, those of other references
     drawn at random ([preface.md](preface.md))"""
     bare_share: Fraction = 1.0
-    """of the families of the references, the share whose bodies a ``writer`` learns without an
-    instruction too; below 1 it can write more than it does unasked ([preface.md](preface.md))"""
+    """the share of the families whose bodies a ``writer`` also learns without an instruction; those
+    of the others it learns to write under their words alone ([preface.md](preface.md))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
@@ -151,7 +151,7 @@ class WarmStartConfig(Section):
     bodies"""
 
     @model_validator(mode="after")
-    def _only_a_writer_has_unasked_families(self) -> WarmStartConfig:
+    def _only_a_writer_has_a_bare_share(self) -> WarmStartConfig:
         if self.bare_share < 1.0 and self.instructions != "writer":
             raise ValueError('bare_share below 1 needs instructions = "writer"')
         return self

@@ -173,11 +173,13 @@ class AttemptStore:
         stored = read_row(self._settings_path, _SETTINGS, again)
         for key in sorted({*stored, *settings}):
             if stored.get(key) != json.loads(text).get(key):
-                made = f"made with {key} = {stored.get(key)!r}; now it is {settings.get(key)!r}"
-                if key == "benchmark_sha256":
-                    made = "at other problems than these"
+                differs = (
+                    "at other problems"
+                    if key == "benchmark_sha256"
+                    else f"made with {key} = {stored.get(key)!r}; now it is {settings.get(key)!r}"
+                )
                 raise UsageError(
-                    f"{self.path} holds attempts {made}, and one figure cannot rest on both: "
+                    f"{self.path} holds attempts {differs}, and one figure cannot rest on both: "
                     f"{again}"
                 )
 

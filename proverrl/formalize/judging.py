@@ -32,7 +32,8 @@ class JudgedStatement:
     this or one that means the same; these share ``meaning``. ``fault`` says why it is none to keep,
     whatever is meant. ``means`` is three-valued, None also where nobody says what is meant;
     ``ratings`` are those of LeanScorer, and ``score`` its score, where parts could be compared;
-    ``critic`` is what the last critic that was asked said.
+    ``critic_says`` is the judgement of the last critic that was asked, None for none, and
+    ``critic`` its reasons.
     """
 
     body: str
@@ -44,6 +45,7 @@ class JudgedStatement:
     ratings: str = ""
     score: float | None = None
     critic: str = ""
+    critic_says: bool | None = None
 
 
 async def judge_statements(
@@ -87,7 +89,7 @@ class _Judge:
             return found
         fault, said = await ask_critics(self.problem, body, self.critics)
         if said is not None:
-            found = replace(found, critic=said.reasons, fault=fault)
+            found = replace(found, critic=said.reasons, critic_says=said.is_correct, fault=fault)
         if not find_language(self.problem.language).knows_meaning(self.problem):
             return found
         means = await equivalent(

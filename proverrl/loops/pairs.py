@@ -61,8 +61,8 @@ def reference_sources(session: Session) -> list[PairSource]:
 
 
 def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float) -> set[str]:
-    """The share of the families, evenly spaced among their sorted names, in which those of one
-    level stand together; all of them for 1."""
+    """Every so many of the sorted names, which begin with the level, so that each level has its
+    share; all of them for 1."""
     families = sorted({problem.family for problem, _ in references})
     return {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
 

@@ -48,7 +48,7 @@ def check_file(path: Path) -> FileCheck:
         said = language.find_objection(problem, reference)
         asks = language.formalizing is not None and problem.kind == language.formalizing.kind
         if not said and asks and not problem.informal.strip():
-            said = "it asks for what words say, and has none; fill 'informal'"
+            said = "it asks for a statement from words and has none; fill 'informal'"
         key = Candidate(problem, "").key
         if not said and key in first:
             said = f"it states what {first[key]} does; drop one of the two"

@@ -36,12 +36,12 @@ class _StatementRow(TypedDict):
     count: _Count
     dropped: str
     meant: NotRequired[str]
-    fault: NotRequired[str]
     agreeing: NotRequired[_Count]
     means: NotRequired[bool | None]
     ratings: NotRequired[str]
     score: NotRequired[float | None]
     critic: NotRequired[str]
+    critic_says: NotRequired[bool | None]
 
 
 _STATEMENT = TypeAdapter(_StatementRow)
@@ -102,8 +102,7 @@ def _describe_critic(row: Row) -> str:
     """What the last critic that was asked said, and why: reasons alone may read either way."""
     if not row.get("critic"):
         return "–"
-    fault = row.get("fault", "")
-    said = "no judgement" if fault else "right"
-    if fault.endswith("does not call it right"):
-        said = "wrong"
-    return f"{said}: {row['critic']}"
+    if "critic_says" not in row:  # a file of an earlier version
+        return str(row["critic"])
+    said = {True: "right", False: "wrong", None: "no judgement"}
+    return f"{said[row['critic_says']]}: {row['critic']}"

@@ -194,8 +194,8 @@ class PooledHints(Composite):
 
     def _choose_openings(self) -> list[str]:
         """Beginnings of bodies up to the first hint that does not stand, and none: those that were
-        continued least, then those that most bodies share. Always none where the search is told to
-        begin from nothing."""
+        continued least, then those that most bodies share. With ``search.openings = "none"`` all
+        are empty."""
         if self.config.openings == "none":
             return [""] * _OPENINGS
         standing = set(self.standing)
@@ -207,7 +207,7 @@ class PooledHints(Composite):
         return order[:_OPENINGS]
 
     async def _continue(self) -> list[str]:
-        """New bodies, which begin as bodies did whose first hints stand."""
+        """New bodies after each opening."""
         bodies: list[str] = []
         for opening in self._choose_openings():
             self.continued[opening] += 1
