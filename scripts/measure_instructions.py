@@ -4,9 +4,10 @@
     python scripts/measure_instructions.py runs/preface_writer
 
 For each problem of a file with references the writer (docs/preface.md) writes bodies under the
-words of the problem's own reference, which no instructor knows, of another reference of its family,
-of any other one, and under none. It prints the share that real Dafny proves, apart for families
-whose references the writer also learned without words (``warm_start.bare_share``) and for others.
+words of the problem's own reference, which no instructor knows, of a taught reference of its
+family, of any taught one, and under none. It prints the share that real Dafny proves, apart for
+families whose references the writer also learned without words (``warm_start.bare_share``) and for
+others.
 """
 
 from __future__ import annotations
@@ -32,20 +33,25 @@ from proverrl.statistics import estimate
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import verify_all
 
+CONFIG = Path(__file__).parents[1] / "configs" / "preface.toml"
 KINDS = ("none", "own", "family", "any")
 
 
 async def run(options: argparse.Namespace) -> None:
     """Write, verify, and print a line for each kind of instruction."""
     trained = load_stored_config(Path(options.run))
-    config = load_config("configs/preface.toml", [f'instruct.writer="{options.run}/policy"'])
+    config = load_config(CONFIG, [f'instruct.writer="{options.run}/policy"'])
     writer = open_writer(config)
     assert writer is not None
     taught = load_training(trained).references
     bare = choose_bare_families(taught, trained.warm_start.bare_share)
     words = [(problem.family, describe(problem, body)) for problem, body in taught]
     asked = open_benchmark(options.problems)
-    problems = asked.problems[: options.num]
+    families = {family for family, _ in words}
+    problems = [p for p in asked.problems if p.family in families and p.id in asked.references]
+    problems = problems[: options.num]
+    if not problems:
+        raise SystemExit(f"{options.problems}: no problem with a reference is of a taught family")
     verifier = open_configured(config.pool, seed=0, problems=problems)
 
     def instruct(kind: str, problem: Problem, rng: random.Random) -> str:
@@ -61,25 +67,21 @@ async def run(options: argparse.Namespace) -> None:
             answers = [
                 (p, instruct(kind, p, rng)) for p in problems for _ in range(options.samples)
             ]
-            written = await writer.write(answers, layout="canonical", turn=0, seed=options.seed)
-            # What several attempts wrote is verified once; what was not judged is left out.
-            read = {
-                (problem.id, one.body): Candidate(problem, one.body)
+            written = await writer.write(
+                answers, layout=writer.policy.layout, turn=0, seed=options.seed
+            )
+            read = [
+                Candidate(problem, one.body)
                 for (problem, _), one in zip(answers, written, strict=True)
                 if one.body is not None
-            }
-            verdicts = dict(
-                zip(
-                    read,
-                    await verify_all(
-                        verifier, read.values(), deadline_seconds=config.pool.deadline_seconds
-                    ),
-                    strict=True,
-                )
+            ]
+            verdicts = iter(
+                await verify_all(verifier, read, deadline_seconds=config.pool.deadline_seconds)
             )
             counts: dict[str, list[bool]] = {problem.id: [] for problem in problems}
             for (problem, _), one in zip(answers, written, strict=True):
-                verdict = verdicts[problem.id, one.body] if one.body is not None else None
+                verdict = next(verdicts) if one.body is not None else None
+                # What was not judged is left out; no body at all is a failure.
                 if verdict is None or verdict.status.judged:
                     counts[problem.id].append(verdict is not None and verdict.proved)
             show(kind, counts, problems, bare, options.samples)
@@ -100,8 +102,13 @@ def show(
         group = [judged[p.id] for p in problems if (p.family in bare) == is_bare]
         for k in sorted({1, num}) if group else ():
             found = estimate([(len(attempts), sum(attempts)) for attempts in group], k)
-            value, low, high = (100 * float(found[key] or 0.0) for key in ("value", "low", "high"))
-            cells.append(f"{name} ({len(group)}) pass@{k} {value:.1f} ({low:.1f}-{high:.1f})")
+            shown = "none judged"
+            if found["value"] is not None:
+                value, low, high = (
+                    100 * float(found[key] or 0) for key in ("value", "low", "high")
+                )
+                shown = f"{value:.1f} ({low:.1f}-{high:.1f})"
+            cells.append(f"{name} ({found['num_problems']}) pass@{k} {shown}")
     print("  ".join(cells), flush=True)
 
 

@@ -106,7 +106,7 @@ def test_writer_and_instructor_train_and_compare_at_equal_calls(tmp_path: Path) 
             f'run="{tmp_path / "instructor"}"',
             f'instruct.writer="{writer / "policy"}"',
             "warm_start.steps=20",
-            "evaluation.before=false",
+            "evaluation.after=true",
             "rollout.turns=3",
             "grpo.steps=1",
             "grpo.groups_per_step=1",

@@ -435,3 +435,48 @@ def test_the_commands_of_a_figure_set_keys_that_there_are(
             settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
             loaded = load_config(config, settings)
             assert [config, *words] not in trained or loaded.seed == seed
+
+
+def test_a_formaliser_and_a_critic_are_trained_in_turns(tmp_path: Path) -> None:
+    words = tmp_path / "dafny" / "statements" / "train.jsonl"
+    words.parent.mkdir(parents=True)
+    words.write_text("".join(f"{n}\n" for n in range(1, 20_001)))
+    for run in ("f", "c"):
+        (tmp_path / run / "policy").mkdir(parents=True)
+    # Says what it is asked, and makes the run or the file that is asked for.
+    write_program(
+        tmp_path / "bin" / "proverrl",
+        'echo "$@" >> calls\n'
+        "while [ $# -gt 0 ]; do case $1 in\n"
+        '  --run) mkdir -p "$2/policy";;\n'
+        '  --out) echo "$2" > "$2";;\n'
+        "esac; shift; done",
+    )
+    command = ["bash", str(ROOT / "scripts" / "train_together.sh"), "f", "c", "out", "2"]
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TEXTS": "200", "CALLS": "7"}
+
+    def call() -> list[str]:
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=60)
+        return (tmp_path / "calls").read_text().splitlines()
+
+    calls = call()
+    assert [each.split()[0] for each in calls] == ["train", "formalize", "problems", "train"] * 2
+    assert "--set policy.path=f/policy" in calls[0]
+    assert "--set reward.critic=c/policy" in calls[0]
+    assert "--set max_verifier_calls=7" in calls[0]
+    assert "--set policy.path=c/policy" in calls[3]
+    assert "--set policy.path=out/formaliser-1/policy" in calls[4]
+    assert "--set reward.critic=out/critic-1/policy" in calls[4]
+    assert "--statements out/formaliser-2/evals/round.statements.jsonl" in calls[6]
+    assert "--set problems.train=out/all-2.jsonl" in calls[7]
+    texts = (tmp_path / "out" / "words-2.jsonl").read_text().split()
+    assert (len(texts), texts[0], texts[-1]) == (200, "201", "400")
+    pairs = (tmp_path / "out" / "all-2.jsonl").read_text().split()
+    assert pairs == ["out/pairs-1.jsonl", "out/pairs-2.jsonl"]
+    # What is there is not made again.
+    assert call() == calls
+    shutil.rmtree(tmp_path / "c")
+    refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "c is no finished run" in refused.stderr
