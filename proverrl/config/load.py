@@ -222,15 +222,10 @@ def parse_config(table: dict[str, Any], *, source: str, given: Collection[str] =
     try:
         return Config.model_validate(table)
     except ValidationError as error:
-        lines = [
-            (
-                "--set" if _is_given(problem["loc"], given) else source,
-                _explain(problem["loc"], problem["msg"], problem["type"]),
-            )
-            for problem in error.errors()
-        ]
         by_place: dict[str, list[str]] = {}
-        for place, line in lines:
+        for problem in error.errors():
+            place = "--set" if _is_given(problem["loc"], given) else source
+            line = _explain(problem["loc"], problem["msg"], problem["type"])
             by_place.setdefault(place, []).append(line)
         said = [f"{place}: " + "; ".join(found) for place, found in by_place.items()]
         raise ConfigError("; ".join(said)) from error

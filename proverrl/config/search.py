@@ -81,8 +81,8 @@ class SearchConfig(Section):
     """``subgoals``, ``lemmas``, ``pooled_hints``: share of the remaining calls that goes to whole
     proofs"""
     openings: Literal["standing", "none"] = "standing"
-    """``pooled_hints``: new bodies begin with the hints that stand, or from nothing, which shows
-    what the pool is worth without them"""
+    """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
+    nothing, which spends fewer calls on a proof and more tokens"""
     part_depth: Positive = 2
     """``subgoals``: how deep parts are split into parts"""
     tier: TierName = "medium"
