@@ -128,7 +128,7 @@ def test_a_tiny_run_is_measured_once(
     (whole,) = asyncio.run(check_difficulty(folder, samples=2, per_row=99))
     assert (whole.first, whole.last) == (rows[0].first, rows[-1].last)
     # Other rounds are other problems: they need a folder of their own.
-    with pytest.raises(UsageError, match="benchmark_sha256"):
+    with pytest.raises(UsageError, match="holds attempts at other problems"):
         asyncio.run(check_difficulty(folder, samples=2, rounds=[rows[0].first]))
 
 
