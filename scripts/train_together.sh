@@ -41,6 +41,6 @@ for ((round = 1; round <= rounds; round++)); do
   # A few pairs are kept apart for the replay.
   [ -d "$judged/policy" ] || proverrl train configs/critic.toml --run "$judged" \
     --set policy.path="$critic/policy" --set warm_start.steps=0 --set problems.train="$out/all-$round.jsonl" \
-    --set 'warm_start.references_per_level={1=10,2=10,3=10,4=10,5=10}' --set max_minutes="$minutes" --set evaluation.before=false
+    --set 'warm_start.references_per_level={1=5,2=5,3=5,4=5,5=5}' --set max_minutes="$minutes" --set evaluation.before=false
   formaliser=$wrote critic=$judged
 done
