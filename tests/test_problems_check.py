@@ -67,6 +67,7 @@ def make(**changes: Any) -> dict[str, Any]:
 def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     good = make()
+    (program,) = (row for row in EXAMPLES if row["kind"] == "program")
     lines = [
         json.dumps(good),
         "{",
@@ -81,6 +82,7 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         "[1]",
         json.dumps(make(id="h", statement=good["statement"].replace("Double", "Twice"))),
         json.dumps({"id": "i", "language": "dafny", "kind": "contract", "statement": ASKED}),
+        json.dumps({**program, "id": "j", "informal": " "}),
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     found = check_file(path)
@@ -96,12 +98,13 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         "line 10: field 'hint' is not known",
         "line 11: a list, not a JSON object",
         "line 13: problem 'i': it asks for a statement from words and has none; fill 'informal'",
+        "line 14: problem 'j': it asks for a statement from words and has none; fill 'informal'",
     ]
     assert len(faults) == len(begin)
     assert all(fault.startswith(text) for fault, text in zip(faults, begin, strict=True)), faults
     assert [problem.id for _, problem, _ in found.right] == ["double", "h"]
     done = run(str(path))
     assert done.exit_code == 1
-    assert done.output.endswith("2 problems, 2 with a reference; 10 faults\n")
+    assert done.output.endswith("2 problems, 2 with a reference; 11 faults\n")
     (tmp_path / "none.jsonl").write_text("")
     assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)

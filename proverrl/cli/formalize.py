@@ -83,7 +83,6 @@ def formalize(
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
 
-    from proverrl.lang import find_language
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements
     from proverrl.report import write_report
@@ -97,7 +96,7 @@ def formalize(
     click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
     for line in _count_dropped(found):
         click.echo(line)
-    if not all(find_language(f.problem.language).knows_meaning(f.problem) for f in found):
+    if not all(one.knows_meaning for one in found):
         click.echo("texts that do not say what is meant never count as proved, in pass@1 neither")
     if critics:
         _show_passed(found)

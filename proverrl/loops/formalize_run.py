@@ -69,6 +69,11 @@ class Formalized:
     lost: Mapping[str, int]
     meant: str = ""
 
+    @property
+    def knows_meaning(self) -> bool:
+        """Whether the problem says what is meant."""
+        return find_language(self.problem.language).knows_meaning(self.problem)
+
 
 async def formalize(
     config: Config, source: str, *, from_run: Path | None, options: FormalizeOptions

@@ -125,7 +125,7 @@ def estimate_chances(proved: Sequence[Proved]) -> list[Chance]:
     """The share of problems that came through each stage and all before it, of those that know what
     is meant; the last is the product of all. A meaning that is not proved right counts as wrong.
     Empty where no problem knows what is meant."""
-    known = [p for p in proved if _knows_meaning(p)]
+    known = [p for p in proved if p.formalized.knows_meaning]
     stages = {
         "a statement is kept": [p.formalized.kept is not None for p in known],
         "and means what is meant": [_is_right(p) for p in known],
@@ -151,13 +151,7 @@ def write_words(path: Path, language: str, text: str, kind: str, words: str) -> 
 
 def _list_fit(one: Formalized) -> list[JudgedStatement]:
     """The statements without a fault that are proved to mean what is meant, if that is known."""
-    knows = find_language(one.problem.language).knows_meaning(one.problem)
-    return [s for s in one.judged if not s.fault and (s.means or not knows)]
-
-
-def _knows_meaning(proved: Proved) -> bool:
-    problem = proved.formalized.problem
-    return find_language(problem.language).knows_meaning(problem)
+    return [s for s in one.judged if not s.fault and (s.means or not one.knows_meaning)]
 
 
 def _is_right(proved: Proved) -> bool:

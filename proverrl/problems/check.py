@@ -46,8 +46,7 @@ def check_file(path: Path) -> FileCheck:
     for where, problem, reference in read_with_faults(path, fault):
         language = find_language(problem.language)
         said = language.find_objection(problem, reference)
-        asks = language.formalizing is not None and problem.kind == language.formalizing.kind
-        if not said and asks and not problem.informal.strip():
+        if not said and language.asks_statement(problem) and not problem.informal.strip():
             said = "it asks for a statement from words and has none; fill 'informal'"
         key = Candidate(problem, "").key
         if not said and key in first:
