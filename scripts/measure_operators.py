@@ -1,8 +1,10 @@
 """Prints for every Dafny operator what became of its problems: a Markdown table.
 
 With --families it checks instead whether the filters let good problems pass: one training problem
-of each family, none of which should be stopped.
+of each family, none of which should be stopped. With --out the problems that pass all filters and
+whose reference is proved are written to a file.
 Example: python scripts/measure_operators.py --num 12
+         python scripts/measure_operators.py --names nest_loop chain_calls --out fused.jsonl
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.filters import Asker, FilterTally, FilterTools, make_filters, run_filters
@@ -21,7 +24,7 @@ from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
-from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
 
@@ -81,6 +84,8 @@ class OperatorScore:
     num_with_reference: int
     num_proved: int
     num_calls: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """The problems of ``num_proved``, as lines of a file."""
 
     def describe(self) -> str:
         """One line of a Markdown table."""
@@ -111,10 +116,11 @@ async def measure_operators(
         run = await run_filters([c.problem for c in made], filters, tools)
         kept = {problem.id for problem in run.kept}
         referenced = [c for c in made if c.problem.id in kept and c.reference is not None]
-        proved = 0
+        rows = []
         for composed in referenced:
             candidate = Candidate(composed.problem, composed.reference or "")
-            proved += (await tools.asker.ask("well_formed", candidate)).proved
+            if (await tools.asker.ask("well_formed", candidate)).proved:
+                rows.append(make_row(composed.problem) | {"reference": composed.reference})
         stopped = Counter(stop.filter for stop in run.stops)
         well_formed = len(made) - sum(stopped[g] for g in ("duplicate", "leak", "well_formed"))
         empty = sum(stopped[g] for g in ("satisfiable", "trivial", "weak_contract"))
@@ -126,27 +132,28 @@ async def measure_operators(
             num_not_trivial=well_formed - empty,
             num_kept=len(kept),
             num_with_reference=len(referenced),
-            num_proved=proved,
+            num_proved=len(rows),
             num_calls=run.num_calls,
+            rows=rows,
         )
 
 
-async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
-    """Measure every operator on the training split and print a line for each."""
+async def main(given: argparse.Namespace) -> None:
+    """Measure operators on the training split and print a line for each."""
     path = DAFNY / "curriculum" / "train.jsonl"
     problems, references = load_problems(path), load_references(path)
     held_out = [
         *load_problems(DAFNY / "curriculum" / "heldout.jsonl"),
         *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
     ]
-    verifier, _ = GENERATOR.open_verifier(workers)
+    verifier, _ = GENERATOR.open_verifier(given.workers)
     tools = FilterTools(
         Asker(verifier),
         OverlapIndex(take_statements(held_out)),
-        set() if families else {make_skeleton(problem) for problem in problems},
+        set() if given.families else {make_skeleton(problem) for problem in problems},
     )
     parents = [Parent(problem, references[problem.id]) for problem in problems]
-    if families:
+    if given.families:
         first = {problem.family: problem for problem in reversed(problems)}
         tally = FilterTally()
         try:
@@ -157,11 +164,17 @@ async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
         return
     print("| operator | made of drawn | well formed | not trivial | kept | proved | calls each |")
     print("|---|---|---|---|---|---|---|")
+    rows = []
     try:
-        async for score in measure_operators(parents, tools, num=num, seed=seed):
+        async for score in measure_operators(
+            parents, tools, num=given.num, seed=given.seed, names=given.names
+        ):
             print(score.describe(), flush=True)
+            rows += score.rows
     finally:
         await verifier.aclose()
+    if given.out is not None:
+        print(f"{write_problems(given.out, rows)} problems written to {given.out}")
 
 
 if __name__ == "__main__":
@@ -170,5 +183,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--families", action="store_true", help="test the filters, see above")
-    given = parser.parse_args()
-    asyncio.run(main(given.num, given.seed, given.workers, families=given.families))
+    operators = sorted(list_operators("dafny"))
+    parser.add_argument("--names", nargs="+", choices=operators, default=[], help="of operators")
+    parser.add_argument("--out", type=Path, help="a file for problems that are proved")
+    asyncio.run(main(parser.parse_args()))

@@ -15,6 +15,7 @@ import click
 from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
 from proverrl.cli.options import (
     FILE,
+    FOLDER,
     OUT_FILE,
     LanguageName,
     count_option,
@@ -160,15 +161,26 @@ def generate(
     type=FILE,
     help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
 )
+@click.option(
+    "--unsure",
+    type=FOLDER,
+    help="Of --statements first those of which this critic, one in words, is least sure.",
+)
 @OUT_FILE
-def critiques(file: Path, out: Path, **work: Any) -> None:
+def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
     """Ask whether statements say what the English says: right and wrong ones for each problem of
     FILE (generate --formalize), all certified by the real verifier."""
+    if unsure is not None and work["statements"] is None:
+        raise UsageError("--unsure orders the statements of a formaliser: give --statements too")
     import asyncio
 
+    from proverrl.config import Config
     from proverrl.formalize.critiques import write_critiques
+    from proverrl.loops.beside import open_sampling_critic
 
-    click.echo(asyncio.run(write_critiques(file, out, **work)))
+    critic = None if unsure is None else open_sampling_critic(Config(), unsure, "--unsure")
+    show = partial(click.echo, err=True)
+    click.echo(asyncio.run(write_critiques(file, out, unsure=critic, show=show, **work)))
 
 
 @problems.command()

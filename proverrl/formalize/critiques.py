@@ -5,16 +5,18 @@ whether a statement is right, with reference answers, as rows of a file. A wrong
 proof to differ, or is no statement (``make_wrong``); every second right one is worded in another
 way and proved to mean the same. Right and wrong are equally many at any place of the file where a
 pair ends. What a formaliser wrote of the same texts comes before what is made, since its errors are
-others than those of ``make_wrong``. Not handled here: statements of people, and problems whose
-verifier certifies no error.
+others than those of ``make_wrong``; first, if wanted, that of which a critic is least sure, so that
+a certificate is spent where it teaches most (the active learning of OPV, Wu et al. 2025, arXiv
+2512.10756, whose labels come from people). Not handled here: statements of people, and problems
+whose verifier certifies no error.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from proverrl.formalize.equivalence import (
     get_formalizing,
     make_wrong,
 )
+from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import RIGHT, ask_critique, write_answer
 from proverrl.lang.open import open_verifier
@@ -40,6 +43,8 @@ from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import Verifier
 
 _AT_ONCE = 32
+_ANSWERS = 8
+"""Of a critic to one statement, to see how sure it is."""
 _SYNTAX_SHARE = 0.1
 """That of CriticLean. Errors of syntax are the quickest to certify, and would be two of five."""
 _MAX_CHARACTERS = 2_000
@@ -48,19 +53,21 @@ _MEANING = "wrong meaning"
 """The kind of an error that a formaliser made: which it is, no proof says."""
 
 Row = dict[str, Any]
+Show = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PairMaker:
     """Makes pairs, up to ``pairs`` of a problem, the same ones under the same seed. ``written`` are
     a formaliser's statements of a problem, by its id: those that it is known to have right and
-    wrong. Each is certified anew."""
+    wrong. Each is certified anew, in their order if ``in_order``, else drawn at random."""
 
     verifier: Verifier
     seed: int
     deadline_seconds: float
     written: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pairs: int = 1
+    in_order: bool = False
 
     async def make_rows_of(self, problem: Problem, reference: str) -> list[Row]:
         """The rows of a problem, a right one before each wrong one; fewer than ``pairs`` where no
@@ -81,7 +88,13 @@ class PairMaker:
             ]
         return rows
 
-    async def make_rows(self, problems: Iterable[tuple[Problem, str]], *, num: int) -> list[Row]:
+    async def make_rows(
+        self,
+        problems: Iterable[tuple[Problem, str]],
+        *,
+        num: int,
+        show: Show = lambda message: None,
+    ) -> list[Row]:
         """Pairs of as many of the problems, in their order, as give ``num`` rows; fewer where there
         are no more problems."""
         rows: list[Row] = []
@@ -89,6 +102,7 @@ class PairMaker:
         while len(rows) < num and (batch := list(islice(waiting, _AT_ONCE))):
             pairs = await finish_all(self.make_rows_of(*one) for one in batch)
             rows += [row for made in pairs for row in made]
+            show(f"{min(len(rows), num)}/{num} critiques certified")
         return rows[: num - num % 2]
 
     async def _make_wrong(
@@ -130,9 +144,9 @@ class PairMaker:
     ) -> str | None:
         """A formaliser's statement of the problem that is proved to mean the same, or not to, and
         is none of ``known``."""
-        bodies = list(self.written.get(problem.id, ()))
+        bodies = self.written.get(problem.id, ())
         deadline = self.deadline_seconds
-        for body in rng.sample(bodies, len(bodies)):
+        for body in bodies if self.in_order else rng.sample(bodies, len(bodies)):
             try:
                 ask_critique(problem, body)
             except ProblemError:
@@ -167,6 +181,35 @@ def read_written(file: Path) -> dict[str, list[str]]:
     return written
 
 
+async def order_by_doubt(
+    problems: Sequence[Problem],
+    written: Mapping[str, Sequence[str]],
+    critic: Critic,
+    *,
+    seed: int,
+    show: Show,
+) -> tuple[list[Problem], dict[str, list[str]]]:
+    """The problems and the statements of each, those of which the critic is least sure first. Equal
+    doubts keep their order."""
+    asked = [(p, body) for p in problems for body in dict.fromkeys(written.get(p.id, ()))]
+    doubts: dict[str, dict[str, float]] = {p.id: {} for p in problems}
+    sampling = replace(critic.sampling, seed=derive_seed(seed, "doubt"))
+    unsure = replace(critic, sampling=sampling)
+    for start in range(0, len(asked), _AT_ONCE):
+        batch = asked[start : start + _AT_ONCE]
+        found = await unsure.doubt_all(batch, n=_ANSWERS)
+        for (problem, body), doubt in zip(batch, found, strict=True):
+            doubts[problem.id][body] = doubt
+        show(f"{start + len(batch)}/{len(asked)} statements read by the critic")
+    num_unsure = sum(doubt > 0 for by_body in doubts.values() for doubt in by_body.values())
+    show(f"the critic's answers differ on {num_unsure} of {len(asked)} statements")
+    ordered = sorted(problems, key=lambda p: -max(doubts[p.id].values(), default=-1.0))
+    bodies = {
+        name: sorted(by_body, key=lambda body: -by_body[body]) for name, by_body in doubts.items()
+    }
+    return ordered, bodies
+
+
 async def write_critiques(
     file: Path,
     out: Path,
@@ -176,9 +219,12 @@ async def write_critiques(
     workers: int,
     pairs: int = 1,
     statements: Path | None = None,
+    unsure: Critic | None = None,
+    show: Show = lambda message: None,
 ) -> str:
     """Make the pairs of a file's problems with a verifier of its own, of a formaliser's
-    ``statements`` where there are some; returns a line of report. Raises ``ProblemError``: the file
+    ``statements`` where there are some, first of those of which the critic ``unsure`` is least
+    sure; returns a line of report. Raises ``ProblemError``: the file
     holds no problem with a reference that asks for a statement and whose errors can be certified,
     or none of the statements is of its problems; ``UsageError``: ``out`` is one of the files."""
     for source in filter(None, (file, statements)):
@@ -191,11 +237,13 @@ async def write_critiques(
     written = {} if statements is None else read_written(statements)
     if statements is not None and not written.keys() & references.keys():
         raise ProblemError(f"{statements}: no statement of known meaning is of a problem in {file}")
+    if unsure is not None:
+        problems, written = await order_by_doubt(problems, written, unsure, seed=seed, show=show)
     verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
-    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs)
+    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs, unsure is not None)
     try:
         asked = ((problem, references[problem.id]) for problem in problems)
-        rows = await maker.make_rows(asked, num=num)
+        rows = await maker.make_rows(asked, num=num, show=show)
     finally:
         await verifier.aclose()
     if not rows:

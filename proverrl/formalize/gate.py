@@ -19,7 +19,7 @@ from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import CRITIC_AGREES
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Problem, Rollout, Sampling
+from proverrl.types import Completion, Problem, Rollout, Sampling
 
 _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 
@@ -33,23 +33,38 @@ class Critic:
 
     async def criticise_all(self, asked: Sequence[tuple[Problem, str]]) -> list[Critique]:
         """What it says of each body, in their order. What is no statement is not asked about."""
-        found: dict[int, Critique] = {}
+        return [said for (said,) in await self._ask_all(asked, n=1, sampling=self.sampling)]
+
+    async def doubt_all(self, asked: Sequence[tuple[Problem, str]], *, n: int) -> list[float]:
+        """How little it is sure of each body, in [0, 1]: 1 where of ``n`` answers at temperature 1
+        as many say right as wrong, 0 where all agree, and where fewer than two are judgements."""
+        sampling = replace(self.sampling, temperature=1.0)
+        doubts = []
+        for answers in await self._ask_all(asked, n=n, sampling=sampling):
+            said = [answer.is_correct for answer in answers if answer.is_correct is not None]
+            share = sum(said) / len(said) if said else 0.0
+            doubts.append(1.0 - abs(2.0 * share - 1.0))
+        return doubts
+
+    async def _ask_all(
+        self, asked: Sequence[tuple[Problem, str]], *, n: int, sampling: Sampling
+    ) -> list[list[Critique]]:
+        found: dict[int, list[Critique]] = {}
         problems: dict[int, Problem] = {}
         for place, (problem, body) in enumerate(asked):
             try:
                 problems[place] = ask_critique(problem, body)
             except ProblemError as error:
-                found[place] = Critique(None, f"it cannot be read: {error}")
+                found[place] = [Critique(None, f"it cannot be read: {error}")] * n
         prompts = [self.policy.prompt(problem) for problem in problems.values()]
-        written = (
-            await self.policy.generate(prompts, n=1, sampling=self.sampling) if prompts else []
-        )
-        for (place, problem), (completion,) in zip(problems.items(), written, strict=True):
-            answer = extract(problem, completion.text, self.policy.layout)
-            found[place] = Critique(None, answer.reason)
-            if answer.body is not None:
-                found[place] = read_answer(answer.body)
+        written = await self.policy.generate(prompts, n=n, sampling=sampling) if prompts else []
+        for (place, problem), completions in zip(problems.items(), written, strict=True):
+            found[place] = [self._read(problem, completion) for completion in completions]
         return [found[place] for place in range(len(asked))]
+
+    def _read(self, problem: Problem, completion: Completion) -> Critique:
+        answer = extract(problem, completion.text, self.policy.layout)
+        return Critique(None, answer.reason) if answer.body is None else read_answer(answer.body)
 
 
 async def criticise(problem: Problem, body: str, critic: Critic) -> Critique:
