@@ -7,8 +7,9 @@ continues `proverrl train` and `proverrl eval`, or only prints. The exit status 
 lies outside its interval. Names with lean need a Lean.
 
 Of figures with several seeds these are not here, because the policy or the texts behind them are of
-an earlier version: searches on Dafny and Lean, pooled hints, self-play of 21 and 22 November,
-presets on Dafny before 26 November, and seeds 0 of programs, formalize and claims, claims seed 1.
+an earlier version: searches on Dafny and Lean, pooled hints before 27 November, self-play of 21 and
+22 November, presets on Dafny before 26 November, and seeds 0 of programs, formalize and claims,
+claims seed 1.
 """
 
 from __future__ import annotations
@@ -228,6 +229,48 @@ FIGURES = {
         },
         # Seed 2 was stopped, resumed with 7,000, and ended after 8,512.
         calls={1: 14000, 2: 8500},
+    ),
+    "formalize_longer": Figure(
+        (
+            train(
+                "configs/formalize.toml",
+                "--set max_minutes=0 --set max_verifier_calls=4400 --set evaluation.samples=8 "
+                "--set evaluation.ks=[1,8] --set problems.heldout=dafny/statements/heldout.jsonl",
+            ),
+        ),
+        {
+            "before": {0: (23.0, 17.2, 29.8), 1: (28.1, 21.7, 35.1), 2: (26.0, 19.9, 32.8)},
+            "after": {0: (32.4, 25.4, 40.0), 1: (29.8, 23.3, 37.0), 2: (35.4, 28.4, 43.1)},
+        },
+    ),
+    "pooled_hints": Figure(
+        (
+            "[ -e {data}/levels.jsonl ] || proverrl problems generate dafny --levels 3-5 "
+            "--split heldout --num 300 --seed 11 --out {data}/levels.jsonl",
+            "python scripts/choose_poolable.py {data}/levels.jsonl {data}/several.jsonl",
+            # The run was ended by its eight minutes.
+            train(
+                "configs/demo.toml",
+                "--set max_minutes=0 --set max_verifier_calls=2580 "
+                "--set evaluation.before=false --set evaluation.after=false",
+            ),
+            *(
+                f"proverrl eval --run {{run}} --benchmark {{data}}/several.jsonl --name {name} "
+                f"-k 1 --mode search --set search.calls=16 --set search.whole_share=0.25 "
+                f"{settings} --set evaluation.searches=5 --set evaluation.max_problems=0 "
+                "--set evaluation.samples=1 --set evaluation.ks=[1]"
+                for name, settings in (
+                    ("best_of_n", "--set search.name=best_of_n"),
+                    ("pooled_hints", "--set search.name=pooled_hints"),
+                    ("none", "--set search.name=pooled_hints --set search.openings=none"),
+                )
+            ),
+        ),
+        {
+            "best_of_n": {2: (38.2, 31.2, 45.6)},
+            "pooled_hints": {2: (44.6, 37.3, 52.1)},
+            "none": {2: (47.8, 40.5, 55.3)},
+        },
     ),
     "claims": Figure(
         (train("configs/decide.toml", "--set max_minutes=0 --set max_verifier_calls=2500"),),
