@@ -20,6 +20,8 @@ from proverrl.errors import ProblemError
 from proverrl.lang.english import English, Forms, forms, list_names, sentence
 from proverrl.lang.generating import ProgramText
 from proverrl.lang.lean.audit import PROPOSITION
+from proverrl.lang.lean.formal.difference import ask_difference
+from proverrl.lang.lean.formal.errors import reword, spoil
 from proverrl.lang.lean.formal.phrases import read_phrase
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -108,20 +110,20 @@ class LeanFormalizing:
         return [(f"says no more than {text!r}", Candidate(stated, text)) for text in empty]
 
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
-        """Nothing is tried: most wrong statements of a theorem are true as well, and equivalent."""
-        return ()
+        """See ``Formalizing``."""
+        return ask_difference(problem, body, _read_meant(problem))
 
     def shows_difference(self, verdict: Verdict) -> bool:
-        """Nothing does."""
-        return False
+        """See ``Formalizing``: there is one theorem."""
+        return verdict.proved
 
     def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
-        """No errors are made where none could be certified."""
-        return None
+        """See ``Formalizing``."""
+        return spoil(rng, body)
 
     def reword(self, problem: Problem, body: str, rng: random.Random) -> str | None:
-        """Nothing is reworded."""
-        return None
+        """See ``Formalizing``."""
+        return reword(rng, body)
 
     def ask_words(self, text: str, kind: str, words: str) -> Problem:
         """See ``Formalizing``. ``text`` holds definitions, if any; there is no program."""
@@ -166,6 +168,11 @@ class LeanFormalizing:
         line = candidate.source.rpartition(_AGREES)[0].count("\n") + 1
         errors = [d for d in verdict.diagnostics if d.severity == "error"]
         return "messages" in verdict.checks and all(d.line >= line for d in errors)
+
+
+def _read_meant(problem: Problem) -> str:
+    """What is meant; nothing where nobody says it."""
+    return problem.statement.partition("\ndef Meant : Prop :=\n")[2].partition(f"\n{_AGREES}")[0]
 
 
 def describe_theorem(problem: Problem, english: English) -> str:
