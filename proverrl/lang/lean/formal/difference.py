@@ -95,14 +95,14 @@ def ask_difference(problem: Problem, body: str, meant: str) -> list[Candidate]:
     found = {name: reading for name, reading in readings.items() if reading is not None}
     if len(found) < len(readings) or len(reader.bits) > _MAX_BITS:
         return []
-    chosen = f"∃ {' '.join(reader.bits)} : Bool, " if reader.bits else ""
+    chosen = f" ∃ {' '.join(reader.bits)} : Bool," if reader.bits else ""
     lines = [
         *(problem.preamble + given).rstrip().splitlines(),
         *(f"deriving instance DecidableEq for {name}" for name in sorted(reader.used)),
         *_DECIDE_ALL.format(stem=stem).splitlines(),
         "set_option synthInstance.maxSize 10000 in",
         "set_option maxRecDepth 10000 in",
-        f"theorem differ : {chosen}",
+        f"theorem differ :{chosen}",
         f"    ¬ ({written.read_as(found)} ↔",
         f"      {known.read_as(found)}) := by",
         "  decide +kernel",
