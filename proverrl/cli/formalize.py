@@ -1,4 +1,5 @@
-"""The commands that begin with words: ``formalize`` and ``prove``.
+"""The commands that begin with words, ``formalize`` and ``prove``, and those about critics of
+statements, ``problems critiques`` and ``fit-critic``.
 
 Flows in: arguments. Flows out: statements with their judgement, proofs, shares, an exit status.
 """
@@ -8,14 +9,16 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from proverrl.cli.options import (
     FILE,
     FOLDER,
+    OUT_FILE,
     OVERRIDES,
     FiniteRange,
     GivenPath,
@@ -24,6 +27,7 @@ from proverrl.cli.options import (
     read_config,
     run_until_interrupted,
     suggest_id,
+    workers_option,
 )
 from proverrl.config.load import choose_run, names_policy
 from proverrl.errors import ProblemError, UsageError
@@ -102,6 +106,39 @@ def formalize(
         _show_passed(found)
     click.echo(f"written: {out}, {config.run / 'evals' / f'{name}.statements.jsonl'}")
     click.echo(f"report: {write_report([config.run])}")
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@count_option("--num", 2000, "Number of problems, half of them of right statements.", least=2)
+@count_option("--pairs", 1, "Most pairs of a right and a wrong statement of one text.", least=1)
+@count_option("--seed", 0, "Seed.", least=0)
+@workers_option("Verifier processes.")
+@click.option(
+    "--statements",
+    type=FILE,
+    help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
+)
+@click.option(
+    "--unsure",
+    type=FOLDER,
+    help="Of --statements first those of which this critic, one in words, is least sure.",
+)
+@OUT_FILE
+def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
+    """Ask whether statements say what the English says: right and wrong ones for each problem of
+    FILE (generate --formalize), all certified by the real verifier."""
+    if unsure is not None and work["statements"] is None:
+        raise UsageError("--unsure orders the statements of a formaliser: give --statements too")
+    import asyncio
+
+    from proverrl.config import Config
+    from proverrl.formalize.critiques import write_critiques
+    from proverrl.loops.beside import open_sampling_critic
+
+    critic = None if unsure is None else open_sampling_critic(Config(), unsure, "--unsure")
+    show = partial(click.echo, err=True)
+    click.echo(asyncio.run(write_critiques(file, out, unsure=critic, show=show, **work)))
 
 
 @click.command("fit-critic")

@@ -19,7 +19,7 @@ import click
 
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
-from proverrl.cli.formalize import fit_critic, formalize, prove
+from proverrl.cli.formalize import critiques, fit_critic, formalize, prove
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -149,6 +149,7 @@ for command in (
 ):
     cli.add_command(command)
 problems.add_command(check_problems)
+problems.add_command(critiques)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""The commands about problems: ``problems generate|critiques|convert|list|show``.
+"""The commands about problems: ``problems generate|convert|list|show``.
 
 Flows in: arguments. Flows out: text and files.
 """
@@ -14,8 +14,6 @@ import click
 
 from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
 from proverrl.cli.options import (
-    FILE,
-    FOLDER,
     OUT_FILE,
     LanguageName,
     count_option,
@@ -148,39 +146,6 @@ def generate(
         **work,
     )
     click.echo(asyncio.run(generating))
-
-
-@problems.command()
-@click.argument("file", type=FILE)
-@count_option("--num", 2000, "Number of problems, half of them of right statements.", least=2)
-@count_option("--pairs", 1, "Most pairs of a right and a wrong statement of one text.", least=1)
-@count_option("--seed", 0, "Seed.", least=0)
-@workers_option("Verifier processes.")
-@click.option(
-    "--statements",
-    type=FILE,
-    help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
-)
-@click.option(
-    "--unsure",
-    type=FOLDER,
-    help="Of --statements first those of which this critic, one in words, is least sure.",
-)
-@OUT_FILE
-def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
-    """Ask whether statements say what the English says: right and wrong ones for each problem of
-    FILE (generate --formalize), all certified by the real verifier."""
-    if unsure is not None and work["statements"] is None:
-        raise UsageError("--unsure orders the statements of a formaliser: give --statements too")
-    import asyncio
-
-    from proverrl.config import Config
-    from proverrl.formalize.critiques import write_critiques
-    from proverrl.loops.beside import open_sampling_critic
-
-    critic = None if unsure is None else open_sampling_critic(Config(), unsure, "--unsure")
-    show = partial(click.echo, err=True)
-    click.echo(asyncio.run(write_critiques(file, out, unsure=critic, show=show, **work)))
 
 
 @problems.command()

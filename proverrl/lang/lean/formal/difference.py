@@ -88,7 +88,7 @@ def ask_difference(problem: Problem, body: str, meant: str) -> list[Candidate]:
     text = given + body + meant
     stem = next(s for i in count() if (s := f"bit{'t' * i}") not in text)
     said = set(re.findall(r"\w+", f"{written.says} {known.says}"))
-    reader = _Reader(stem, _list_elements(given), known.list_kinds())
+    reader = _Choices(stem, _list_elements(given), known.list_kinds())
     readings = {
         name: reader.read(kind, is_said=name in said) for name, kind in known.list_kinds().items()
     }
@@ -121,7 +121,7 @@ def _list_elements(given: str) -> dict[str, list[str]]:
     return found
 
 
-class _Reader:
+class _Choices:
     """Reads names of these types as what bits decide; ``bits`` are those that it took, ``used`` the
     types with elements of their own."""
 
