@@ -43,11 +43,24 @@ EMPTY_CONTRACTS = (
     "ensures r == n + k\nensures r != k + n",
     "requires k == 3\nensures k < 4 && n + 1 > 0",
 )
+DISGUISED = (
+    "requires k > 2 && forall x: int :: x > 0\nensures r == n + k",
+    "requires k > 2 && forall x: int :: x == 0\nensures r == n + k",
+    "requires k > 2 && !(exists x: int :: x <= k)\nensures r == n + k",
+    "requires forall f: int -> int :: f(0) == k\nensures r == n + k",
+    "requires (k * k) % 4 == 2\nensures r == n + k",
+    "requires (k * k * k - k) % 3 == 1\nensures r == n + k",
+    "requires (iset x: int | true) == iset{}\nensures r == n + k",
+    "requires exists a: nat, b: nat :: a > 0 && b > 0 && a * a == 2 * b * b\nensures r == n + k",
+)
+"""Dafny does not find the contradiction in what these demand."""
 WEAK_CONTRACTS = (
     "ensures r >= k",
     "requires k == 3\nensures r >= 3",
     "ensures r == n + k + 1",
     "ensures r != 7",
+    "requires k > 1000\nensures r == n + k",
+    "requires n % 7 == 3 && k < -1\nensures r == n",
 )
 
 READ = ("audit", "resolve", "obligations")
@@ -72,15 +85,20 @@ def mark(problem: Problem, bodies: Sequence[str]) -> JudgedDraw:
 
 @pytest.mark.dafny
 def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> None:
-    marked = mark(STATED, [*EMPTY_CONTRACTS, *WEAK_CONTRACTS])
+    empty = [*EMPTY_CONTRACTS, *DISGUISED]
+    marked = mark(STATED, [*empty, *WEAK_CONTRACTS])
     config = RewardConfig(name="statement", critic="somebody", critic_share=1.0)
     earned = [statement_reward(rollout, config).total for rollout in marked.rollouts]
-    assert earned == [0.0] * len(EMPTY_CONTRACTS) + [1.0] * len(WEAK_CONTRACTS)
-    assert all(rollout.status is Status.REJECTED for rollout in marked.rollouts)
-    # One question for what promises nothing, else two, beside the first call for each.
-    num_idle = len(EMPTY_CONTRACTS) - 1
-    num_all = len(EMPTY_CONTRACTS) + len(WEAK_CONTRACTS)
-    assert marked.num_calls == num_all + num_idle + 2 * (num_all - num_idle)
+    assert earned == [0.0] * len(empty) + [1.0] * len(WEAK_CONTRACTS)
+    assert not any(rollout.status is Status.PROVED for rollout in marked.rollouts)
+    # Beside the first call of each: one question for a demand that no call meets, which ends it
+    # there; after it one for what promises nothing, else two.
+    num_demanding = len(DISGUISED) + 7 + 3
+    num_not_met = len(DISGUISED) + 4
+    num_idle = len(EMPTY_CONTRACTS) - 4 - 1
+    num_all = len(empty) + len(WEAK_CONTRACTS)
+    num_asked_twice = num_all - num_not_met - num_idle
+    assert marked.num_calls == num_all + num_demanding + num_idle + 2 * num_asked_twice
 
 
 @pytest.mark.dafny
@@ -92,6 +110,8 @@ def test_code_for_a_contract_that_says_nothing_earns_nothing() -> None:
         "requires k > 2\nensures k > 1\n{ r := 0; }",
         "requires n < 0\nensures r == 7 * n + k\n{ }",
         "ensures r > 0 || r <= 0\n{ assert 7 * n < r; }",
+        "requires forall x: int :: x > 0\nensures r == 0\n{ r := 0; }",
+        "requires (k * k) % 4 == 2\nensures r == 0\n{ r := 0; }",
     )
     weak = ("ensures r >= k\n{ r := k; }", f"requires k == 3\nensures r == 7 * n + k\n{LOOP}")
     marked = mark(ask(), [*empty, *weak])

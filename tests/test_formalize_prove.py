@@ -160,7 +160,7 @@ def test_lean_scorer_takes_letters_only() -> None:
     [
         ("requires k > 2 ensures r == 3 * n + k ensures r >= k", "AAA"),
         ("requires k > 2 ensures r >= 3 * n + k ensures r >= k", "ABA"),
-        ("requires k > 3 ensures r == 3 * n + k", "BAA"),
+        ("requires k > 3 ensures r == 3 * n + k", "ACAA"),
         ("requires k >= 2 ensures r == 3 * n + k", "BAA"),
         ("ensures r == 3 * n + k", "CAA"),
         ("requires k > 2 ensures r == 3 * n + k ensures n > 0", "AAAC"),

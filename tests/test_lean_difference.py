@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ import pytest
 from proverrl.formalize.critiques import PairMaker, Row
 from proverrl.formalize.equivalence import equivalent
 from proverrl.lang.critique.language import read_pair
+from proverrl.lang.english import Phrase
 from proverrl.lang.lean.audit import audit_lean_candidate
-from proverrl.lang.lean.formal.difference import read_closed
-from proverrl.lang.lean.formal.errors import ERRORS, read_sequent, reword, spoil
+from proverrl.lang.lean.formal.closed import Closed, read_closed
+from proverrl.lang.lean.formal.errors import ERRORS, reword, spoil
+from proverrl.lang.lean.formal.phrases import read_phrase
 from proverrl.lang.lean.formal.proposition import FORMALIZING
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, load_references, read_problem
@@ -39,6 +42,26 @@ def ask_text(meant: str, body: str, given: str = "") -> str:
     return asked[0].source if asked else ""
 
 
+def list_truths(closed: Closed) -> list[bool]:
+    """What a proposition of logic alone says, for each way to read its names."""
+    phrase = read_phrase(closed.says)
+    assert phrase is not None
+    names = [name for name, _ in closed.list_names()]
+    ways = itertools.product((False, True), repeat=len(names))
+    return [is_true(phrase, dict(zip(names, way, strict=True))) for way in ways]
+
+
+def is_true(phrase: Phrase, known: dict[str, bool]) -> bool:
+    if phrase.op == "name":
+        return known[phrase.text]
+    values = [is_true(arg, known) for arg in phrase.args]
+    if phrase.op == "not":
+        return not values[0]
+    one, other = values
+    says = {"and": one and other, "or": one or other, "implies": other or not one}
+    return {**says, "iff": one == other}[phrase.op]
+
+
 def judge_differences(pairs: Sequence[tuple[Problem, str]]) -> list[bool]:
     """Whether Lean proves that each differs; each must be asked."""
     asked = [FORMALIZING.ask_difference(problem, body) for problem, body in pairs]
@@ -53,8 +76,8 @@ def test_both_are_read_with_the_same_bits() -> None:
     text = ask_text(MEANT, "∀ (p q : Prop), (p → q) → q → p")
     assert text.endswith(
         "theorem differ : ∃ bit0 bit1 : Bool,\n"
-        "    ¬ (((fun (p q : Prop) => (p → q) → q → p) (bit0 = true) (bit1 = true)) ↔\n"
-        "      ((fun (p q : Prop) => (p → q) → p → q) (bit0 = true) (bit1 = true))) := by\n"
+        "    ¬ (((fun (p q : Prop) => (True → ((p → q) → q → p))) (bit0 = true) (bit1 = true)) ↔\n"
+        "      ((fun (p q : Prop) => (True → ((p → q) → p → q))) (bit0 = true) (bit1 = true))) := by\n"
         "  decide +kernel\n"
     )
 
@@ -126,23 +149,21 @@ def test_what_is_asked_passes_the_audit() -> None:
 
 def test_a_proposition_in_its_parts() -> None:
     text = "∀ (p q : Prop) (A : Type), (p → q) → (∀ x y, x = y) → p ∧ q"
-    closed = read_closed(text)
+    closed = read_closed(text.replace(" p ∧ q", " -- what is claimed\n  p ∧ q"))
     assert closed is not None
     assert closed.about == ((("p", "q"), "Prop"), (("A",), "Type"))
-    sequent = read_sequent(text)
-    assert sequent is not None
-    assert sequent.given == ("(p → q)", "(∀ x y, x = y)")
-    assert sequent.claim == "p ∧ q"
-    assert sequent.write() == text
+    assert closed.given == ("(p → q)", "(∀ x y, x = y)")
+    assert closed.claim == "p ∧ q"
+    assert closed.write() == text
     # An arrow under a quantifier without brackets is part of what is claimed.
-    sequent = read_sequent("∀ (p : Prop), p → ∀ x, x = x → p")
-    assert sequent is not None
-    assert (sequent.given, sequent.claim) == (("p",), "∀ x, x = x → p")
+    closed = read_closed("∀ (p : Prop), p → ∀ x, x = x → p")
+    assert closed is not None
+    assert (closed.given, closed.claim) == (("p",), "∀ x, x = x → p")
 
 
 def test_each_kind_of_error_changes_what_it_says() -> None:
     text = "∀ (p q : Prop) (n : Nat), (n = 4) → (p ∧ q) → q"
-    found: dict[str, set[str]] = {kind: set() for kind in ERRORS}
+    found: dict[str, set[str]] = {kind: set() for kind in (*ERRORS, "syntax")}
     for seed in range(200):
         made = spoil(random.Random(seed), text)
         assert made is not None
@@ -155,8 +176,9 @@ def test_each_kind_of_error_changes_what_it_says() -> None:
         f"{head}(n ≠ 4) → (p ∧ q) → q",
         *(f"{head}(n = 4) → ({x}) → q" for x in ("p ∨ q", "q ∧ q", "p ∧ p")),
     }
-    # The claim has no bracket and no comma to lose.
-    assert found["syntax"] == set()
+    # Each of six brackets and the comma can be lost.
+    assert len(found["syntax"]) == 7
+    assert {len(made) for made in found["syntax"]} == {len(text) - 1}
     assert spoil(random.Random(0), "fun x => x") is None
 
 
@@ -171,6 +193,14 @@ def test_other_words_are_an_order_and_the_sides_of_equations() -> None:
         for one, other in ((first, second), (second, first))
     }
     assert {reword(random.Random(seed), text) for seed in range(100)} == wanted
+    for given, turned in (
+        ("(p ↔ a = b)", "(a = b ↔ p)"),
+        ("(a = b) ∧ p", "(a = b) ∧ p"),
+        ("(a = b) = (b = a)", "(b = a) = (a = b)"),
+        ("∀ x, x = a", "∀ x, x = a"),
+    ):
+        found = {reword(random.Random(seed), f"{head}({given}) → q") for seed in range(20)}
+        assert found == {f"{head}({text}) → q" for text in (given, turned)}
 
 
 @pytest.mark.lean
@@ -188,6 +218,14 @@ def test_lean_shows_a_difference_exactly_where_there_is_one() -> None:
         (swap, f"∀ {about}, (∀ x y, R y x → R x y) → R a b → R b a", False),
         ("∀ (n : Nat), n + 0 = n", "∀ (n : Nat), n * 1 = n", False),
         ("∀ (n : Nat), n < n + 1", "∀ (n : Nat), n + 1 < n", True),
+        # Exchanged names: the English says which is which.
+        (swap, f"∀ {about}, (∀ x y, R x y → R y x) → R a b → R a b", False),
+        (f"∀ {about}, R a b → R b a", f"∀ {about}, R b a → R a b", True),
+        # True statements of something else.
+        (MEANT, "∀ (p q : Prop), q → q", False),
+        (MEANT, "∀ (p q : Prop), p → (p → q) → q", False),
+        # An inner name hides an outer one.
+        (swap, f"∀ {about}, (∀ a b, R a b → R b a) → R a b → R b a", False),
         # First at 4: not among the numbers that are tried.
         ("∀ (n : Nat), n < n + 1", "∀ (n : Nat), n < 4", False),
     ]
@@ -196,36 +234,53 @@ def test_lean_shows_a_difference_exactly_where_there_is_one() -> None:
     turned = ask("∀ (m : Mode), turn (turn (turn m)) = m", MODES + TURN)
     bodies = ("∀ (m : Mode), turn (turn m) = m", "∀ (m : Mode), m = turn (turn (turn m))")
     assert judge_differences([(turned, body) for body in bodies]) == [True, False]
+    # As a proposition ``m`` is true, as a value it is coerced to a false one.
+    coerced = MODES + (
+        "instance : CoeSort Mode Prop := ⟨fun _ => True⟩\n"
+        "instance : Coe Mode Prop := ⟨fun _ => False⟩\n"
+    )
+    assert judge_differences([(ask("∀ (m : Mode), m = m", coerced), "∀ (m : Mode), m")]) == [False]
 
 
 @pytest.mark.lean
 def test_lean_certifies_errors_of_nearly_every_family() -> None:
     """One problem of each family: the right one of a pair is proved to mean the same, the wrong one
-    to differ. No reading is known for predicates on natural numbers (``l1_witness``), and of
-    ``l3_path`` the eight errors that are tried leave a true proposition."""
+    to differ, and of logic alone truth tables say so too. No reading is known for predicates on natural
+    numbers (``l1_witness``)."""
     find_toolchain("lean-server")  # or skip
     references = load_references(STATEMENTS)
     first = {p.family: p for p in reversed(load_problems(STATEMENTS))}
     asked = [(p, references[p.id]) for p in first.values()]
 
-    async def run() -> tuple[list[Row], list[bool | None]]:
+    async def run() -> tuple[list[Row], list[bool | None], list[tuple[str, str]]]:
         verifier = open_verifier(workers=1, needed=["lean"])
         try:
             rows = await PairMaker(verifier, 0, 60.0).make_rows(asked, num=2 * len(asked))
-            means = []
+            means, texts = [], []
             for row in rows:
                 kept = {name: value for name, value in row.items() if name != "reference"}
                 problem, body = read_pair(read_problem("row", kept))
                 means.append(await equivalent(problem, body, verifier, deadline_seconds=60))
+                meant = problem.statement.partition("def Meant : Prop :=\n  ")[2]
+                texts.append((meant.partition("\n")[0], body))
         finally:
             await verifier.aclose()
-        return rows, means
+        return rows, means, texts
 
-    rows, means = asyncio.run(run())
+    rows, means, texts = asyncio.run(run())
     labels = [json.loads(row["reference"])["is_correct"] for row in rows]
     assert means == labels
     made = {row["metadata"]["family"] for row in rows}
-    assert first.keys() - made == {"l1_witness", "l3_path"}
+    assert first.keys() - made <= {"l1_witness"}
+    num_logic = 0
+    for (meant, body), label in zip(texts, labels, strict=True):
+        one, other = read_closed(body), read_closed(meant)
+        assert other is not None
+        if one is not None and {kind for _, kind in other.list_names()} == {"Prop"}:
+            assert list_truths(one) == list_truths(other) or not label
+            assert list_truths(one) != list_truths(other) or label
+            num_logic += 1
+    assert num_logic >= 10
 
 
 def test_a_difference_is_a_file_of_its_own() -> None:

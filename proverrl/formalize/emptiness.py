@@ -3,8 +3,10 @@
 Flows in: problems that ask for a statement, or for a statement with code, and bodies that can be
 read. Flows out: the reason by which a body says nothing, found by proof; rollouts with a mark on
 the verdicts of such bodies, so that no reward pays for their form. Where that was not judged the
-rollout is not judged either. Not handled here: what is weak and yet says something, and what the
-prover does not find to be empty within its limits.
+rollout is not judged either. A prover does not find every contradiction, so that a reward asks for
+more than that it found none: where calls are known to try, one has to meet what is demanded. Not
+handled here: what is weak and yet says something, and promises that hold anyway, where the prover
+does not see it within its limits.
 """
 
 from __future__ import annotations
@@ -33,21 +35,45 @@ class Emptiness:
     unjudged: Verdict | None = None
 
 
+NOT_MET = "no call is known that meets what it demands"
+
+
 async def find_emptiness(
-    asking: Asking, problem: Problem, body: str, verifier: Verifier, *, deadline_seconds: float
+    asking: Asking,
+    problem: Problem,
+    body: str,
+    verifier: Verifier,
+    *,
+    deadline_seconds: float,
+    needs_call: bool = False,
 ) -> Emptiness:
-    """Whether a body says nothing. One that cannot be read says nothing that could be asked."""
+    """Whether a body says nothing. One that cannot be read says nothing that could be asked. With
+    ``needs_call`` one says nothing too that demands what no call is known to meet, where calls are
+    known to try."""
+    num_calls = 0
     try:
+        admitted = asking.ask_admitted(problem, body) if needs_call else ()
         asked = asking.ask_empty(problem, body)
     except ProblemError as error:
         return Emptiness(str(error), 0)
-    for number, (reason, candidate) in enumerate(asked, start=1):
+    for candidate in admitted:
         verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-        if verdict.proved:
-            return Emptiness(reason, number)
+        num_calls += 1
         if not verdict.status.judged:
-            return Emptiness("", number, verdict)
-    return Emptiness("", len(asked))
+            return Emptiness("", num_calls, verdict)
+        if asking.shows_admitted(verdict):
+            break
+    else:
+        if admitted:
+            return Emptiness(NOT_MET, num_calls)
+    for reason, candidate in asked:
+        verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+        num_calls += 1
+        if verdict.proved:
+            return Emptiness(reason, num_calls)
+        if not verdict.status.judged:
+            return Emptiness("", num_calls, verdict)
+    return Emptiness("", num_calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +99,12 @@ async def mark_empty(
         parts = (language.formalizing, language.programming)
         asking = next(part for part in parts if part is not None and part.kind == problem.kind)
         found = await find_emptiness(
-            asking, problem, candidate.body, verifier, deadline_seconds=deadline_seconds
+            asking,
+            problem,
+            candidate.body,
+            verifier,
+            deadline_seconds=deadline_seconds,
+            needs_call=True,
         )
         return Marking(EMPTY if found.reason else "", found.num_calls, found.unjudged)
 

@@ -19,8 +19,10 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import CONTRACT
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.formal.difference import (
+    ask_admitted,
     ask_difference,
     read_contracts,
+    shows_admitted,
     shows_difference,
 )
 from proverrl.lang.dafny.formal.errors import Clause, reword, spoil
@@ -107,6 +109,14 @@ class DafnyFormalizing:
         if asked is None:
             asked = Candidate(self.state(problem, body), "requires false")
         return [("promises nothing", idle), ("contradicts itself", asked)]
+
+    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+        """See ``Asking``."""
+        return ask_admitted(problem, body)
+
+    def shows_admitted(self, verdict: Verdict) -> bool:
+        """See ``Asking``."""
+        return shows_admitted(verdict)
 
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """See ``Formalizing``."""

@@ -1,28 +1,32 @@
-"""Looks for a call on which two contracts disagree, and has Dafny prove that they do.
+"""Looks for a call on which two contracts disagree, or that one admits, and has Dafny prove it.
 
 Flows in: a problem of the kind ``contract`` and a body. Flows out: a program of lemmas, one for
 each call that is tried: small values of the parameters and those that the contracts name, results
 at and beside the values that they speak of. A lemma that is proved shows that one contract admits
-the call and the other does not. Not covered, so that nothing is said: frames and ``old``, results
-that are arrays or of types that leave values out, calls that are not tried.
+the call and the other does not, or that what a contract demands can be met. Not covered, so that
+nothing is said: frames and ``old``, results that are arrays or of types that leave values out,
+calls that are not tried.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.attack import list_calls
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, list_names
+from proverrl.lang.dafny.formal.stated import make_file, write_claim
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations
 from proverrl.lang.dafny.syntax.text import name_entry, scan_places
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _LEMMA = "Differ"
+_ADMITTED = "Admitted"
 _MAX_LEMMAS = 40
 _FIRST_LEMMAS = 8
 _MAX_CALLS = 20
+_MAX_DEMANDS = 64
 _MAX_RESULTS = 6
 _RELATIONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _ENDS = frozenset(("&&", "||", "==>", "<==>", "::", ";"))
@@ -40,9 +44,7 @@ def ask_difference(problem: Problem, body: str) -> list[Candidate]:
     if words & {"old", "fresh", "unchanged"} or any(w == "modifies" for w, _ in meant.clauses):
         return []
     results = _list_results(written, meant)
-    named = {int(word) + by for word in words if word.isdigit() for by in (0, 1, -1)}
-    numbers = [str(value) for value in sorted(named) if value >= 0]
-    calls = list_calls(meant, Program(found), num=_MAX_CALLS, numbers=numbers)
+    calls = _list_calls(found, meant, words, num=_MAX_CALLS)
     if results is None or not calls:
         return []
     # The first of both first: neither many calls nor many results use up the number of lemmas.
@@ -53,6 +55,41 @@ def ask_difference(problem: Problem, body: str) -> list[Candidate]:
     file = Problem(f"{problem.id}#differ", problem.language, "file", "", HOLE)
     parts = [part for part in (lemmas[:_FIRST_LEMMAS], lemmas[_FIRST_LEMMAS:]) if part]
     return [Candidate(file, "\n".join([*(d.text for d in given), *part]) + "\n") for part in parts]
+
+
+def ask_admitted(problem: Problem, body: str) -> list[Candidate]:
+    """The program to verify to see that what a contract demands can be met: it follows from what is
+    meant to be demanded, or some call meets it. None where it demands nothing, or no call is known
+    to try."""
+    found = read_contracts(problem, body)
+    if found is None:
+        return []
+    *given, written, meant = found
+    demands = written.list_clauses("requires")
+    words = {word for text in demands for word in _words(text)}
+    calls = _list_calls(found, written, words, num=_MAX_DEMANDS)
+    if not demands or not calls:
+        return []
+    own = meant.list_clauses("requires")
+    lemmas = [
+        write_claim(f"{_ADMITTED}{number}", written, list(known), conjoin(demands))
+        for number, known in enumerate([own, *calls])
+    ]
+    return [make_file(problem, "admitted", "\n".join([*(d.text for d in given), *lemmas]) + "\n")]
+
+
+def shows_admitted(verdict: Verdict) -> bool:
+    """Whether one of the lemmas is proved."""
+    return _has_proved(verdict, _ADMITTED)
+
+
+def _list_calls(
+    found: tuple[Declaration, ...], target: Declaration, words: Collection[str], *, num: int
+) -> list[list[str]]:
+    """Equations that fix the parameters, at and beside the numbers among ``words`` too."""
+    named = {int(word) + by for word in words if word.isdigit() for by in (0, 1, -1)}
+    numbers = [str(value) for value in sorted(named) if value >= 0]
+    return list_calls(target, Program(found), num=num, numbers=numbers)
 
 
 def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | None:
@@ -69,8 +106,12 @@ def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | Non
 
 def shows_difference(verdict: Verdict) -> bool:
     """Whether one of the lemmas is proved."""
+    return _has_proved(verdict, _LEMMA)
+
+
+def _has_proved(verdict: Verdict, name: str) -> bool:
     return any(
-        found.entry.startswith(name_entry(_LEMMA)) and found.all_proved
+        found.entry.startswith(name_entry(name)) and found.all_proved
         for found in verdict.obligations
     )
 

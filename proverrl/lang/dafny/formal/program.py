@@ -88,12 +88,17 @@ class DafnyProgramming:
     def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
         """See ``Asking``: of the contract, as it would be asked of a formaliser, unless it is
         given."""
+        return () if gives_contract(problem) else FORMALIZING.ask_empty(*_ask_alone(problem, body))
+
+    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+        """See ``Asking``, as for ``ask_empty``."""
         if gives_contract(problem):
             return ()
-        place = read_declared(problem).place
-        written = read_declarations(Candidate(problem, body).source)[place]
-        clauses = "\n".join(f"{word} {text}" for word, text in read_clauses(written))
-        return FORMALIZING.ask_empty(replace(problem, kind=FORMALIZING.kind), clauses)
+        return FORMALIZING.ask_admitted(*_ask_alone(problem, body))
+
+    def shows_admitted(self, verdict: Verdict) -> bool:
+        """See ``Asking``."""
+        return FORMALIZING.shows_admitted(verdict)
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
         """See ``Programming``. What the grammar refuses is no program, all else that the audit
@@ -111,6 +116,14 @@ class DafnyProgramming:
         found = [entry for entry in verdict.obligations if entry.entry in own]
         met = any(entry.entry == own[1] for entry in found)
         return "verified" if met and all(e.proved == e.total for e in found) else "unproved"
+
+
+def _ask_alone(problem: Problem, body: str) -> tuple[Problem, str]:
+    """The problem of writing the contract alone, and the contract of a body."""
+    place = read_declared(problem).place
+    written = read_declarations(Candidate(problem, body).source)[place]
+    clauses = "\n".join(f"{word} {text}" for word, text in read_clauses(written))
+    return replace(problem, kind=FORMALIZING.kind), clauses
 
 
 def is_trivial(candidate: Candidate) -> bool:

@@ -72,7 +72,12 @@ def _rate(word: str, num_meant: int, num_written: int, held: set[str]) -> str:
             if name_entry(f"Idle{mark}{j}") not in held:
                 letters = ["B" if c == "C" and i in weaker else c for i, c in enumerate(letters)]
             continue
-        stronger = [i for i in range(num_meant) if name_entry(f"Strong{mark}{i}x{j}") in held]
+        # To demand more is to say less: a demand that nothing meets is stronger than any.
+        stronger = [
+            i
+            for i in range(num_meant)
+            if word == "ensures" and name_entry(f"Strong{mark}{i}x{j}") in held
+        ]
         letters = ["B" if i in stronger else c for i, c in enumerate(letters)]
         extra += "" if stronger else "C"
     return "".join(letters) + extra

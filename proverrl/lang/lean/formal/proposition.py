@@ -14,12 +14,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.english import English, Forms, forms, list_names, sentence
 from proverrl.lang.generating import ProgramText
 from proverrl.lang.lean.audit import PROPOSITION
+from proverrl.lang.lean.formal.closed import Closed, read_binders, split_binders
 from proverrl.lang.lean.formal.difference import ask_difference
 from proverrl.lang.lean.formal.errors import reword, spoil
 from proverrl.lang.lean.formal.phrases import read_phrase
@@ -46,7 +47,6 @@ _SUPPOSES = forms(
 _CLAIMS = forms(
     "then {0} | show that {0} | it follows that {0} | prove that {0} || then show that {0}"
 )
-_GROUP = re.compile(r"[({]\s*([^:(){}]+?)\s*:\s*")
 _ARROW = "→"
 _AGREES = "theorem agrees"
 _LOOSE = frozenset(("iff", "implies", "all", "some"))
@@ -58,15 +58,6 @@ _SAME = (
     "(apply Or.symm; assumption)",
     "(apply Iff.symm; assumption)",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """``about`` are names with their type, ``given`` what is supposed, in Lean's words."""
-
-    about: tuple[tuple[tuple[str, ...], str], ...]
-    given: tuple[str, ...]
-    claim: str
 
 
 class LeanFormalizing:
@@ -87,7 +78,7 @@ class LeanFormalizing:
         said = None if parts is None else _describe(parts, english)
         if parts is None or said is None:
             return None
-        reference = _write(parts)
+        reference = replace(parts, given=tuple(map(_close, parts.given))).write()
         names = [name for group, _ in parts.about for name in group]
         lines = [
             *theorem.before.rstrip().splitlines(),
@@ -108,6 +99,14 @@ class LeanFormalizing:
         stated = self.state(problem, body)
         empty = self.list_empty(problem)
         return [(f"says no more than {text!r}", Candidate(stated, text)) for text in empty]
+
+    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+        """Nothing is asked: a proposition demands nothing."""
+        return ()
+
+    def shows_admitted(self, verdict: Verdict) -> bool:
+        """Nothing does."""
+        return False
 
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """See ``Formalizing``."""
@@ -154,7 +153,7 @@ class LeanFormalizing:
         )
 
     def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
-        """Nothing is asked, as for differences."""
+        """Nothing is asked: no parts are compared."""
         return None
 
     def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
@@ -185,42 +184,21 @@ def describe_theorem(problem: Problem, english: English) -> str:
     return "" if parts is None else _describe(parts, english) or ""
 
 
-def _read_parts(binders: str, target: str) -> _Parts | None:
+def _read_parts(binders: str, target: str) -> Closed | None:
     about, given = [], []
-    for names, kind in _split_binders(binders):
+    for names, kind in read_binders(binders):
         if _is_about(kind):
             about.append((names, kind))
         else:
             given += [kind] * len(names)
-    return _Parts(tuple(about), tuple(given), " ".join(target.split()))
-
-
-def _split_binders(text: str) -> list[tuple[tuple[str, ...], str]]:
-    found, place = [], 0
-    while place < len(text):
-        match = _GROUP.match(text, place)
-        if match is None:
-            raise ProblemError(f"no binder at {text[place : place + 40]!r}")
-        depth, end = 1, match.end()
-        while depth:
-            depth += (text[end] in "({") - (text[end] in ")}")
-            end += 1
-        kind = " ".join(text[match.end() : end - 1].split())
-        found.append((tuple(match.group(1).split()), kind))
-        place = end + len(text[end:]) - len(text[end:].lstrip())
-    return found
+    return Closed(tuple(about), tuple(given), " ".join(target.split()))
 
 
 def _list_bound(text: str) -> list[str]:
     """The names that a closed proposition is about: those of its first quantifier."""
     if not text.startswith("∀"):
         return []
-    rest, names = text[1:].lstrip(), list[str]()
-    while match := _GROUP.match(rest):
-        end = rest.find(")" if rest[0] == "(" else "}", match.end()) + 1
-        names += match.group(1).split()
-        rest = rest[end:].lstrip()
-    return names
+    return [name for names, _ in split_binders(text[1:].lstrip())[0] for name in names]
 
 
 def _is_about(kind: str) -> bool:
@@ -232,7 +210,7 @@ def _split_arrows(kind: str) -> list[str]:
     return [part.strip() for part in kind.split(_ARROW)]
 
 
-def _describe(parts: _Parts, english: English) -> str | None:
+def _describe(parts: Closed, english: English) -> str | None:
     declared = [_declare(names, kind, english) for names, kind in parts.about]
     claims = [read_phrase(text) for text in (*parts.given, parts.claim)]
     if any(phrase is None for phrase in claims):
@@ -268,13 +246,6 @@ def _say_kind(kind: str, names: Sequence[str], english: English) -> str:
     if len(quoted) == 2:
         return each + english.choose(_RELATION).format(*quoted)
     return each + english.choose(_PROPERTY).format(" and ".join(quoted))
-
-
-def _write(parts: _Parts) -> str:
-    about = " ".join(f"({' '.join(names)} : {kind})" for names, kind in parts.about)
-    given = [_close(text) for text in parts.given]
-    says = f" {_ARROW} ".join([*given, parts.claim])
-    return f"∀ {about}, {says}" if about else says
 
 
 def _close(text: str) -> str:
