@@ -352,6 +352,23 @@ def test_the_words_are_not_written_over(place: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match=r"--out words\.jsonl is the file of words itself"):
         call(monkeypatch, {"own0": [RIGHT]}, *words)
     assert len(load_problems(place / "words.jsonl")) == 1
+    for name in ("run/resolved.json", "run/evals/formalize.jsonl", "run/../run/new.jsonl"):
+        with pytest.raises(
+            UsageError, match="is in the run's folder run, whose own files it could"
+        ):
+            call(monkeypatch, {"own0": [RIGHT]}, *words[:-1], name)
+    assert not (place / "run").exists()
+
+
+def test_empty_words_are_not_the_configured_file(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unset variable of a shell."""
+    with pytest.raises(UsageError, match="FILE is empty"):
+        call(monkeypatch, {}, "formalize", "", "--config", "c.toml", "--out", "k.jsonl")
+    both = ("--formaliser", "c.toml", "--prover", "c.toml", "--out", "s")
+    with pytest.raises(UsageError, match="WORDS is empty"):
+        call(monkeypatch, {}, "prove", " ", *both)
 
 
 @pytest.mark.dafny

@@ -76,8 +76,10 @@ def test_both_are_read_with_the_same_bits() -> None:
     text = ask_text(MEANT, "∀ (p q : Prop), (p → q) → q → p")
     assert text.endswith(
         "theorem differ : ∃ bit0 bit1 : Bool,\n"
-        "    ¬ (((fun (p q : Prop) => (True → ((p → q) → q → p))) (bit0 = true) (bit1 = true)) ↔\n"
-        "      ((fun (p q : Prop) => (True → ((p → q) → p → q))) (bit0 = true) (bit1 = true))) := by\n"
+        "    ¬ (((fun (p q : Prop) => (True → ((p → q) → q → p)))"
+        " (bit0 = true) (bit1 = true)) ↔\n"
+        "      ((fun (p q : Prop) => (True → ((p → q) → p → q)))"
+        " (bit0 = true) (bit1 = true))) := by\n"
         "  decide +kernel\n"
     )
 
@@ -176,8 +178,8 @@ def test_each_kind_of_error_changes_what_it_says() -> None:
         f"{head}(n ≠ 4) → (p ∧ q) → q",
         *(f"{head}(n = 4) → ({x}) → q" for x in ("p ∨ q", "q ∧ q", "p ∧ p")),
     }
-    # Each of six brackets and the comma can be lost.
-    assert len(found["syntax"]) == 7
+    # Each of eight brackets and the comma can be lost.
+    assert len(found["syntax"]) == 9
     assert {len(made) for made in found["syntax"]} == {len(text) - 1}
     assert spoil(random.Random(0), "fun x => x") is None
 
@@ -197,10 +199,10 @@ def test_other_words_are_an_order_and_the_sides_of_equations() -> None:
         ("(p ↔ a = b)", "(a = b ↔ p)"),
         ("(a = b) ∧ p", "(a = b) ∧ p"),
         ("(a = b) = (b = a)", "(b = a) = (a = b)"),
-        ("∀ x, x = a", "∀ x, x = a"),
+        ("(∀ x, x = a)", "(∀ x, x = a)"),
     ):
-        found = {reword(random.Random(seed), f"{head}({given}) → q") for seed in range(20)}
-        assert found == {f"{head}({text}) → q" for text in (given, turned)}
+        found = {reword(random.Random(seed), f"{head}{given} → q") for seed in range(20)}
+        assert found == {f"{head}{text} → q" for text in (given, turned)}
 
 
 @pytest.mark.lean
@@ -245,8 +247,8 @@ def test_lean_shows_a_difference_exactly_where_there_is_one() -> None:
 @pytest.mark.lean
 def test_lean_certifies_errors_of_nearly_every_family() -> None:
     """One problem of each family: the right one of a pair is proved to mean the same, the wrong one
-    to differ, and of logic alone truth tables say so too. No reading is known for predicates on natural
-    numbers (``l1_witness``)."""
+    to differ, and of logic alone truth tables say so too. No reading is known for predicates on
+    natural numbers (``l1_witness``)."""
     find_toolchain("lean-server")  # or skip
     references = load_references(STATEMENTS)
     first = {p.family: p for p in reversed(load_problems(STATEMENTS))}

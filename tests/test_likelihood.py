@@ -128,6 +128,10 @@ def test_what_is_too_long_for_the_formaliser_is_named() -> None:
     policy = LikelihoodPolicy(Fixed("n" * 80, "n" * 80, {}), 0.0)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"{RIGHT_ONE.id}: .* 82 tokens, the formaliser reads 80"):
         policy.measure(policy.prompt(RIGHT_ONE))
+    # As a critic it has no judgement on this, and goes on with the others.
+    (said,) = judge_with(Fixed("n" * 80, "n" * 80, {}), 0.0)[:1]
+    assert read_answer(said).is_correct is None
+    assert "82 tokens, the formaliser reads 80" in said
 
 
 @pytest.mark.parametrize(

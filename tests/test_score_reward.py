@@ -206,16 +206,30 @@ def test_rewards_that_pay_twice_or_for_nothing_are_refused() -> None:
             parse_config({"loop": "grpo", "run": "r", "reward": reward}, source="x")
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [("lean/statements/train.jsonl", "proposition"), ("dafny/programs/train.jsonl", "program")],
-)
-def test_what_has_no_parts_is_refused_at_the_start(path: str, kind: str) -> None:
+def test_what_has_no_parts_is_refused_at_the_start() -> None:
     def load(reward: RewardConfig, train: str) -> int:
         problems = ProblemsConfig(train=ROOT / train)
         return len(load_training(Config(problems=problems, reward=reward)).all)
 
-    with pytest.raises(UsageError, match=f"of the kind {kind}; set reward.score_share = 0"):
+    path = "lean/statements/train.jsonl"
+    with pytest.raises(UsageError, match="of the kind proposition; set reward.score_share = 0"):
         load(HALF, path)
     assert load(RewardConfig(name="statement"), path) > 0
     assert load(HALF, "dafny/statements/valid.jsonl") > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("statement", "dafny/curriculum/valid.jsonl", "asks for no statement"),
+        ("program", "dafny/statements/valid.jsonl", "asks for no program"),
+        ("decide", "dafny/statements/valid.jsonl", "asks for no decision"),
+        ("statement", "dafny/decide/valid.jsonl", "asks for no statement"),
+    ],
+)
+def test_a_reward_for_other_problems_is_refused_before_the_training(
+    name: Any, source: str, said: str
+) -> None:
+    problems = ProblemsConfig(train=ROOT / source)
+    with pytest.raises(UsageError, match=rf"{source}: problem '.*' {said}"):
+        load_training(Config(problems=problems, reward=RewardConfig(name=name)))

@@ -364,7 +364,7 @@ def test_the_reward_counts_form_and_meaning() -> None:
     assert earn(read) == {"means": 0.0, "well_formed": 1.0}
     unread = Verdict(Status.REJECTED, checks=("audit", "resolve"))
     assert earn(unread) == {"means": 0.0, "well_formed": 0.0}
-    with pytest.raises(RecordError, match="asks for a proof"):
+    with pytest.raises(RecordError, match="asks for no statement"):
         statement_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())
 
 

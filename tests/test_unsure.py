@@ -58,12 +58,21 @@ def make_critic(answers: dict[str, Sequence[str]]) -> Critic:
 
 def test_doubt_is_largest_where_half_of_the_answers_say_right() -> None:
     critic = make_critic(
-        {"21": [YES], "22": [YES, NO], "23": [YES, YES, YES, NO], "24": [NO, TALK, TALK, TALK]}
+        {
+            "21": [YES],
+            "22": [YES, NO],
+            "23": [YES, YES, YES, NO],
+            "24": [YES, NO, TALK, TALK],
+            "25": [YES, TALK],
+            "26": [TALK],
+        }
     )
-    bodies = [f"ensures r == {number}" for number in (21, 22, 23, 24)]
+    bodies = [f"ensures r == {number}" for number in range(21, 27)]
     asked = [(ask(["ensures r == n"]), body) for body in [*bodies, 'ensures r == |"x"|']]
-    # 8 of 8, 4 of 8, 6 of 8 (|2 * 3/4 - 1| = 1/2), 0 of the 2 that judge; and one not asked about.
-    assert asyncio.run(critic.doubt_all(asked, n=8)) == [0.0, 1.0, 0.5, 0.0, 0.0]
+    # 8 of 8, 4 of 8, 6 of 8 (|2 * 3/4 - 1| = 1/2), 2 of the 4 that judge, 4 of 4, none judges; and
+    # one that it is not asked about.
+    wanted = [0.0, 1.0, 0.5, 1.0, 0.0, None, None]
+    assert asyncio.run(critic.doubt_all(asked, n=8)) == wanted
     assert isinstance(critic.policy, Undecided)
     assert [sampling.temperature for sampling in critic.policy.sampled] == [1.0]
 
@@ -88,6 +97,10 @@ def test_what_a_critic_is_least_sure_of_comes_first() -> None:
         "5/5 statements read by the critic",
         "the critic's answers differ on 2 of 5 statements",
     ]
+    silent = make_critic({"21": [TALK]})
+    ordering = order_by_doubt(problems[1:2], written, silent, seed=0, show=said.append)
+    with pytest.raises(UsageError, match="no judgement on any of 1 statements"):
+        asyncio.run(ordering)
 
 
 @pytest.mark.dafny

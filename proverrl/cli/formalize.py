@@ -80,12 +80,19 @@ def formalize(
     Interrupted, the same command continues.
     """
     check_result_name(name)
+    if not source.strip():
+        raise UsageError("FILE is empty: name a file of words")
     from proverrl.files.disk import is_same_file
 
     if is_same_file(out, source):
         raise UsageError(f"--out {out} is the file of words itself; name another one")
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
+    if out.resolve().is_relative_to(config.run.resolve()):
+        raise UsageError(
+            f"--out {out} is in the run's folder {config.run}, whose own files it could overwrite; "
+            "name a file elsewhere"
+        )
 
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements
@@ -217,6 +224,8 @@ def prove(
     For problems that know what is meant it tells the chance that statement, meaning and proof are
     right. Exit status as that of search.
     """
+    if not words.strip():
+        raise UsageError("WORDS is empty: give English, or name a file of problems in words")
     if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
     from proverrl.loops.prove import estimate_chances, write_preferences
@@ -323,9 +332,17 @@ def _show_passed(found: Sequence[Formalized]) -> None:
     from proverrl.formalize.judging import count_passed
 
     counts = count_passed(judged for one in found for judged in one.judged)
-    if not any(judged.critic for one in found for judged in one.judged):
+    asked_about = [judged for one in found for judged in one.judged if judged.critic]
+    if not asked_about:
         click.echo(
             "the critics were asked about no statement: none is well formed and says something"
+        )
+    elif all(judged.critic_says is None for judged in asked_about):
+        click.echo(
+            f"warning: no critic gave a judgement on any of {len(asked_about)} statements: "
+            f"{asked_about[0].critic}. Are these the weights of a critic (configs/critic.toml, "
+            "proverrl fit-critic)?",
+            err=True,
         )
     for means, name in ((True, "right"), (False, "wrong")):
         passed, asked = counts[means]

@@ -5,10 +5,9 @@ whether a statement is right, with reference answers, as rows of a file. A wrong
 proof to differ, or is no statement (``make_wrong``); every second right one is worded in another
 way and proved to mean the same. Right and wrong are equally many at any place of the file where a
 pair ends. What a formaliser wrote of the same texts comes before what is made, since its errors are
-others than those of ``make_wrong``; first, if wanted, that of which a critic is least sure, so that
-a certificate is spent where it teaches most (the active learning of OPV, Wu et al. 2025, arXiv
-2512.10756, whose labels come from people). Not handled here: statements of people, and problems
-whose verifier certifies no error.
+others than those of ``make_wrong``; first, if wanted, that of which a critic is least sure, as it
+teaches most (the active learning of OPV, Wu et al. 2025, arXiv 2512.10756). Not
+handled here: statements of people, and problems whose verifier certifies no error.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from proverrl.verifier.base import Verifier
 
 _AT_ONCE = 32
 _ANSWERS = 8
-"""Of a critic to one statement, to see how sure it is."""
+"""So many answers of a critic to one statement tell how sure it is."""
 _SYNTAX_SHARE = 0.1
 """That of CriticLean. Errors of syntax are the quickest to certify, and would be two of five."""
 _MAX_CHARACTERS = 2_000
@@ -189,25 +188,35 @@ async def order_by_doubt(
     seed: int,
     show: Show,
 ) -> tuple[list[Problem], dict[str, list[str]]]:
-    """The problems and the statements of each, those of which the critic is least sure first. Equal
-    doubts keep their order."""
-    asked = [(p, body) for p in problems for body in dict.fromkeys(written.get(p.id, ()))]
-    doubts: dict[str, dict[str, float]] = {p.id: {} for p in problems}
+    """The problems and the statements of each in their normal form, those of which the critic is
+    least sure first. Equal doubts keep their order. Raises ``UsageError``: it judges none."""
+    asked = [(p, body) for p in problems for body in _list_normal(p, written.get(p.id, ()))]
     sampling = replace(critic.sampling, seed=derive_seed(seed, "doubt"))
     unsure = replace(critic, sampling=sampling)
+    found: list[float | None] = []
     for start in range(0, len(asked), _AT_ONCE):
-        batch = asked[start : start + _AT_ONCE]
-        found = await unsure.doubt_all(batch, n=_ANSWERS)
-        for (problem, body), doubt in zip(batch, found, strict=True):
-            doubts[problem.id][body] = doubt
-        show(f"{start + len(batch)}/{len(asked)} statements read by the critic")
-    num_unsure = sum(doubt > 0 for by_body in doubts.values() for doubt in by_body.values())
-    show(f"the critic's answers differ on {num_unsure} of {len(asked)} statements")
-    ordered = sorted(problems, key=lambda p: -max(doubts[p.id].values(), default=-1.0))
+        found += await unsure.doubt_all(asked[start : start + _AT_ONCE], n=_ANSWERS)
+        show(f"{len(found)}/{len(asked)} statements read by the critic")
+    if all(doubt is None for doubt in found):
+        raise UsageError(
+            f"the critic gives no judgement on any of {len(asked)} statements; name the weights of "
+            "a critic that answers in words, RUN/policy of configs/critic.toml"
+        )
+    doubts: dict[str, dict[str, float]] = {p.id: {} for p in problems}
+    for (problem, body), doubt in zip(asked, found, strict=True):
+        doubts[problem.id][body] = doubt or 0.0
+    show(f"the critic's answers differ on {sum(map(bool, found))} of {len(asked)} statements")
+    ordered = sorted(problems, key=lambda p: max(doubts[p.id].values(), default=-1.0), reverse=True)
     bodies = {
-        name: sorted(by_body, key=lambda body: -by_body[body]) for name, by_body in doubts.items()
+        name: sorted(by_body, key=by_body.__getitem__, reverse=True)
+        for name, by_body in doubts.items()
     }
     return ordered, bodies
+
+
+def _list_normal(problem: Problem, bodies: Sequence[str]) -> list[str]:
+    normal_form = find_language(problem.language).normal_form
+    return list(dict.fromkeys(map(normal_form, bodies)))
 
 
 async def write_critiques(

@@ -26,7 +26,7 @@ _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 
 @dataclass(frozen=True, slots=True)
 class Critic:
-    """A policy that judges, with one answer for each statement."""
+    """A policy that judges statements."""
 
     policy: Policy
     sampling: Sampling = _SAMPLING
@@ -35,15 +35,16 @@ class Critic:
         """What it says of each body, in their order. What is no statement is not asked about."""
         return [said for (said,) in await self._ask_all(asked, n=1, sampling=self.sampling)]
 
-    async def doubt_all(self, asked: Sequence[tuple[Problem, str]], *, n: int) -> list[float]:
+    async def doubt_all(
+        self, asked: Sequence[tuple[Problem, str]], *, n: int
+    ) -> list[float | None]:
         """How little it is sure of each body, in [0, 1]: 1 where of ``n`` answers at temperature 1
-        as many say right as wrong, 0 where all agree, and where fewer than two are judgements."""
+        as many say right as wrong, 0 where all agree; None where none is a judgement."""
         sampling = replace(self.sampling, temperature=1.0)
-        doubts = []
+        doubts: list[float | None] = []
         for answers in await self._ask_all(asked, n=n, sampling=sampling):
             said = [answer.is_correct for answer in answers if answer.is_correct is not None]
-            share = sum(said) / len(said) if said else 0.0
-            doubts.append(1.0 - abs(2.0 * share - 1.0))
+            doubts.append(1.0 - abs(2.0 * sum(said) / len(said) - 1.0) if said else None)
         return doubts
 
     async def _ask_all(

@@ -16,7 +16,7 @@ from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.english import EnglishComposer
 from proverrl.config import Config, PolicyConfig
-from proverrl.errors import ProblemError, StoppedError, UsageError
+from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
@@ -31,6 +31,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
+from proverrl.rewards.verdicts import check_fit
 from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
@@ -151,9 +152,15 @@ def split_references(
 
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
-    file is damaged, or has too few references; ``UsageError``: ``advantage.states`` asks for goals
-    or ``reward.score_share`` for parts, and a problem has none."""
+    file is damaged, or has too few references; ``UsageError``: the reward is for problems of
+    another kind, or ``advantage.states`` asks for goals or ``reward.score_share`` for parts, and a
+    problem has none."""
     training = open_benchmark(str(config.problems.train))
+    try:
+        for problem in training.problems:
+            check_fit(problem, config.reward.name)
+    except RecordError as error:
+        raise UsageError(f"{config.problems.train}: {error}") from error
     others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
         raise UsageError(

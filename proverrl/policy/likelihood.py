@@ -100,11 +100,15 @@ class LikelihoodPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; temperature and seed change nothing."""
+        """See ``Policy.generate``; temperature and seed change nothing. On what is too long for the
+        formaliser there is no judgement."""
         written = []
         for prompt in prompts:
-            gap = await asyncio.to_thread(self.measure, prompt)
-            text = write_answer(gap.size <= self.most, gap.describe())
+            if len(prompt.token_ids) > self.formaliser.context_tokens:
+                text = f"no judgement: {self._say_length(prompt)}"
+            else:
+                gap = await asyncio.to_thread(self.measure, prompt)
+                text = write_answer(gap.size <= self.most, gap.describe())
             empty: dict[str, Any] = dict.fromkeys(_NOT_GIVEN, ())
             answer = Completion(text, **empty, finish_reason="stop", policy_version=self.version,
                                 missing=_NOT_GIVEN)  # fmt: skip
@@ -117,8 +121,7 @@ class LikelihoodPolicy:
         assert isinstance(prompt, _Reading)
         if len(prompt.token_ids) > self.formaliser.context_tokens:
             raise UsageError(
-                f"{prompt.problem_id}: text and statement have {len(prompt.token_ids)} tokens, the "
-                f"formaliser reads {self.formaliser.context_tokens}; leave the problem out"
+                f"{prompt.problem_id}: {self._say_length(prompt)}; leave the problem out"
             )
         ids = torch.tensor([prompt.token_ids], device=self.formaliser.device)
         with torch.inference_mode():
@@ -134,6 +137,10 @@ class LikelihoodPolicy:
         if len(before) > _SHOWN:
             before = "... " + before[-_SHOWN:].partition(" ")[2]
         return Gap(float(gaps[worst]), said, meant, before)
+
+    def _say_length(self, prompt: Prompt) -> str:
+        num, most = len(prompt.token_ids), self.formaliser.context_tokens
+        return f"text and statement have {num} tokens, the formaliser reads {most}"
 
     def _name(self, token: int) -> str:
         ends = token in self.formaliser.end_ids

@@ -11,10 +11,10 @@ from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
 from proverrl.plugins import bind, refuse
-from proverrl.rewards.decide import decide_reward
+from proverrl.rewards.decide import decide_reward, find_label
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.rewards.preface import ATTEMPTS, sum_attempts
-from proverrl.types import Reward, Rollout, Status, Verdict
+from proverrl.types import Problem, Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
 
@@ -68,6 +68,30 @@ def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(total=value, parts={"proved": value})
 
 
+def check_fit(problem: Problem, name: str) -> None:
+    """Raise ``RecordError`` where the reward of this name is for problems of another kind."""
+    language = find_language(problem.language)
+    if name == "decide":
+        find_label(problem)
+    if name == "statement":
+        if language.formalizing is None or problem.kind != language.formalizing.kind:
+            raise RecordError(
+                f'problem {problem.id!r} asks for no statement; reward.name = "statement" is for '
+                "problems that do (problems generate --formalize)"
+            )
+        if not language.knows_meaning(problem):
+            raise RecordError(
+                f"problem {problem.id!r} does not say what is meant, so that no statement can be "
+                "rewarded; give problems that do, or write statements with `proverrl formalize`"
+            )
+    is_program = language.programming is not None and problem.kind == language.programming.kind
+    if name == "program" and not is_program:
+        raise RecordError(
+            f'problem {problem.id!r} asks for no program; reward.name = "program" is for problems '
+            "that do (problems generate --programs)"
+        )
+
+
 def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
     R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
@@ -78,17 +102,7 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
     """
     is_proved = _proved(rollout)
-    language = find_language(rollout.problem.language)
-    if language.formalizing is None or rollout.problem.kind != language.formalizing.kind:
-        raise RecordError(
-            f'problem {rollout.problem.id!r} asks for a proof; reward.name = "statement" is for '
-            "problems that ask for a statement (problems generate --formalize)"
-        )
-    if not language.knows_meaning(rollout.problem):
-        raise RecordError(
-            f"problem {rollout.problem.id!r} does not say what is meant, so that no statement can "
-            "be rewarded; give problems that do, or write statements with `proverrl formalize`"
-        )
+    check_fit(rollout.problem, "statement")
     marks = _list_marks(rollout)
     is_read = is_proved or (_is_well_formed(rollout) and EMPTY not in marks)
     means = float(is_proved)
@@ -109,12 +123,7 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     was evidently intended, and takes a timeout of that proof for a success, which is 0.6 here.
     Raises ``RecordError`` for a problem that asks for no program."""
     _proved(rollout)
-    programming = find_language(rollout.problem.language).programming
-    if programming is None or rollout.problem.kind != programming.kind:
-        raise RecordError(
-            f'problem {rollout.problem.id!r} asks for no program; reward.name = "program" is for '
-            "problems that do (problems generate --programs)"
-        )
+    check_fit(rollout.problem, "program")
     grade = find_grade(rollout)
     value = _PROGRAM_SCORES[grade] if grade and EMPTY not in _list_marks(rollout) else 0.0
     return Reward(value, {"program": value})
