@@ -13,15 +13,17 @@ from pathlib import Path
 from proverrl.lang import find_language
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 
+LEAST = 2
 
-def choose(path: Path, out: Path, *, least: int) -> str:
+
+def choose(path: Path, out: Path) -> str:
     """Write them in the order of the file; returns a line of report."""
     references, rows = load_references(path), []
     problems = load_problems(path)
     for problem in problems:
         pooling = find_language(problem.language).pooling
         reference = references.get(problem.id, "")
-        if pooling is not None and len(pooling.list_hints(problem, reference)) >= least:
+        if pooling is not None and len(pooling.list_hints(problem, reference)) >= LEAST:
             rows.append(make_row(problem) | {"reference": reference})
     return f"{write_problems(out, rows)} of {len(problems)} problems written to {out}"
 
@@ -30,6 +32,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path, metavar="FILE")
     parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("--least", type=int, default=2, help="hints of a reference")
     given = parser.parse_args()
-    print(choose(given.path, given.out, least=given.least))
+    print(choose(given.path, given.out))

@@ -212,7 +212,7 @@ def test_what_has_no_parts_is_refused_at_the_start() -> None:
         return len(load_training(Config(problems=problems, reward=reward)).all)
 
     path = "lean/statements/train.jsonl"
-    with pytest.raises(UsageError, match="of the kind proposition; set reward.score_share = 0"):
+    with pytest.raises(UsageError, match=r"of the kind proposition; set reward\.score_share = 0"):
         load(HALF, path)
     assert load(RewardConfig(name="statement"), path) > 0
     assert load(HALF, "dafny/statements/valid.jsonl") > 0

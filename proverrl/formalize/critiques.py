@@ -233,9 +233,9 @@ async def write_critiques(
 ) -> str:
     """Make the pairs of a file's problems with a verifier of its own, of a formaliser's
     ``statements`` where there are some, first of those of which the critic ``unsure`` is least
-    sure; returns a line of report. Raises ``ProblemError``: the file
-    holds no problem with a reference that asks for a statement and whose errors can be certified,
-    or none of the statements is of its problems; ``UsageError``: ``out`` is one of the files."""
+    sure; returns a line of report. Raises ``ProblemError``: the file holds no problem with a
+    reference that asks for a statement and whose errors can be certified, or none of the statements
+    is of its problems; ``UsageError``: ``out`` is one of the files, or the critic judges none."""
     for source in filter(None, (file, statements)):
         if is_same_file(out, source):
             raise UsageError(f"--out {out} is {source}, which is read: give another file")
