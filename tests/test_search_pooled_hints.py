@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,11 @@ from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints
+from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from scripts.choose_poolable import choose
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
 from tests.search_world import run_stopped
 
@@ -276,3 +279,15 @@ def test_good_parts_are_a_proof_on_real_dafny(dafny: Dafny) -> None:
     calls = ["ForF(n); assert H(n) == 1;", "ForG(n);"]
     result = run(dafny, Script({"": calls}), TWO, **{**settings, "width": 2})
     assert result.proofs[0].body == "ForF(n);\nForG(n);"
+
+
+def test_problems_for_pooled_hints_are_chosen_by_their_references(tmp_path: Path) -> None:
+    source = Path(__file__).parents[1] / "dafny" / "curriculum" / "valid.jsonl"
+    said = choose(source, tmp_path / "chosen.jsonl")
+    references = load_references(source)
+    chosen = load_problems(tmp_path / "chosen.jsonl")
+    assert load_references(tmp_path / "chosen.jsonl") == {p.id: references[p.id] for p in chosen}
+    nums = {p.id: len(list_hints(p, references[p.id])) for p in load_problems(source)}
+    assert [p.id for p in chosen] == [name for name, num in nums.items() if num >= 2]
+    assert 0 < len(chosen) < len(nums)
+    assert said.startswith(f"{len(chosen)} of {len(nums)} problems written to ")
