@@ -249,8 +249,7 @@ FIGURES = {
             # Seed 0 had 14 minutes, which were 19 steps.
             train(
                 "configs/preface.toml",
-                "--set instruct.writer={run}/writer/policy --set max_minutes=0 "
-                "--set grpo.steps=19",
+                "--set instruct.writer={run}/writer/policy --set max_minutes=0 --set grpo.steps=19",
             ),
             "proverrl eval --run {run} --name after --set rollout.turns=7 -k 1",
             "proverrl eval --run {run} --name before --set rollout.turns=7 -k 1 "
