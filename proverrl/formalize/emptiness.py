@@ -52,19 +52,16 @@ async def find_emptiness(
     known to try."""
     num_calls = 0
     try:
-        admitted = asking.ask_admitted(problem, body) if needs_call else ()
+        admitted = asking.ask_admitted(problem, body) if needs_call else None
         asked = asking.ask_empty(problem, body)
     except ProblemError as error:
         return Emptiness(str(error), 0)
-    for candidate in admitted:
-        verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+    if admitted is not None:
+        verdict = await verifier.verify(admitted, deadline_seconds=deadline_seconds)
         num_calls += 1
         if not verdict.status.judged:
             return Emptiness("", num_calls, verdict)
-        if asking.shows_admitted(verdict):
-            break
-    else:
-        if admitted:
+        if not asking.shows_admitted(verdict):
             return Emptiness(NOT_MET, num_calls)
     for reason, candidate in asked:
         verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)

@@ -165,9 +165,9 @@ class Asking(Protocol):
         """What to verify, in order, of a body that can be read: a proof of one of these shows that
         it says nothing, or nothing that can be met; with each the reason in words."""
 
-    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
-        """What to verify, in order, to see that what a body demands can be met; nothing where it
-        demands nothing, or no such question is known."""
+    def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
+        """What to verify to see that what a body demands can be met; None where it demands nothing,
+        or no such question is known."""
 
     def shows_admitted(self, verdict: Verdict) -> bool:
         """Whether the verdict on that says so."""

@@ -110,7 +110,7 @@ class DafnyFormalizing:
             asked = Candidate(self.state(problem, body), "requires false")
         return [("promises nothing", idle), ("contradicts itself", asked)]
 
-    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+    def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
         """See ``Asking``."""
         return ask_admitted(problem, body)
 

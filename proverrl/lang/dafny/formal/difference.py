@@ -19,7 +19,7 @@ from proverrl.lang.dafny.compose.declarations import Program, conjoin, list_name
 from proverrl.lang.dafny.formal.stated import make_file, write_claim
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations
 from proverrl.lang.dafny.syntax.text import name_entry, scan_places
-from proverrl.types import HOLE, Candidate, Problem, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 
 _LEMMA = "Differ"
 _ADMITTED = "Admitted"
@@ -51,36 +51,41 @@ def ask_difference(problem: Problem, body: str) -> list[Candidate]:
     places = itertools.product(range(len(calls)), range(len(results)))
     tried = [(*calls[i], *results[j]) for i, j in sorted(places, key=sum)[:_MAX_LEMMAS]]
     claim = _deny(written, meant)
-    lemmas = [_write(number, meant, fixed, claim) for number, fixed in enumerate(tried)]
-    file = Problem(f"{problem.id}#differ", problem.language, "file", "", HOLE)
+    lemmas = [write_claim(f"{_LEMMA}{i}", meant, fixed, claim) for i, fixed in enumerate(tried)]
     parts = [part for part in (lemmas[:_FIRST_LEMMAS], lemmas[_FIRST_LEMMAS:]) if part]
-    return [Candidate(file, "\n".join([*(d.text for d in given), *part]) + "\n") for part in parts]
+    return [_make_file(problem, "differ", given, part) for part in parts]
 
 
-def ask_admitted(problem: Problem, body: str) -> list[Candidate]:
+def ask_admitted(problem: Problem, body: str) -> Candidate | None:
     """The program to verify to see that what a contract demands can be met: it follows from what is
     meant to be demanded, or some call meets it. None where it demands nothing, or no call is known
     to try."""
     found = read_contracts(problem, body)
     if found is None:
-        return []
+        return None
     *given, written, meant = found
     demands = written.list_clauses("requires")
     words = {word for text in demands for word in _words(text)}
     calls = _list_calls(found, written, words, num=_MAX_DEMANDS)
     if not demands or not calls:
-        return []
+        return None
     own = meant.list_clauses("requires")
     lemmas = [
-        write_claim(f"{_ADMITTED}{number}", written, list(known), conjoin(demands))
+        write_claim(f"{_ADMITTED}{number}", written, known, conjoin(demands))
         for number, known in enumerate([own, *calls])
     ]
-    return [make_file(problem, "admitted", "\n".join([*(d.text for d in given), *lemmas]) + "\n")]
+    return _make_file(problem, "admitted", given, lemmas)
 
 
 def shows_admitted(verdict: Verdict) -> bool:
     """Whether one of the lemmas is proved."""
     return _has_proved(verdict, _ADMITTED)
+
+
+def _make_file(
+    problem: Problem, suffix: str, given: Sequence[Declaration], lemmas: Sequence[str]
+) -> Candidate:
+    return make_file(problem, suffix, "\n".join([*(d.text for d in given), *lemmas]) + "\n")
 
 
 def _list_calls(
@@ -126,12 +131,6 @@ def _deny(written: Declaration, meant: Declaration) -> str:
         f"!(({demands}) <==> ({own_demands})) || "
         f"(({demands}) && ({own_demands}) && !(({promises}) <==> ({own_promises})))"
     )
-
-
-def _write(number: int, meant: Declaration, fixed: Sequence[str], claim: str) -> str:
-    formals = ", ".join(f"{name}: {kind}" for name, kind in (*meant.formals, *meant.returns))
-    demands = "".join(f"\n  requires {text}" for text in fixed)
-    return f"lemma {_LEMMA}{number}({formals}){demands}\n  ensures {claim}\n{{\n}}"
 
 
 def _list_results(written: Declaration, meant: Declaration) -> list[list[str]] | None:

@@ -90,10 +90,10 @@ class DafnyProgramming:
         given."""
         return () if gives_contract(problem) else FORMALIZING.ask_empty(*_ask_alone(problem, body))
 
-    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+    def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
         """See ``Asking``, as for ``ask_empty``."""
         if gives_contract(problem):
-            return ()
+            return None
         return FORMALIZING.ask_admitted(*_ask_alone(problem, body))
 
     def shows_admitted(self, verdict: Verdict) -> bool:

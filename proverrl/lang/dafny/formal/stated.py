@@ -7,7 +7,7 @@ Not handled here: whether a contract says what was meant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proverrl.lang.dafny.compose.declarations import conjoin, read_problem
@@ -66,7 +66,7 @@ def read_written(problem: Problem, body: str) -> tuple[Declaration, ...]:
     return read_declarations(f"{head}{body}\n{{ }}\n")
 
 
-def write_claim(name: str, target: Declaration, given: list[str], claim: str) -> str:
+def write_claim(name: str, target: Declaration, given: Sequence[str], claim: str) -> str:
     """A lemma about one call of a method: what it is given about parameters and results."""
     formals = write_formals((*target.formals, *target.returns))
     demands = "".join(f"\n  requires {text}" for text in given)

@@ -100,9 +100,9 @@ class LeanFormalizing:
         empty = self.list_empty(problem)
         return [(f"says no more than {text!r}", Candidate(stated, text)) for text in empty]
 
-    def ask_admitted(self, problem: Problem, body: str) -> Sequence[Candidate]:
+    def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
         """Nothing is asked: a proposition demands nothing."""
-        return ()
+        return None
 
     def shows_admitted(self, verdict: Verdict) -> bool:
         """Nothing does."""
