@@ -1,10 +1,13 @@
 """Prints for every Dafny operator what became of its problems: a Markdown table.
 
 With --families it checks instead whether the filters let good problems pass: one training problem
-of each family, none of which should be stopped. With --out the problems that pass all filters and
-whose reference is proved are written to a file.
+of each family, none of which should be stopped. With --out the problems that pass the filters and
+whose reference is proved are written to a file. A training set needs no more than the first two
+filters, and must be kept apart from what is held out.
 Example: python scripts/measure_operators.py --num 12
          python scripts/measure_operators.py --names nest_loop chain_calls --out fused.jsonl
+         python scripts/measure_operators.py --names nest_loop chain_calls --num 800 --seed 2 \
+             --filters duplicate leak --apart fused.jsonl --out training.jsonl
 """
 
 from __future__ import annotations
@@ -19,8 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.filters import Asker, FilterTally, FilterTools, make_filters, run_filters
+from proverrl.compose.filters import (
+    FILTERS,
+    Asker,
+    FilterTally,
+    FilterTools,
+    NotJudgedError,
+    make_filters,
+    run_filters,
+)
 from proverrl.compose.operators import compose, get_operator, list_operators
+from proverrl.concurrency import finish_all
+from proverrl.config.compose import FilterName
 from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
@@ -30,6 +43,7 @@ from proverrl.types import Candidate
 
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 MAX_TRIES = 25
+NUM_IN_FLIGHT = 16
 
 
 def draw_composed(
@@ -101,12 +115,13 @@ async def measure_operators(
     num: int,
     seed: int,
     names: Iterable[str] = (),
+    filter_names: Iterable[FilterName] = tuple(FILTERS),
 ) -> AsyncIterator[OperatorScore]:
     """The score of each operator over ``num`` problems, as each is done.
 
     ``negate`` is given its parents without their references: it takes no others.
     """
-    filters = make_filters(tools)
+    filters = make_filters(tools, filter_names)
     language = parents[0].problem.language
     for name in names or list_operators(language):
         given = [Parent(p.problem) for p in parents] if name == "negate" else parents
@@ -114,11 +129,13 @@ async def measure_operators(
         run = await run_filters([c.problem for c in made], filters, tools)
         kept = {problem.id for problem in run.kept}
         referenced = [c for c in made if c.problem.id in kept and c.reference is not None]
-        rows = []
-        for composed in referenced:
-            candidate = Candidate(composed.problem, composed.reference or "")
-            if (await tools.asker.ask("well_formed", candidate)).proved:
-                rows.append(make_row(composed.problem) | {"reference": composed.reference})
+        free = asyncio.Semaphore(NUM_IN_FLIGHT)
+        proved = await finish_all(_is_proved(tools.asker, c, free) for c in referenced)
+        rows = [
+            make_row(composed.problem) | {"reference": composed.reference}
+            for composed, is_proved in zip(referenced, proved, strict=True)
+            if is_proved
+        ]
         stopped = Counter(stop.filter for stop in run.stops)
         well_formed = len(made) - sum(stopped[g] for g in ("duplicate", "leak", "well_formed"))
         empty = sum(stopped[g] for g in ("satisfiable", "trivial", "weak_contract"))
@@ -135,6 +152,16 @@ async def measure_operators(
         )
 
 
+async def _is_proved(asker: Asker, composed: Composed, free: asyncio.Semaphore) -> bool:
+    """Whether its reference proves it; False too when that was not judged."""
+    async with free:
+        try:
+            candidate = Candidate(composed.problem, composed.reference or "")
+            return (await asker.ask("well_formed", candidate)).proved
+        except NotJudgedError:
+            return False
+
+
 async def main(given: argparse.Namespace) -> None:
     """Measure operators on the training split and print a line for each."""
     path = DAFNY / "curriculum" / "train.jsonl"
@@ -142,6 +169,7 @@ async def main(given: argparse.Namespace) -> None:
     held_out = [
         *load_problems(DAFNY / "curriculum" / "heldout.jsonl"),
         *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
+        *(problem for file in given.apart for problem in load_problems(file)),
     ]
     verifier, _ = GENERATOR.open_verifier(given.workers)
     tools = FilterTools(
@@ -164,7 +192,12 @@ async def main(given: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     try:
         async for score in measure_operators(
-            parents, tools, num=given.num, seed=given.seed, names=given.names
+            parents,
+            tools,
+            num=given.num,
+            seed=given.seed,
+            names=given.names,
+            filter_names=given.filters,
         ):
             print(score.describe(), flush=True)
             rows += score.rows
@@ -182,6 +215,10 @@ if __name__ == "__main__":
     parser.add_argument("--families", action="store_true", help="test the filters, see above")
     operators = sorted(list_operators("dafny"))
     parser.add_argument("--names", nargs="+", choices=operators, default=[], help="of operators")
+    parser.add_argument("--filters", nargs="+", choices=list(FILTERS), default=list(FILTERS))
+    parser.add_argument(
+        "--apart", nargs="+", type=Path, default=[], metavar="FILE", help="of problems held out too"
+    )
     parser.add_argument("--out", type=Path, help="a file for problems that are proved")
     options = parser.parse_args()
     if options.families and (options.names or options.out):

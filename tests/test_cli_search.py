@@ -122,6 +122,20 @@ def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_search_that_has_ended_is_left_as_it_is(place: Path) -> None:
+    pooled = ("--set", "search.name=pooled_hints", "--set", "search.calls=3")
+    done = run_drawn(place, "ended", *pooled)
+    assert done.returncode in (0, 1), done.stderr
+    folder = place / "ended" / "loop_38"
+    before = {name: (folder / name).read_bytes() for name in ("tree.json", "result.json")}
+    assert read(folder / "result.json")["walk"]["turns"]
+    again = run_drawn(place, "ended", *pooled, "--resume", "--emit-samples", "samples.jsonl")
+    assert again.returncode == done.returncode, again.stderr
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert (place / "samples.jsonl").read_text().count("\n") >= 1
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
     assert done.returncode == 130

@@ -20,11 +20,25 @@ from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
 from proverrl.lang.dafny.search.states import statement_segments
+from proverrl.lang.records import Prefix
 from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
-from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
+from proverrl.search.base import (
+    CurvePoint,
+    FoundProof,
+    Functions,
+    Proposal,
+    SearchResult,
+    SearchTurn,
+)
 from proverrl.search.proposals import Corrector, Proposer, read_answer
-from proverrl.search.wiring import Tools, choose_states, make_functions, open_confirm
+from proverrl.search.wiring import (
+    Tools,
+    choose_states,
+    make_functions,
+    make_search,
+    open_confirm,
+)
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Sampling, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane
 from tests.fake_verifier import FakeVerifier
@@ -78,8 +92,31 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
 def test_a_search_in_which_nothing_was_judged_says_nothing_of_the_problem() -> None:
     old = replace(make_result(), turns=(SearchTurn("a", 3, is_call=True),))
     assert search_row(LOOP, 0, old)["search"]["verifier_seconds"] is None
+    late = (SearchTurn("a", 3, is_call=True, judged=False),)
+    assert search_row(LOOP, 0, replace(old, turns=late * 2))["status"] == "timeout"
+    assert search_row(LOOP, 0, replace(old, turns=(*late, *old.turns)))["status"] == "rejected"
+    # As with whole proofs, no candidate is a failure.
     empty = replace(make_result(), turns=(SearchTurn("", 1, is_call=False),), calls=0)
-    assert search_row(LOOP, 0, empty)["status"] == "timeout"
+    assert search_row(LOOP, 0, empty)["status"] == "rejected"
+
+
+def test_a_call_that_is_asked_again_is_paid_again() -> None:
+    written = 0
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        nonlocal written
+        written += 1
+        return [Proposal("good" if written == 6 else "slow", 5, -1.0)] * num
+
+    async def verify(candidate: Candidate) -> Verdict:
+        return PROVED if candidate.body == "good" else Verdict(Status.TIMEOUT)
+
+    config = SearchConfig(name="best_of_n", calls=8, width=1)
+    result = asyncio.run(make_search(LOOP, Functions(propose, verify), config).run())
+    rows = [search_row(LOOP, number, result) for number in range(2)]
+    problems = tally_rows([(0, read_attempt(row, "a row")) for row in rows]).problems
+    # Two such searches, and the first call of the first five is one candidate.
+    assert measure_spending(problems, "calls") == {LOOP.id: Spending(6, 12)}
 
 
 def judge_short(candidate: Candidate) -> Status:

@@ -431,10 +431,17 @@ def test_the_commands_of_a_figure_set_keys_that_there_are(
         trained = [words[2:] for words in lines if words[:2] == ["proverrl", "train"]]
         assert trained
         evaluated = [words[2:] for words in lines if words[:2] == ["proverrl", "eval"]]
-        for config, *words in trained + [words for words in evaluated if words[0] != "--run"]:
+        runs: dict[str, tuple[str, list[str]]] = {}
+        for config, *words in trained + evaluated:
             settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+            if config == "--run":
+                # Of a run's policy, under the run's configuration.
+                config, before = runs[words[0]]
+                settings = before + settings
             loaded = load_config(config, settings)
-            assert [config, *words] not in trained or loaded.seed == seed
+            if [config, *words] in trained:
+                assert loaded.seed == seed
+                runs[words[words.index("--run") + 1]] = config, settings
 
 
 def test_a_formaliser_and_a_critic_are_trained_in_turns(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -155,6 +157,28 @@ def test_other_problems_are_refused() -> None:
     for problem in (CALC, replace(LEM, language="lean", kind="tactic")):
         with pytest.raises(UsageError, match="has no lemmas"):
             make_search(problem, functions, SearchConfig(name="lemmas"))
+
+
+def test_what_stands_together_is_a_proof_also_where_fewer_are_shown() -> None:
+    """Ten facts prove the lemma, and the tier shows eight."""
+    facts = [f"assert m >= {-number};" for number in range(1, 11)]
+    halves = itertools.cycle(["\n".join(facts[:5]), "\n".join(facts[5:])])
+
+    async def verify(candidate: Candidate) -> Verdict:
+        if candidate.problem == LEM and all(fact in candidate.body for fact in facts):
+            return Verdict(Status.PROVED, checks=("obligations:4",))
+        post = Diagnostic("error", "A postcondition might not hold on this return path.")
+        entry = (Obligations("M", 9, 5),)
+        return Verdict(Status.REJECTED, (post,), obligations=entry, checks=("audit", "resolve"))
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return [Proposal(next(halves), 2, -1.0) for _ in range(num)]
+
+    config = SearchConfig(name="lemmas", calls=16, width=2)
+    result = asyncio.run(make_search(LEM, Functions(propose, verify), config).run())
+    # Two bodies, then all facts of both; each of them is needed.
+    assert (result.proved, result.calls, result.confirmations) == (True, 3, 10)
+    assert set(result.tree["used"]) == {f"L{number}" for number in range(1, 11)}
 
 
 @pytest.mark.parametrize(("tier", "num"), [("light", 0), ("medium", 16), ("heavy", 32)])

@@ -4,6 +4,8 @@ real Dafny."""
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.pooled import find_refused, list_hints
-from proverrl.lang.records import Prefix, RefusedHints
+from proverrl.lang.records import Prefix, RefusedHints, Verify
 from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
+from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from scripts.choose_poolable import choose
@@ -257,6 +260,176 @@ def test_it_goes_on_where_it_was(after: int) -> None:
     whole = asyncio.run(build().run())
     assert run_stopped(build, asyncio.run, after) == whole
     assert whole.proved
+
+
+FREE = [f"invariant m <= cap + {number}" for number in range(1, 5)]
+HEAVY = "invariant m * m * m <= cap * cap * cap"
+POST = ("A postcondition might not hold on this return path.", 0)
+
+
+def build_slow(asked: list[str], status: Status = Status.EXHAUSTED) -> Search:
+    """Clauses that all stand and prove nothing, and after them one that ends without an answer."""
+
+    async def verify(candidate: Candidate) -> Verdict:
+        asked.append(candidate.body)
+        return Verdict(status) if HEAVY in candidate.body else refuse(POST)
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        later = [HEAVY, FREE[2 + seed % 2]][seed % 3 > 0]
+        body = prefix.text + later if num > 1 else "\n".join(FREE[:2])
+        return [Proposal(body, 2, -1.0)] * num
+
+    config = SearchConfig(name="pooled_hints", calls=12, whole_share=0.25)
+    return make_search(LOOP, Functions(propose, verify), config, seed=4)
+
+
+def test_what_stands_is_kept_when_a_limit_runs_out() -> None:
+    asked: list[str] = []
+    result = asyncio.run(build_slow(asked).run())
+    assert any(HEAVY in body for body in asked)
+    standing = [set(turn["standing"]) for turn in result.tree["turns"]]
+    assert standing[0] == set(FREE[:2])
+    assert standing[-1] == set(FREE)
+    # After an answer out of time what is left out is the heavy clause, and no other.
+    assert all(one <= other for one, other in itertools.pairwise(standing))
+
+
+def test_what_was_not_judged_is_not_paid_twice_on_the_way_back() -> None:
+    asked: list[str] = []
+    whole = asyncio.run(build_slow(asked, Status.TIMEOUT).run())
+    assert any(HEAVY in body for body in asked)
+    for after in range(1, len(whole.curve)):
+        assert run_stopped(lambda: build_slow([], Status.TIMEOUT), asyncio.run, after) == whole
+
+
+def test_a_call_that_a_stop_cuts_off_is_not_counted() -> None:
+    bodies = [f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"]
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return [Proposal(bodies[number % 2], 2, -1.0) for number in range(num)]
+
+    def build(verify: Verify, confirm: Verify) -> Search:
+        config = SearchConfig(name="pooled_hints", calls=8, width=2, whole_share=0.25)
+        return make_search(LOOP, Functions(propose, verify, confirm=confirm), config)
+
+    whole = asyncio.run(build(Loop().verify, Loop().verify).run())
+    assert (whole.proved, whole.calls, whole.confirmations) == (True, 4, 1)
+
+    async def stop(at: int) -> Search:
+        """The search, stopped while its call ``at`` (its second verdict is the last) is made."""
+        waiting, number = asyncio.Event(), 0
+
+        async def verify(candidate: Candidate) -> Verdict:
+            nonlocal number
+            number += 1
+            if number == at:
+                waiting.set()
+                await asyncio.Event().wait()
+            return await Loop().verify(candidate)
+
+        search = build(verify, verify)
+        task = asyncio.create_task(search.run())
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return search
+
+    for at in (3, 4, 5):
+        first = asyncio.run(stop(at))
+        again = build(Loop().verify, Loop().verify)
+        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert asyncio.run(again.run()) == whole
+
+
+def test_a_search_that_has_ended_stays_as_it_was() -> None:
+    writer = Writer([f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"], [])
+
+    def build() -> Search:
+        functions = Functions(writer.propose, Loop().verify, confirm=Loop().verify)
+        config = SearchConfig(name="pooled_hints", calls=8, width=2, whole_share=0.25)
+        return make_search(LOOP, functions, config)
+
+    first, again = build(), build()
+    whole = asyncio.run(first.run())
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert asyncio.run(again.run()) == whole
+    assert len(whole.tree["hints"]) == 4
+    assert collect_samples(again) == collect_samples(first) != []
+    assert [len(tree) for _, tree in again.trees()] == [len(tree) for _, tree in first.trees()]
+    assert again.state_dict() == first.state_dict()
+
+
+def test_a_hint_is_tried_behind_what_came_after_it() -> None:
+    assertion, call = "assert Val(m) == 18 * m + 22;", "if m > 0 { Lem(m - 1); }"
+    judged: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        """The assertion holds behind the call alone, and proves the lemma."""
+        judged.append(candidate.body)
+        lines = candidate.body.split("\n")
+        place = lines.index(assertion) + 1 if assertion in lines else 0
+        if place and call in lines[: place - 1]:
+            return Verdict(Status.PROVED, checks=("obligations:4",))
+        return refuse(("assertion violation", place)) if place else refuse(POST)
+
+    writer = Writer([assertion, call], [])
+    settings = {"calls": 4, "width": 2, "whole_share": 0.25, "name": "pooled_hints"}
+    functions = Functions(writer.propose, verify)
+    result = asyncio.run(make_search(LEM, functions, SearchConfig.model_validate(settings)).run())
+    both = f"{assertion}\n{call}"
+    assert [proof.body for proof in result.proofs] == [f"{call}\n{assertion}"]
+    assert judged == [assertion, both, call, f"{call}\n{assertion}"]
+
+
+def test_answers_of_the_last_turn_are_judged_too() -> None:
+    good = "if m == 0 { assert m >= 0; } else { Lem(m - 1); var k := 3; }"
+    first = "\n".join(hint.text for hint in list_hints(LEM, good))
+    asked: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        asked.append(candidate.body)
+        if candidate.body == good:
+            return Verdict(Status.PROVED, checks=("obligations:4",))
+        return refuse(POST)
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return [Proposal(good if num > 1 else first, 2, -1.0)] * num
+
+    def search(max_idle: int) -> SearchResult:
+        asked.clear()
+        config = SearchConfig(name="pooled_hints", calls=9, whole_share=0.25, max_idle=max_idle)
+        return asyncio.run(make_search(LEM, Functions(propose, verify), config).run())
+
+    # A turn of 8 answers holds no new hint, and more than 1 ends the round.
+    assert search(1).proved
+    assert asked.count(good) == 1
+
+
+def test_a_round_ends_after_so_many_answers_without_a_new_hint() -> None:
+    def count(max_idle: int) -> int:
+        writer = Writer([RANGE], [RANGE])
+        search(writer, Loop(), calls=2, max_idle=max_idle)
+        return writer.openings.count(f"{RANGE}\n")
+
+    # Of two rounds; a turn is of two answers after what stands and two after nothing.
+    assert [count(most) for most in (4, 5, 8, 9)] == [2, 4, 4, 6]
+
+
+def test_a_policy_that_writes_nothing_ends_the_search() -> None:
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return []
+
+    config = SearchConfig(name="pooled_hints", calls=4)
+    result = asyncio.run(make_search(LOOP, Functions(propose, Loop().verify), config).run())
+    assert (result.calls, result.stopped) == (0, "exhausted")
+
+
+def test_bounds_stand_before_what_reads_an_element() -> None:
+    reads = "invariant [2, 3][m % 2] > 1"
+    loop = Loop()
+    search(Writer([reads, RANGE], [RANGE]), loop, calls=3)
+    assert loop.judged[1] == f"{RANGE}\n{reads}"
 
 
 def test_other_problems_are_refused() -> None:

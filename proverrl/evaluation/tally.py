@@ -39,8 +39,9 @@ UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
 
 class Attempt(NamedTuple):
-    """What figures rest on. ``turns`` has the hash of each turn's candidate, None where there was
-    none, and its tokens, None where a server did not say; it is None in rows of earlier versions.
+    """What figures rest on. ``turns`` has the hash of each turn's candidate (in a search, of its
+    number), None where there was none, and its tokens, None where a server did not say; it is None
+    in rows of earlier versions.
     """
 
     number: int
@@ -106,6 +107,14 @@ class ProblemTally:
         """Count one attempt, whose line begins at ``place``."""
         status, turns = row["status"], row.get("turns")
         costs = None if turns is None else tuple([_measure_turn(turn) for turn in turns])
+        if costs is not None and "search" in row:
+            # Each of its calls was paid, also where it asked again what was not judged.
+            costs = tuple(
+                [
+                    (None if key is None else hash((row["attempt"], number)), tokens)
+                    for number, (key, tokens) in enumerate(costs)
+                ]
+            )
         self.made.append(Attempt(row["attempt"], status, costs))
         self.statuses[status] += 1
         if status is Status.PROVED:

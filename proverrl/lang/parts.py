@@ -144,6 +144,9 @@ class Pooling(Protocol):
     def is_covered(self, problem: Problem, body: str) -> bool:
         """Whether a body proves nothing that its hints in a larger body would not prove."""
 
+    def is_ordered(self, problem: Problem) -> bool:
+        """Whether a hint may hold only behind another."""
+
 
 class Asking(Protocol):
     """What is to be written from words, and judged by what a given statement means."""

@@ -210,9 +210,7 @@ async def evaluate_searches(
 def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str, Any]:
     """One search as it is stored: the fields of an attempt, and what it spent."""
     best = result.proofs[0] if result.proofs else None
-    judged = any(turn.is_call for turn in result.turns)
-    # Nothing that was written could be judged: the search says nothing of the problem.
-    failed = Status.REJECTED if judged else Status.TIMEOUT
+    failed = Status.REJECTED if result.judged else Status.TIMEOUT
     return {
         "problem_id": problem.id,
         "level": problem.level,

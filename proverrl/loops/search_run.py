@@ -186,6 +186,6 @@ def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
     }
     if value is not None:
         found["value_sha256"] = hashlib.sha256((value / WEIGHTS).read_bytes()).hexdigest()
-    if config.search.name == "self_correct":
+    if config.search.base_name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found

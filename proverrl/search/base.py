@@ -130,7 +130,7 @@ class SearchTurn:
     ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. In a
     search made of several, the body of a part begins with a comment that names the part, and a
     body that was only verified has no tokens. ``seconds`` are the verifier's, of a call that has
-    ended."""
+    ended; ``judged`` is False of one that ended without a verdict (time, crash)."""
 
     body: str
     num_tokens: int
@@ -138,6 +138,7 @@ class SearchTurn:
     truncated: bool = False
     reason: str = ""
     seconds: float | None = None
+    judged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,13 @@ class SearchResult:
     @property
     def proved(self) -> bool:
         return bool(self.proofs)
+
+    @property
+    def judged(self) -> bool:
+        """False where every call ended without a verdict: the search says nothing of the problem.
+        One that had nothing to ask has failed."""
+        calls = [turn.judged for turn in self.turns if turn.is_call]
+        return not calls or any(calls)
 
     @property
     def verifier_seconds(self) -> float | None:

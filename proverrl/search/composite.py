@@ -3,20 +3,22 @@
 Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as of any search. A
 composite is written as a walk (``work``). When a saved search is continued, the walk is repeated
 from its beginning: every number that it decided by, every verdict and every search of a part was
-saved, so it comes back to where it was without a call. Not handled here: what the parts are
-(``subgoal_search``, ``lemma_search``, ``pooled_hints``).
+saved, so it comes back to where it was without a call. One that had ended is not walked again.
+Not handled here: what the parts are (``subgoal_search``, ``lemma_search``, ``pooled_hints``).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ProblemError, UsageError
+from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.lang import find_language, list_languages
+from proverrl.problems.load import make_row
 from proverrl.search.base import (
     FoundProof,
     Functions,
@@ -59,7 +61,9 @@ class Composite(Search):
         self.searches: dict[str, TreeSearch] = {}
         self._log: dict[str, int] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._saved: dict[str, dict[str, Any]] = {}
+        self._unjudged: dict[str, list[Verdict]] = {}
+        self._repeated: Counter[str] = Counter()
+        self._walk: dict[str, Any] | None = None
         self._taken: dict[str, int] = {}
         self._watch: Callable[[Any], None] | None = None
         self.malformed: dict[str, str] = {}
@@ -75,13 +79,11 @@ class Composite(Search):
 
     @property
     def calls(self) -> int:
-        saved = sum(int(state["spent"]["calls"]) for state in self._saved.values())
-        return self.spent.calls + saved + sum(one.calls for one in self.searches.values())
+        return self.spent.calls + sum(one.calls for one in self.searches.values())
 
     @property
     def tokens(self) -> int:
-        saved = sum(int(state["spent"]["tokens"]) for state in self._saved.values())
-        return self.spent.tokens + saved + sum(one.tokens for one in self.searches.values())
+        return self.spent.tokens + sum(one.tokens for one in self.searches.values())
 
     @property
     def all_turns(self) -> list[SearchTurn]:
@@ -110,7 +112,10 @@ class Composite(Search):
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
         """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
         self._watch = watch
-        await self.work()
+        self._repeated.clear()
+        if self.left:
+            self._walk = None
+            await self.work()
         return self._result()
 
     def decide(self, key: str, number: int) -> int:
@@ -150,20 +155,32 @@ class Composite(Search):
             self.malformed[key] = str(error)
 
     async def judge(self, candidate: Candidate) -> Verdict | None:
-        """What the verifier says; no call for what it was asked before, None without one left."""
-        known = self._verdicts.get(candidate.key)
+        """What the verifier says; no call for what it was asked before, None without one left. What
+        was not judged is asked again, and a walk that is repeated is told so as often as before."""
+        key = candidate.key
+        known = self._verdicts.get(key)
+        unjudged = self._unjudged.get(key, [])
+        if known is None and self._repeated[key] < len(unjudged):
+            known = unjudged[self._repeated[key]]
+            self._repeated[key] += 1
         if known is None and candidate.problem == self.problem and ROOT in self.searches:
             known = self.searches[ROOT].spent.verdicts.get(candidate.body)
         if known is not None:
             return known
         if not self.left:
             return None
-        self.spent.calls += 1
         verdict = await self.functions.verify(candidate)
-        body = self._tell_apart(candidate)
-        self.spent.turns.append(SearchTurn(body, 0, is_call=True, seconds=verdict.seconds))
-        if verdict.status.judged:
-            self._verdicts[candidate.key] = verdict
+        # Counted when it has ended: what a stop cuts off is asked again.
+        self.spent.calls += 1
+        body, judged = self._tell_apart(candidate), verdict.status.judged
+        self.spent.turns.append(
+            SearchTurn(body, 0, is_call=True, seconds=verdict.seconds, judged=judged)
+        )
+        if judged:
+            self._verdicts[key] = verdict
+        else:
+            self._unjudged.setdefault(key, []).append(verdict)
+            self._repeated[key] += 1
         self._tick()
         return verdict
 
@@ -176,8 +193,8 @@ class Composite(Search):
             return is_known
         confirm = self.functions.confirm
         if confirm is not None and not any(body == refused for refused, _ in self.spent.refuted):
-            self.spent.confirmations += 1
             second = await confirm(candidate)
+            self.spent.confirmations += 1
             if not second.proved:
                 self.spent.refuted.append((body, second))
         if any(body == refused for refused, _ in self.spent.refuted):
@@ -202,8 +219,6 @@ class Composite(Search):
             seed = self.seed if is_root else derive_seed(self.seed, key)
             search = TreeSearch(problem, functions, config, seed=seed)
             search.find_known = self._find_known
-            if key in self._saved:
-                search.load_state_dict(self._saved.pop(key))
             self.searches[key] = search
         return self.searches[key]
 
@@ -237,17 +252,29 @@ class Composite(Search):
 
     def describe(self) -> dict[str, Any]:
         root = self.searches.get(ROOT)
-        described = {**(root.describe() if root else {}), **self.describe_walk()}
+        described = {**(root.describe() if root else {}), **self.last_walk}
         return described | ({"malformed": dict(self.malformed)} if self.malformed else {})
 
+    @property
+    def last_walk(self) -> dict[str, Any]:
+        """What the walk came to, also where the search had ended before it was loaded."""
+        return self.describe_walk() if self._walk is None else self._walk
+
     def state_dict(self) -> dict[str, Any]:
-        searches = {key: search.state_dict() for key, search in self.searches.items()}
         return super().state_dict() | {
+            "walk": self.last_walk,
             "log": dict(self._log),
             "taken": dict(self._taken),
             "malformed": dict(self.malformed),
             "verdicts": [[key, dump_verdict(verdict)] for key, verdict in self._verdicts.items()],
-            "searches": {**self._saved, **searches},
+            "unjudged": {
+                key: [dump_verdict(verdict) for verdict in found]
+                for key, found in self._unjudged.items()
+            },
+            "searches": {
+                key: {"problem": make_row(search.problem), **search.state_dict()}
+                for key, search in self.searches.items()
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -256,8 +283,17 @@ class Composite(Search):
         self._taken = dict(state["taken"])
         self.malformed = dict(state.get("malformed", {}))
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
+        self._unjudged = {
+            key: [read_verdict(raw) for raw in found]
+            for key, found in state.get("unjudged", {}).items()
+        }
+        if "walk" not in state:
+            raise RunError("it was saved by an earlier version of proverrl: begin it anew")
+        self._walk = state["walk"]
         self.searches = {}
-        self._saved = dict(state["searches"])
+        for key, saved in state["searches"].items():
+            # Not as a line of a file is read: a policy may have written some of it.
+            self._open_part(key, Problem(**saved["problem"])).load_state_dict(saved)
 
 
 def _explain_kinds(part: Literal["facts", "pooling", "sketching"]) -> str:

@@ -23,6 +23,7 @@ from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
 from proverrl.search.base import Search, SearchResult, count_turns
+from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
 from proverrl.search.view import describe_trees, draw_tree
 from proverrl.types import Candidate, Problem
@@ -167,6 +168,7 @@ class SearchFolder:
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
         shown = _describe_result(result) | {
+            "walk": search.last_walk if isinstance(search, Composite) else None,
             "minimised": minimised and _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
             "seed": self.seed,

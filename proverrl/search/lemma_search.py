@@ -203,6 +203,10 @@ class LemmaSearch(Composite):
         for name in alive:
             status: LemmaStatus = "proved" if name in standing else "open"
             self.pool.lemmas[name] = replace(self.pool.lemmas[name], status=status)
+        # All that stand were verified as one body just now; fewer of them are shown.
+        if standing and await self.prove(self._write(standing)):
+            await self._credit(standing, "")
+            return
         if self.config.tier == "heavy":
             await self._attack(turn)
         shown = [lemma.name for lemma in self.pool.rank(self.tier.shown)]
@@ -281,10 +285,10 @@ class LemmaSearch(Composite):
         used = list(shown)
         for name in shown:
             fewer = [one for one in used if one != name]
-            self.spent.confirmations += 1
             candidate = Candidate(
                 self.problem, self._facts.put_together(self.problem, self._texts(fewer), body)
             )
             if (await self.functions.verify(candidate)).proved:
                 used = fewer
+            self.spent.confirmations += 1
         self.used = self.pool.credit(used)

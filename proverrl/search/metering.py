@@ -133,7 +133,8 @@ class MeteredFunctions:
         turns[written.place] = replace(turns[written.place], is_call=True)
         calls = search.calls
         verdict = await search.functions.verify(candidate)
-        turns[written.place] = replace(turns[written.place], seconds=verdict.seconds)
+        judged = verdict.status.judged
+        turns[written.place] = replace(turns[written.place], seconds=verdict.seconds, judged=judged)
         if verdict.proved:
             verdict = await self._confirm(candidate, verdict, calls, written.tokens)
         if verdict.status.judged:

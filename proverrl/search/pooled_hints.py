@@ -79,22 +79,20 @@ class PooledHints(Composite):
         for body, verdict in verdicts.items():
             if self._pooling.is_covered(self.problem, body):
                 self._refute(Candidate(self.problem, body), verdict)
-        new, idle, turn = self._take_up(verdicts), 0, 0
-        others: list[str] = []
+        if new := self._take_up(verdicts):
+            await self._settle(new)
+        idle = turn = 0
         while self.left and idle < self.config.max_idle:
-            if new:
+            bodies = await self._continue()
+            if new := self._take_up(bodies):
                 await self._settle(new)
+            idle = 0 if new else idle + max(1, len(bodies))
+            others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
+            # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
             most = math.ceil(self.left * self.config.whole_share)
             for body in others[: self.decide(f"round {number}/others {turn}", most)]:
                 await self.prove(body)
-            if not self.left:
-                break
-            bodies = await self._continue()
-            new = self._take_up(bodies)
-            idle = 0 if new else idle + len(bodies)
             turn += 1
-            # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
-            others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
 
     def describe_walk(self) -> dict[str, Any]:
         """The hints with the number of bodies that held each, and what stood in each turn."""
@@ -130,13 +128,18 @@ class PooledHints(Composite):
         return refused
 
     async def _settle(self, new: list[str]) -> None:
-        """Find what stands: first what stood with what is new; then, if that helped, or nothing
-        stood, all."""
-        before = self.standing
-        self.standing = await self._let_stand([*before, *new] if before else list(self.pool))
-        if len(self.standing) > len(before) > 0:
-            others = (key for key in self.pool if key not in self.standing)
-            self.standing = await self._let_stand([*self.standing, *others])
+        """Find what stands: first what stood with what is new (all, where nothing stood); then, as
+        long as that helped, all others after it. What stood stays when no more was found."""
+        asked = [*self.standing, *new] if self.standing else list(self.pool)
+        found = await self._let_stand(asked)
+        while len(found) > len(self.standing):
+            self.standing = found
+            others = [key for key in self.pool if key not in found]
+            was_whole = len(asked) == len(self.pool)
+            if not others or (was_whole and not self._pooling.is_ordered(self.problem)):
+                break
+            asked = [*found, *others]
+            found = await self._let_stand(asked)
         texts = [self.pool[key].text for key in self.standing]
         self.turns.append({"pool": len(self.pool), "standing": texts})
 
@@ -158,8 +161,14 @@ class PooledHints(Composite):
                 return chosen
             refused = self._refute(candidate, verdict)
             if refused is None:
-                # It ran out of a limit: those that fewest bodies hold are left out.
-                kept = self._choose_common(alive, len(alive) // 2)
+                # It ran out of a limit: of those that never stood, or else of all, the half that
+                # fewest bodies hold is left out.
+                stood = [key for key in alive if key in self.standing]
+                fresh = [key for key in alive if key not in stood]
+                if fresh:
+                    kept = [*stood, *self._choose_common(fresh, len(fresh) // 2)]
+                else:
+                    kept = self._choose_common(alive, len(alive) // 2)
                 queues = {name: q[:1] if kept else [""] for name, q in queues.items()}
                 alive = kept
                 continue

@@ -104,6 +104,12 @@ def is_covered(problem: Problem, body: str) -> bool:
     return problem.kind in CLAUSE_KINDS
 
 
+def is_ordered(problem: Problem) -> bool:
+    """Whether a hint may hold only behind another: not a loop's clauses, which are assumed at
+    once."""
+    return problem.kind != "invariants"
+
+
 def _split(problem: Problem, body: str) -> list[tuple[int, int]]:
     if problem.kind in CLAUSE_KINDS:
         return split_body(body)
