@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from proverrl.errors import ProverRLError
 from proverrl.lang import find_language
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 
@@ -25,7 +26,9 @@ def choose(path: Path, out: Path) -> str:
         reference = references.get(problem.id, "")
         if pooling is not None and len(pooling.list_hints(problem, reference)) >= LEAST:
             rows.append(make_row(problem) | {"reference": reference})
-    return f"{write_problems(out, rows)} of {len(problems)} problems written to {out}"
+    written = write_problems(out, rows)
+    counted = f"{len(references)} of them have a reference"
+    return f"{written} of {len(problems)} problems written to {out}; {counted}"
 
 
 if __name__ == "__main__":
@@ -33,4 +36,7 @@ if __name__ == "__main__":
     parser.add_argument("path", type=Path, metavar="FILE")
     parser.add_argument("out", type=Path, metavar="OUT")
     given = parser.parse_args()
-    print(choose(given.path, given.out))
+    try:
+        print(choose(given.path, given.out))
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

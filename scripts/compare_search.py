@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config, load_stored_config
-from proverrl.errors import UsageError
+from proverrl.errors import ProverRLError, UsageError
 from proverrl.evaluation.budgets import (
     BudgetUnit,
     Spending,
@@ -139,9 +139,17 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     """Search, measure, print."""
     given = dict(word.split("=", 1) for word in words)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
-    seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
+    try:
+        seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
+    except ValueError as error:
+        raise UsageError(f"seeds and calls are numbers ({error})") from error
     levels = given.pop("levels", "4,5").split(",")
     chosen = choose_problems(run, given.pop("chosen_by", "after"), problems, levels)
+    if not chosen:
+        raise UsageError(
+            f"{problems}: no problem of level {' or '.join(levels)} that the evaluation has and "
+            "did not always solve; choose others with levels=1,2 or chosen_by=NAME"
+        )
     keys = [f"{key}={value}" for key, value in given.items()]
     out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
@@ -171,4 +179,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
+from proverrl.errors import ProverRLError
 from proverrl.lang.dafny.formal.errors import spoil
 from proverrl.lang.dafny.search.pooled import list_hints, put_together
 from proverrl.lang.open import open_configured
@@ -164,4 +165,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -136,6 +136,34 @@ def test_a_search_that_has_ended_is_left_as_it_is(place: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["best_of_n", "pooled_hints"])
+def test_a_proof_that_a_file_claims_is_judged_again(place: Path, name: str) -> None:
+    out = f"forged-{name}"
+    given = ("--set", f"search.name={name}", "--set", "search.calls=1")
+    done = run_drawn(place, out, *given)
+    assert done.returncode == 1, done.stdout
+    folder = place / out / "loop_38"
+    result = read(folder / "result.json")
+    state = read(folder / "search.json")
+    search = state["search"]
+    verdicts = search["spent"]["verdicts"] or search["searches"]["root"]["spent"]["verdicts"]
+    verdict = verdicts[0][1] | {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
+    for part in [search, *search.get("searches", {}).values()]:
+        part["spent"]["proofs"] = [["assume false;", verdict, 1, 1, True]]
+    (folder / "search.json").write_text(json.dumps(state))
+    claimed = {"body": "assume false;", "calls": 1, "tokens": 1, "confirmed": True}
+    (folder / "result.json").write_text(json.dumps(result | {"proved": True, "proofs": [claimed]}))
+    again = run_drawn(place, out, *given, "--resume")
+    assert again.returncode == 1, again.stdout
+    assert "0 of 1 proved" in again.stdout
+    assert (read(folder / "result.json")["proved"], read(folder / "result.json")["proofs"]) == (
+        False,
+        [],
+    )
+    assert not (folder / "proof.dfy").exists()
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
     assert done.returncode == 130

@@ -360,6 +360,26 @@ def test_a_search_that_has_ended_stays_as_it_was() -> None:
     assert again.state_dict() == first.state_dict()
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("log", {"round 0": "x"}), ("written", {"#1": None}), ("taken", {"root": -0.5})],
+)
+def test_a_damaged_state_is_refused_before_the_search_goes_on(key: str, value: object) -> None:
+    def build() -> Search:
+        functions = Functions(Writer([ODD], [SUM]).propose, Loop().verify)
+        return make_search(LOOP, functions, SearchConfig(name="pooled_hints", calls=2))
+
+    first = build()
+    asyncio.run(first.run())
+    for damaged in (
+        first.state_dict() | {key: value},
+        first.state_dict() | {"spent": {**first.state_dict()["spent"], "calls": -1000}},
+        first.state_dict() | {"spent": {**first.state_dict()["spent"], "tokens": float("nan")}},
+    ):
+        with pytest.raises(ValueError, match="validation error"):
+            build().load_state_dict(damaged)
+
+
 def test_a_hint_is_tried_behind_what_came_after_it() -> None:
     assertion, call = "assert Val(m) == 18 * m + 22;", "if m > 0 { Lem(m - 1); }"
     judged: list[str] = []

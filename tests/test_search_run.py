@@ -352,10 +352,14 @@ def test_a_policy_that_repeats_itself_does_not_search_for_ever() -> None:
 
 
 def test_a_search_says_which_function_it_lacks() -> None:
-    for name, lacks in (("puct", "value"), ("self_correct", "correct"), ("rmax_ts", "segment")):
+    for name, lacks, remedy in (
+        ("puct", "value", "a value model: train one with configs/value.toml"),
+        ("self_correct", "correct", "a function correct"),
+        ("rmax_ts", "segment", "states: set search.states"),
+    ):
         functions = World().functions(**{lacks: None})
         config = SearchConfig(name=name)
-        with pytest.raises(ConfigError, match=f'"{name}" needs a function {lacks}'):
+        with pytest.raises(ConfigError, match=f'"{name}" needs {remedy}'):
             TreeSearch(PROBLEM, functions, config)
     plain = Functions(World().propose, World().verify)
     TreeSearch(PROBLEM, plain, SearchConfig(name="best_of_n"))

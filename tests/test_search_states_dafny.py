@@ -15,6 +15,9 @@ from proverrl.lang.dafny.search.places import find_branch_end, find_cuts, rename
 from proverrl.lang.dafny.search.states import KINDS, NOTHING_KNOWN, segment_dafny, step_segments
 from proverrl.lang.open import open_verifier
 from proverrl.lang.records import Segment
+from proverrl.search.base import JudgedProposal, Proposal
+from proverrl.search.strategy import text_of
+from proverrl.search.tree import steps_of
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -77,6 +80,8 @@ CASES: dict[str, tuple[Problem, str, str]] = {
     "proved": (CLOSED, "if m >= 1 { Lem(m - 1); }", "if m >= 1 { Lem(m - 1); }"),
     "empty": (CLOSED, "", ""),
     "post": (CLOSED, "assert m >= 0;", "assert m >= 0;\n"),
+    "post, and a comment": (CLOSED, "assert m >= 0; // so", "assert m >= 0; // so\n"),
+    "post, and a blank": (CLOSED, "assert m >= 0; /* so */ ", "assert m >= 0; /* so */ \n"),
     "post again": (CLOSED, "assert m > -7;", "assert m > -7;\n"),
     "post in a branch": (CLOSED, "if m >= 1 { assert true; }", "if m >= 1 { assert true;"),
     "post in a case": (
@@ -118,6 +123,11 @@ CASES: dict[str, tuple[Problem, str, str]] = {
     "outside": (SUM, "assert idx < b.Length;", "assert idx < b.Length;\n"),
     "inside": (SUM, "assert idx >= 0;\nassert idx > 5;", "assert idx >= 0;"),
     "clause missing": (INSERT, "invariant 0 <= p <= m", "invariant 0 <= p <= m\n"),
+    "clause missing, and a comment": (
+        INSERT,
+        "invariant 0 <= p <= m // in bounds",
+        "invariant 0 <= p <= m // in bounds\n",
+    ),
     "clause missing, other words": (INSERT, "invariant p <= m", "invariant p <= m\n"),
     "clause fails": (
         INSERT,
@@ -185,6 +195,13 @@ def test_a_state_is_what_is_left_open() -> None:
     assert state_of("calc second") == state_of("calc last")
     assert "[-2:16]" in state_of("outside")
     assert state_of("clause missing") == state_of("clause missing, other words")
+    assert state_of("clause missing") == state_of("clause missing, and a comment")
+    assert state_of("post") == state_of("post, and a comment")
+    for name, like in (("post, and a comment", "post"), ("post, and a blank", "post again")):
+        problem, body, _ = CASES[name]
+        steps = step_segments(Candidate(problem, body), verdicts()[name])
+        text = text_of(JudgedProposal(Proposal(body, 1, -1.0), verdicts()[name], steps))
+        assert len(steps_of(text, steps)) == len(segments_of(like)) == 1
 
 
 def test_names_of_the_body_do_not_tell_states_apart() -> None:

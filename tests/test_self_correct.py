@@ -16,7 +16,7 @@ from proverrl.errors import RecordError
 from proverrl.policy.base import Exchange
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_rollout_samples
-from proverrl.rollout.self_correct import continue_rollouts
+from proverrl.rollout.self_correct import continue_rollouts, resume_within
 from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
 from proverrl.seeds import derive_seed
 from proverrl.types import (
@@ -178,6 +178,34 @@ def test_a_budget_that_fits_no_exchange_shows_the_problem_afresh() -> None:
     draw, _ = take_turns(ScriptedPolicy(["bad", "good"]), history_tokens=2)
     assert draw.rollouts[0].turns[1].completion.prompt_ids == PROBLEM_IDS
     assert len(build_rollout_samples(draw.rollouts[0], [1.0, 1.0])) == 2
+
+
+def test_history_that_leaves_no_room_in_the_model_is_cut() -> None:
+    policy = tiny_policy()
+    problem = build_problem("p")
+    prompt = policy.prompt(problem)
+
+    def resume(*lengths: int) -> int:
+        """Tokens of the next prompt after answers of such lengths."""
+        turns = tuple(
+            Turn(
+                policy.make_completion(prompt.token_ids, (7,) * n, None, stopped=True),
+                None,
+                None,
+                feedback="it failed",
+                reason="no answer",
+            )
+            for n in lengths
+        )
+        rollout = Rollout("r", problem, "solver", turns)
+        return len(resume_within(policy, prompt, rollout, RolloutConfig()).token_ids)
+
+    alone = resume(1) - 1 - len(prompt.token_ids)
+    room = policy.context_tokens - len(prompt.token_ids) - alone
+    # One token is left for the answer.
+    assert resume(room - 1) == policy.context_tokens - 1
+    assert resume(room - 1, 5) == resume(5) == len(prompt.token_ids) + alone + 5
+    assert resume(room) == len(prompt.token_ids)
 
 
 def test_a_proof_ends_its_rollout_and_the_others_go_on() -> None:

@@ -34,7 +34,7 @@ class RolloutConfig(Section):
     """the most errors shown; the rest are counted"""
     history_tokens: NonNegative = 0
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
-    no limit"""
+    what the model's context has room for"""
 
 
 class InstructConfig(Section):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.engines import name_weights
 from proverrl.search.base import Search, SearchResult
-from proverrl.search.folder import SearchFolder, check_folder, name_folders
+from proverrl.search.folder import SearchFolder, check_folder, describe_result, name_folders
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
@@ -118,8 +119,9 @@ class _SearchRun:
             folder = SearchFolder(path, config.search, config.seed, settings)
             if options.resume and folder.load(search):
                 self.display.note(f"{problem.id}: going on after {search.calls} calls")
+                await search.judge_proofs_again()
             result = await self._run_saved(search, folder)
-            shown = self._find_finished(folder, result)
+            shown = await self._find_finished(folder, search, result)
             if shown is None:
                 minimised = await self._keep_proof(folder, search, result)
                 shown = folder.write_result(search, result, minimised)
@@ -162,16 +164,25 @@ class _SearchRun:
         folder.write_proof(problem, minimised.body, minimised=True)
         return minimised
 
-    def _find_finished(self, folder: SearchFolder, result: SearchResult) -> dict[str, Any] | None:
+    async def _find_finished(
+        self, folder: SearchFolder, search: Search, result: SearchResult
+    ) -> dict[str, Any] | None:
         """What an earlier call wrote about this very end of the search, its proofs minimised if
-        they are to be."""
+        they are to be; None where it says anything else."""
         earlier = folder.read_result()
         if earlier is None or not self.options.resume:
             return None
-        names = ("calls", "expansions", "stopped")
-        same = all(earlier.get(name) == getattr(result, name) for name in names)
-        minimises = result.proofs and self.options.minimise_calls
-        return earlier if same and (not minimises or earlier.get("minimised")) else None
+        described = json.loads(json.dumps(describe_result(result)))
+        if any(earlier.get(name) != value for name, value in described.items()):
+            return None
+        if not result.proofs or not self.options.minimise_calls:
+            return earlier
+        shortest = earlier.get("minimised")
+        body = shortest.get("body") if isinstance(shortest, dict) else None
+        if not isinstance(body, str):
+            return None
+        verdict = await search.functions.verify(Candidate(search.problem, body))
+        return earlier if verdict.proved else None
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from rich.tree import Tree as ShownTree
 from proverrl.monitor.console import can_draw_live, open_table
 from proverrl.monitor.display import TimedPanel, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
-from proverrl.search.base import Search, StopReason, count_turns
+from proverrl.search.base import Search, StopReason
+from proverrl.search.folder import count_turns
 from proverrl.search.view import TreeFigures, measure_trees
 
 LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0

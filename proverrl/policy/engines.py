@@ -8,6 +8,7 @@ for results to say which they rest on. Not handled here: policies behind a serve
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -32,6 +33,12 @@ ENGINES: dict[EngineName, OpenSampler] = {
     ),
 }
 """The trained model generates itself, or vLLM does from a copy of the weights."""
+
+
+def find_context(policy: Policy) -> int:
+    """The most tokens of prompt and answer together; nothing is known of a server or function."""
+    trained = policy.trained if isinstance(policy, VllmPolicy) else policy
+    return trained.context_tokens if isinstance(trained, TransformersPolicy) else sys.maxsize
 
 
 def open_sampler(

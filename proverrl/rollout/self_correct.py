@@ -11,11 +11,12 @@ continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). In ``instruct
 instruction (``proverrl.rollout.instruct``).
 
 A turn's prompt is the ids of the problem's prompt, then of each earlier completion and its
-feedback; what does not fit ``history_tokens`` is left out oldest first.
+feedback; what does not fit ``history_tokens``, or the model, is left out oldest first.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 from proverrl.config import RolloutConfig
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy
+from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.extract import CODE_SPAN
 from proverrl.rollout.feedback import ANALYSE, FEEDBACK, render_missing
@@ -123,13 +125,14 @@ async def continue_rollouts(
 def resume_within(
     policy: Policy, prompt: Prompt, rollout: Rollout, settings: RolloutConfig
 ) -> Prompt:
-    """The prompt of a rollout's next turn, its oldest turns left out as the budget wants. If not
-    even the last exchange fits, only the problem is shown."""
+    """The prompt of a rollout's next turn, its oldest turns left out as the budget and the model's
+    context want. If not even the last exchange fits, only the problem is shown."""
     inside = settings.mode == "interleaved"
     history = [Exchange(t.completion, t.feedback, inside) for t in rollout.turns]
+    most = min(settings.history_tokens or sys.maxsize, find_context(policy) - 1)
     for first in range(len(history) + 1):
         resumed = policy.resume(prompt, history[first:])
-        if not settings.history_tokens or len(resumed.token_ids) <= settings.history_tokens:
+        if len(resumed.token_ids) <= most:
             break
     return resumed
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import astuple, dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import astuple, dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RunError
 from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
-from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -27,6 +26,7 @@ StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+_COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(strict=True, ge=0)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +203,9 @@ def read_verdict(raw: dict[str, Any]) -> Verdict:
     return _VERDICT.validate_python(raw)
 
 
-def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
-    """What became of a search's completions; what was only verified is none."""
-    counts = CompletionCounts()
-    for turn in turns:
-        if turn.num_tokens:
-            counts.add(truncated=turn.truncated, reason=turn.reason)
-    return counts
+def check_count(value: Any) -> int:
+    """A count of a saved search; ``ValueError`` for what is none."""
+    return _COUNT.validate_python(value)
 
 
 @dataclass(slots=True)
@@ -254,9 +250,9 @@ class SearchSpending:
     def from_state(cls, state: dict[str, Any]) -> SearchSpending:
         """What ``state_dict`` gave, read back."""
         return cls(
-            calls=state["calls"],
-            tokens=state["tokens"],
-            confirmations=state["confirmations"],
+            calls=check_count(state["calls"]),
+            tokens=check_count(state["tokens"]),
+            confirmations=check_count(state["confirmations"]),
             verdicts={body: read_verdict(raw) for body, raw in state["verdicts"]},
             proofs=[
                 FoundProof(body, read_verdict(raw), *spent) for body, raw, *spent in state["proofs"]
@@ -335,6 +331,20 @@ class Search(ABC):
         """Whether there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
+    async def judge_proofs_again(self) -> None:
+        """Keep the proofs that both verifiers prove when they are asked now: what somebody else
+        wrote down, in a file for instance, proves nothing."""
+        claimed, self.spent.proofs = self.spent.proofs, []
+        for proof in claimed:
+            candidate = Candidate(self.problem, proof.body)
+            verdict = await self.functions.verify(candidate)
+            if verdict.proved and self.functions.confirm is not None:
+                verdict = await self.functions.confirm(candidate)
+            if verdict.proved:
+                self.spent.proofs.append(replace(proof, verdict=verdict))
+            else:
+                self.spent.refuted.append((proof.body, verdict))
+
     def _add_point(self) -> None:
         nodes = sum(len(tree) for _, tree in self.trees())
         self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
@@ -366,9 +376,7 @@ class Search(ABC):
     def _identity(self) -> dict[str, Any]:
         """What must be the same when a search is continued."""
         values = self.config.model_dump(mode="json")
-        # Searches that were saved before there were options know none.
-        free = _FREE_KEYS if values["options"] else _FREE_KEYS | {"options"}
-        kept = {f"search.{key}": value for key, value in values.items() if key not in free}
+        kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
         return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}
 
     def state_dict(self) -> dict[str, Any]:

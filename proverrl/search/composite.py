@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
+from pydantic import TypeAdapter
+
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.lang import find_language, list_languages
@@ -34,6 +36,7 @@ from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
 ROOT = "root"
+_NUMBERS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, int], config={"strict": True})
 
 
 class Composite(Search):
@@ -205,6 +208,12 @@ class Composite(Search):
         self._tick()
         return True
 
+    async def judge_proofs_again(self) -> None:
+        """See ``Search``; those of the problem's own search are handed on, and judged too."""
+        await super().judge_proofs_again()
+        if ROOT in self.searches:
+            await self.searches[ROOT].judge_proofs_again()
+
     def _find_known(self, candidate: Candidate) -> Verdict | None:
         return self._verdicts.get(candidate.key)
 
@@ -279,8 +288,8 @@ class Composite(Search):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._log = dict(state["log"])
-        self._taken = dict(state["taken"])
+        self._log = _NUMBERS.validate_python(state["log"])
+        self._taken = _NUMBERS.validate_python(state["taken"])
         self.malformed = dict(state.get("malformed", {}))
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
         self._unjudged = {

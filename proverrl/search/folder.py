@@ -22,7 +22,8 @@ from proverrl.files.lines import make_file_name, write_whole
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
-from proverrl.search.base import Search, SearchResult, count_turns
+from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.search.base import Search, SearchResult, SearchTurn
 from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
 from proverrl.search.view import describe_trees, draw_tree
@@ -167,7 +168,7 @@ class SearchFolder:
         self, search: Search, result: SearchResult, minimised: Minimised | None
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
-        shown = _describe_result(result) | {
+        shown = describe_result(result) | {
             "walk": search.last_walk if isinstance(search, Composite) else None,
             "minimised": minimised and _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
@@ -181,7 +182,16 @@ class SearchFolder:
         return shown
 
 
-def _describe_result(result: SearchResult) -> dict[str, Any]:
+def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
+    """What became of a search's completions; what was only verified is none."""
+    counts = CompletionCounts()
+    for turn in turns:
+        if turn.num_tokens:
+            counts.add(truncated=turn.truncated, reason=turn.reason)
+    return counts
+
+
+def describe_result(result: SearchResult) -> dict[str, Any]:
     """What was found and spent, as JSON values."""
     counts = count_turns(result.turns)
     return {

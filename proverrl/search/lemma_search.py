@@ -34,7 +34,7 @@ from proverrl.lang.parts import Facts
 from proverrl.lang.records import Lemma, LemmaStatus
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite
-from proverrl.types import Candidate, Problem
+from proverrl.types import HOLE, Candidate, Problem
 
 _MAX_ROUNDS = 6
 _NOT = "not: "
@@ -193,6 +193,9 @@ class LemmaSearch(Composite):
         for fact, count in facts.items():
             if len(self.pool.lemmas) >= limit:
                 break
+            if HOLE in fact:
+                # It cannot stand in a problem, which has one hole.
+                continue
             name = f"L{len(self.pool.lemmas) + 1}"
             self.pool.add(Lemma(name, fact, attempts=num_bodies, proofs=count))
 
@@ -275,7 +278,11 @@ class LemmaSearch(Composite):
             key = f"{name} {'not' if is_negated else 'alone'}"
             search = await self.search_part(key, part, calls, turn)
             calls_itself = self._facts.calls_itself
-            proofs = [p for p in search.spent.proofs if not calls_itself(self.problem, p.body)]
+            proofs = [
+                proof
+                for proof in search.spent.proofs
+                if HOLE not in proof.body and not calls_itself(self.problem, proof.body)
+            ]
             return (proofs[0].body, search.calls, len(proofs)) if proofs else None
 
         await settle_open(self.pool, min(each, self.tier.calls), prove, lambda text: _NOT + text)

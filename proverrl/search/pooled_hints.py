@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
+from pydantic import TypeAdapter
+
 from proverrl.config.search import SearchConfig
 from proverrl.lang import find_language
 from proverrl.lang.parts import Pooling
@@ -29,6 +31,7 @@ from proverrl.search.composite import ROOT, Composite
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
+_WRITTEN: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])
 _WIDTH = 8
 _OPENINGS = 4
 
@@ -107,7 +110,7 @@ class PooledHints(Composite):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._written = dict(state["written"])
+        self._written = _WRITTEN.validate_python(state["written"])
 
     def _take_up(self, bodies: Iterable[str]) -> list[str]:
         """Pool the hints of bodies; the keys of those that are new."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +28,7 @@ from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.engines import find_context
 from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
@@ -84,12 +84,6 @@ def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
         f"the policy ({policy.engine}) has no tokenizer here, so that it cannot be given the "
         "beginning of an answer; search with a model of this process or with best-of-n"
     )
-
-
-def find_context(policy: Policy) -> int:
-    """The most tokens of prompt and answer together; nothing is known of a server or function."""
-    trained = policy.trained if isinstance(policy, VllmPolicy) else policy
-    return trained.context_tokens if isinstance(trained, TransformersPolicy) else sys.maxsize
 
 
 def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Self
 
 from proverrl.concurrency import cancel_all
@@ -21,7 +21,6 @@ from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import choose
 from proverrl.search.base import (
-    FoundProof,
     Functions,
     Job,
     Search,
@@ -29,6 +28,7 @@ from proverrl.search.base import (
     SearchSpending,
     SearchTurn,
     StopReason,
+    check_count,
 )
 from proverrl.search.frontier import BestFirst
 from proverrl.search.mcts import Puct, RMaxTS
@@ -37,7 +37,7 @@ from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import Tree
 from proverrl.search.whole_body import BestOfN, SelfCorrect
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Problem
+from proverrl.types import Problem
 
 SEARCHES: dict[BaseName, type[Strategy]] = {
     "best_of_n": BestOfN,
@@ -120,25 +120,9 @@ class TreeSearch(Search):
             self.strategy.withdraw(job)
             self._close(job)
         if self.config.base_name not in SEARCHES:
-            await self._judge_proofs_again()
+            # A strategy of somebody's own had what its spending is written down in.
+            await self.judge_proofs_again()
         return self._result()
-
-    async def _judge_proofs_again(self) -> None:
-        """Keep the proofs that both verifiers prove when they are asked from here: a strategy of
-        somebody's own had what its spending is written down in."""
-        claimed, self.spent.proofs = self.spent.proofs, []
-        kept: list[FoundProof] = []
-        for proof in claimed:
-            candidate = Candidate(self.problem, proof.body)
-            verdict = await self.functions.verify(candidate)
-            if verdict.proved and self.functions.confirm is not None:
-                second = await self.functions.confirm(candidate)
-                verdict = verdict if second.proved else second
-            if verdict.proved:
-                kept.append(replace(proof, verdict=verdict))
-            else:
-                self.spent.refuted.append((proof.body, verdict))
-        self.spent.proofs = kept
 
     def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job], waiting: list[Job]) -> None:
         """Start as many jobs as may be under way, those of a saved search first."""
@@ -211,8 +195,8 @@ class TreeSearch(Search):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._num_expansions, self._next = state["expansions"], state["next"]
-        self._idle = state["idle"]
+        self._num_expansions = check_count(state["expansions"])
+        self._next, self._idle = check_count(state["next"]), check_count(state["idle"])
         jobs = [Job(**{**raw, "prefix": Prefix(**raw["prefix"])}) for raw in state["jobs"]]
         self._jobs = {job.number: job for job in jobs}
         self._spent_by_job.clear()

@@ -39,6 +39,13 @@ def text_of(judged: JudgedProposal) -> str:
     return body + "\n" if segments and segments[-1].text == body + "\n" else body
 
 
+_REMEDIES = {
+    "value": "a value model: train one with configs/value.toml, and name it with search.value",
+    "segment": "states: set search.states",
+}
+"""What to give a search that lacks a function, where it is not given from Python."""
+
+
 class Strategy(ABC):
     """Which node is expanded next, and what its expansion teaches.
 
@@ -52,7 +59,8 @@ class Strategy(ABC):
     def __init__(self, config: SearchConfig, functions: Functions, *, gamma: float = 1) -> None:
         for name in self.NEEDS:
             if getattr(functions, name) is None:
-                raise ConfigError(f'search.name = "{config.name}" needs a function {name}')
+                remedy = _REMEDIES.get(name, f"a function {name}")
+                raise ConfigError(f'search.name = "{config.name}" needs {remedy}')
         if config.max_prefix_tokens and functions.count_tokens is None:
             raise ConfigError("search.max_prefix_tokens needs a function count_tokens")
         self.config = config

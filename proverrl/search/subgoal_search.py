@@ -28,7 +28,7 @@ from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite
 from proverrl.search.run import TreeSearch
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 MAX_SKETCHES = 4
 """Sketches that a turn tries."""
@@ -316,6 +316,9 @@ class SubgoalSearch(Composite):
         text, each once."""
         made: dict[str, Sketch] = {}
         for body, verdict in verdicts.items():
+            if HOLE in body:
+                # Its parts could not be said: a problem has one hole.
+                continue
             sketch = self._parts.make_sketch(Candidate(problem, body), verdict)
             if sketch is not None:
                 build_graph(sketch)

@@ -225,6 +225,8 @@ class Tree:
             parent = None if raw["parent"] is None else self.nodes[raw["parent"]]
             node = self._add(Node(number, parent, raw["state"]))
             node.prefixes = [(bodies[index], end) for index, end in raw["texts"]]
+            if any(isinstance(n, str) or not n >= 0 for n in (*raw["own"], *raw["subtree"])):
+                raise ValueError(f"node {number}: wrong counts")
             node.own_reward, node.own_count, node.own_jobs = raw["own"]
             node.sub_reward, node.sub_count, node.sub_jobs = raw["subtree"]
             node.value = raw["value"]

@@ -72,7 +72,8 @@ def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]
     last = segment_dafny(candidate, verdict)
     if not last:
         return ()
-    limit = len(last[0].text.rstrip())
+    cut = _find_cut(candidate, verdict)
+    limit = len(last[0].text.rstrip()) if cut is None else cut.end
     return (*_text_segments(candidate, lambda cut: cut.end < limit), *last)
 
 
@@ -153,8 +154,9 @@ def offset(body: str, diagnostic: Diagnostic) -> int | None:
 
 def _kept_text(body: str, cut: Cut) -> str:
     """The text before a cut. Blanks before a next statement are left to whoever writes it, since
-    tokens begin with them; after the last one a line break asks for one more."""
-    return body[: cut.end] + ("\n" if cut.start >= len(body) else "")
+    tokens begin with them; after the last one, and a comment behind it, a line break asks for one
+    more."""
+    return body + "\n" if cut.start >= len(body) else body[: cut.end]
 
 
 def _make_key(candidate: Candidate, verdict: Verdict, cut: Cut) -> str:
