@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,10 +13,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from proverrl.cli.search import find_problems, search
-from proverrl.config import Config
-from proverrl.errors import ProblemError, UsageError
+from proverrl.config import Config, SearchConfig
+from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.loops.search_run import _judge_saved
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.search.base import FoundProof
+from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
+from proverrl.types import Candidate, Status, Verdict
+from tests.search_world import PROBLEM, World
 from tests.test_policy import tiny_policy
 from tests.warm import WARM
 
@@ -161,6 +167,24 @@ def test_a_proof_that_a_file_claims_is_judged_again(place: Path, name: str) -> N
         [],
     )
     assert not (folder / "proof.dfy").exists()
+
+
+def test_a_saved_proof_that_cannot_be_judged_now_ends_the_command(tmp_path: Path) -> None:
+    async def verify(candidate: Candidate) -> Verdict:
+        return Verdict(Status.TIMEOUT)
+
+    world = World()
+    config = SearchConfig(name="best_of_n")
+    saved = TreeSearch(PROBLEM, world.functions(verify=verify), config)
+    verdict = Verdict(Status.PROVED, checks=("obligations:4",))
+    saved.spent.proofs.append(FoundProof("abba", verdict, 1, 4, True))
+    with pytest.raises(RunError, match="a saved proof could not be verified again"):
+        asyncio.run(_judge_saved(saved, tmp_path))
+    saved.functions = world.functions()
+    saved.spent.proofs.append(FoundProof("abba", verdict, 1, 4, True))
+    saved.spent.proofs.append(FoundProof("abb", verdict, 1, 4, True))
+    asyncio.run(_judge_saved(saved, tmp_path))
+    assert [proof.body for proof in saved.spent.proofs] == ["abba"]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
-from proverrl.errors import UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
@@ -119,7 +119,7 @@ class _SearchRun:
             folder = SearchFolder(path, config.search, config.seed, settings)
             if options.resume and folder.load(search):
                 self.display.note(f"{problem.id}: going on after {search.calls} calls")
-                await search.judge_proofs_again()
+                await _judge_saved(search, path)
             result = await self._run_saved(search, folder)
             shown = await self._find_finished(folder, search, result)
             if shown is None:
@@ -183,6 +183,19 @@ class _SearchRun:
             return None
         verdict = await search.functions.verify(Candidate(search.problem, body))
         return earlier if verdict.proved else None
+
+
+async def _judge_saved(search: Search, path: Path) -> None:
+    """Judge the proofs of a saved search again. Raises ``RunError`` where that is not possible now:
+    nothing has been saved then, and no proof is lost."""
+    before = len(search.spent.refuted)
+    await search.judge_proofs_again()
+    for _, verdict in search.spent.refuted[before:]:
+        if not verdict.status.judged:
+            raise RunError(
+                f"{path}: a saved proof could not be verified again ({verdict.status.value}); "
+                "continue with --resume when the machine has time, or raise pool.deadline_seconds"
+            )
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:

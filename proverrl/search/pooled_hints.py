@@ -90,6 +90,8 @@ class PooledHints(Composite):
             if new := self._take_up(bodies):
                 await self._settle(new)
             idle = 0 if new else idle + max(1, len(bodies))
+            if not self.left:
+                break
             others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
             # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
             most = math.ceil(self.left * self.config.whole_share)
