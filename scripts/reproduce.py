@@ -295,6 +295,28 @@ FIGURES = {
     ),
 }
 
+_AT_CALLS = (
+    "--set max_minutes=0 --set max_verifier_calls=2240 "
+    "--set evaluation.before=false --set evaluation.after=false"
+)
+FIGURES["corrections"] = Figure(
+    (
+        warm_up("configs/self_correct.toml", "{run}/start"),
+        train(
+            "configs/demo.toml",
+            f"--set policy.path={{run}}/start/policy --set warm_start.steps=0 {_AT_CALLS}",
+            "{run}/taught",
+        ),
+        train("configs/demo.toml", f"--set warm_start.steps=600 {_AT_CALLS}", "{run}/plain"),
+        *(
+            f"proverrl eval configs/demo.toml --set policy.path={{run}}/{name}/policy "
+            f"--set run={{run}} --set seed={{seed}} --name {name} --set evaluation.samples=16 -k 1"
+            for name in ("taught", "plain")
+        ),
+    ),
+    {"taught": {1: (63.8, 56.2, 70.8)}, "plain": {1: (58.0, 50.2, 65.5)}},
+)
+
 _TRL_START = warm_up("configs/demo.toml", "{run}/start")
 _TRL_JUDGE = (
     "proverrl eval configs/demo.toml --set policy.path={run}/%s --set run={run} --name after "
