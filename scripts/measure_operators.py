@@ -23,16 +23,15 @@ from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.filters import (
+    DEADLINE_SECONDS,
     FILTERS,
     Asker,
     FilterTally,
     FilterTools,
-    NotJudgedError,
     make_filters,
     run_filters,
 )
 from proverrl.compose.operators import compose, get_operator, list_operators
-from proverrl.concurrency import finish_all
 from proverrl.config.compose import FilterName
 from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.records import Parent
@@ -40,10 +39,10 @@ from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_st
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
+from proverrl.verifier.base import Verifier, verify_all
 
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 MAX_TRIES = 25
-NUM_IN_FLIGHT = 16
 
 
 def draw_composed(
@@ -111,6 +110,7 @@ class OperatorScore:
 async def measure_operators(
     parents: Sequence[Parent],
     tools: FilterTools,
+    verifier: Verifier,
     *,
     num: int,
     seed: int,
@@ -129,12 +129,12 @@ async def measure_operators(
         run = await run_filters([c.problem for c in made], filters, tools)
         kept = {problem.id for problem in run.kept}
         referenced = [c for c in made if c.problem.id in kept and c.reference is not None]
-        free = asyncio.Semaphore(NUM_IN_FLIGHT)
-        proved = await finish_all(_is_proved(tools.asker, c, free) for c in referenced)
+        candidates = [Candidate(c.problem, c.reference or "") for c in referenced]
+        verdicts = await verify_all(verifier, candidates, deadline_seconds=DEADLINE_SECONDS)
         rows = [
-            make_row(composed.problem) | {"reference": composed.reference}
-            for composed, is_proved in zip(referenced, proved, strict=True)
-            if is_proved
+            make_row(candidate.problem) | {"reference": candidate.body}
+            for candidate, verdict in zip(candidates, verdicts, strict=True)
+            if verdict.proved
         ]
         stopped = Counter(stop.filter for stop in run.stops)
         well_formed = len(made) - sum(stopped[g] for g in ("duplicate", "leak", "well_formed"))
@@ -150,16 +150,6 @@ async def measure_operators(
             rows=rows,
             num_calls=run.num_calls,
         )
-
-
-async def _is_proved(asker: Asker, composed: Composed, free: asyncio.Semaphore) -> bool:
-    """Whether its reference proves it; False too when that was not judged."""
-    async with free:
-        try:
-            candidate = Candidate(composed.problem, composed.reference or "")
-            return (await asker.ask("well_formed", candidate)).proved
-        except NotJudgedError:
-            return False
 
 
 async def main(given: argparse.Namespace) -> None:
@@ -194,6 +184,7 @@ async def main(given: argparse.Namespace) -> None:
         async for score in measure_operators(
             parents,
             tools,
+            verifier,
             num=given.num,
             seed=given.seed,
             names=given.names,

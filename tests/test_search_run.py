@@ -391,3 +391,9 @@ def test_damage_to_a_tree_is_found() -> None:
             tree.check_invariants()
         setattr(node, name, kept)
     tree.check_invariants()
+
+
+def test_a_search_that_was_saved_before_there_were_options_goes_on() -> None:
+    state = build_search(World()).state_dict()
+    del state["of"]["search.options"]
+    build_search(World()).load_state_dict(state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -106,15 +106,7 @@ class ProblemTally:
     def add(self, row: AttemptRow, place: int) -> None:
         """Count one attempt, whose line begins at ``place``."""
         status, turns = row["status"], row.get("turns")
-        costs = None if turns is None else tuple([_measure_turn(turn) for turn in turns])
-        if costs is not None and "search" in row:
-            # Each of its calls was paid, also where it asked again what was not judged.
-            costs = tuple(
-                [
-                    (None if key is None else hash((row["attempt"], number)), tokens)
-                    for number, (key, tokens) in enumerate(costs)
-                ]
-            )
+        costs = None if turns is None else tuple(_measure_turns(row, turns))
         self.made.append(Attempt(row["attempt"], status, costs))
         self.statuses[status] += 1
         if status is Status.PROVED:
@@ -199,9 +191,14 @@ def tally_rows(
     return AttemptTally(path, problems, reasons, texts, damage)
 
 
-def _measure_turn(turn: TurnCostRow) -> tuple[int | None, int | None]:
-    candidate = turn["candidate"]
-    return None if candidate is None else hash(candidate), turn["num_tokens"]
+def _measure_turns(
+    row: AttemptRow, turns: Sequence[TurnCostRow]
+) -> Iterator[tuple[int | None, int | None]]:
+    for number, turn in enumerate(turns):
+        candidate = turn["candidate"]
+        # Each call of a search was paid, also where it asked again what was not judged.
+        call = (row["attempt"], number) if "search" in row else candidate
+        yield None if candidate is None else hash(call), turn["num_tokens"]
 
 
 def first_message(row: Mapping[str, Any]) -> str:

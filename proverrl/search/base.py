@@ -26,7 +26,10 @@ StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-_COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(strict=True, ge=0)])
+
+_Count = Annotated[int, Field(strict=True, ge=0)]
+check_count: Callable[[Any], int] = TypeAdapter(_Count).validate_python
+"""A count of a saved search; ``ValueError`` for what is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +204,6 @@ def dump_verdict(verdict: Verdict) -> dict[str, Any]:
 def read_verdict(raw: dict[str, Any]) -> Verdict:
     """What ``dump_verdict`` made of a verdict."""
     return _VERDICT.validate_python(raw)
-
-
-def check_count(value: Any) -> int:
-    """A count of a saved search; ``ValueError`` for what is none."""
-    return _COUNT.validate_python(value)
 
 
 @dataclass(slots=True)
@@ -390,7 +388,9 @@ class Search(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken; ``RunError`` when it is of another problem, seed or
         kind of search."""
-        other = [key for key, value in self._identity().items() if state["of"].get(key) != value]
+        # Searches that were saved before there were options know none.
+        saved = {"search.options": {}, **state["of"]}
+        other = [key for key, value in self._identity().items() if saved.get(key) != value]
         if other:
             raise RunError(
                 f"this saved search differs in {', '.join(other)}: continue with its own settings, "

@@ -58,23 +58,19 @@ def segment_dafny(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]
     proved body is one segment that ends in ``no goals``; empty when nothing is kept. Raises
     ``UsageError`` unless the problem is one of Dafny with a body of its own."""
     _check_kind(candidate)
-    if verdict.proved:
-        return (Segment(candidate.body, NO_GOALS),)
-    cut = _find_cut(candidate, verdict)
-    if cut is None:
-        return ()
-    return (Segment(_kept_text(candidate.body, cut), _make_key(candidate, verdict, cut)),)
+    last = _find_last(candidate, verdict)
+    return () if last is None else (last[0],)
 
 
 def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     """As ``segment_dafny``, with a segment for each statement before: its key is the text up to
     there without comments and blanks, in which the body's own names are numbered."""
-    last = segment_dafny(candidate, verdict)
-    if not last:
+    _check_kind(candidate)
+    last = _find_last(candidate, verdict)
+    if last is None:
         return ()
-    cut = _find_cut(candidate, verdict)
-    limit = len(last[0].text.rstrip()) if cut is None else cut.end
-    return (*_text_segments(candidate, lambda cut: cut.end < limit), *last)
+    segment, end = last
+    return (*_text_segments(candidate, lambda cut: cut.end < end), segment)
 
 
 def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
@@ -90,6 +86,17 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
         return ()
     end = min(known)
     return tuple(_text_segments(candidate, lambda cut: cut.start <= end))
+
+
+def _find_last(candidate: Candidate, verdict: Verdict) -> tuple[Segment, int] | None:
+    """The last segment, and where its last statement ends; None when nothing is kept."""
+    if verdict.proved:
+        return Segment(candidate.body, NO_GOALS), len(candidate.body.rstrip())
+    cut = _find_cut(candidate, verdict)
+    if cut is None:
+        return None
+    text = _kept_text(candidate.body, cut)
+    return Segment(text, _make_key(candidate, verdict, cut)), cut.end
 
 
 def _text_segments(candidate: Candidate, is_kept: Callable[[Cut], bool]) -> Iterator[Segment]:
