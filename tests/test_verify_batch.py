@@ -46,17 +46,23 @@ async def drain(stream: AsyncIterator[Judged], seen: list[str]) -> None:
 
 
 class SlowFirst(FakeVerifier):
-    """Later candidates are ready before earlier ones."""
+    """Later candidates are ready before earlier ones; none is before `window` are at work."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
         super().__init__(lambda _: Status.PROVED)
+        self.window = window
         self.at_work = self.most = 0
+        self.filled = asyncio.Event()
 
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         self.at_work += 1
         self.most = max(self.most, self.at_work)
+        if self.at_work == self.window:
+            self.filled.set()
+        async with asyncio.timeout(60):
+            await self.filled.wait()
         number = int(candidate.body.split()[1])
         for _ in range(10 - number % 10):
             await asyncio.sleep(0)
@@ -67,7 +73,7 @@ class SlowFirst(FakeVerifier):
 @pytest.mark.parametrize("threaded", [False, True])
 def test_verdicts_come_in_input_order_and_a_window_at_a_time(threaded: bool) -> None:
     async def main() -> None:
-        verifier = SlowFirst()
+        verifier = SlowFirst(window=8)
         read = read_in_thread if threaded else read_now
         entries = read(make_entry(number) for number in range(200))
         found = [
