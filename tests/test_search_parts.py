@@ -1,17 +1,14 @@
-"""Subgoals and lemmas, on examples by hand."""
+"""Subgoals, on examples by hand."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import get_args
 
 import pytest
 
-from proverrl.config.search import TierName
 from proverrl.errors import RecordError
-from proverrl.lang.records import Lemma, Sketch, Subgoal
-from proverrl.search.lemma_search import TIERS, LemmaPool, settle_open
+from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.subgoal_search import Decomposition, build_graph, find_blocking
 from proverrl.types import Problem
 from tests.builders import build_problem
@@ -107,79 +104,3 @@ def test_a_sketch_that_cannot_be_ordered_is_refused(
 def test_blocking_is_through_others_too() -> None:
     chain = Sketch("", (Subgoal("a"), Subgoal("b", ("a",)), Subgoal("c", ("b",))))
     assert find_blocking(build_graph(chain), ["b", "a"]) == {"a": ("b", "c"), "b": ("c",)}
-
-
-def build_pool() -> LemmaPool:
-    pool = LemmaPool()
-    for lemma in (
-        Lemma("easy", "1 + 1 = 2", "proved", "trivial", attempts=8, proofs=8),
-        Lemma("rare", "P", "proved", "long proof", ("easy",), attempts=8, proofs=1),
-        Lemma("used", "Q", "proved", "q", ("rare",), attempts=8, proofs=7, uses=1),
-        Lemma("open", "R"),
-        Lemma("wrong", "1 = 2", "disproved", "no"),
-    ):
-        assert pool.add(lemma)
-    return pool
-
-
-def test_lemmas_rank_by_use_then_rarity() -> None:
-    pool = build_pool()
-    # Rates: easy 9/10, rare 2/10, used 8/10; used was used once.
-    assert [lemma.proof_rate for lemma in pool.rank(9)] == pytest.approx([0.8, 0.2, 0.9])
-    assert [lemma.name for lemma in pool.rank(2)] == ["used", "rare"]
-
-
-def test_a_lemma_counts_only_if_the_final_proof_depends_on_it() -> None:
-    pool = build_pool()
-    assert pool.credit(["rare"]) == ["easy", "rare"]
-    uses = {name: lemma.uses for name, lemma in pool.lemmas.items()}
-    assert uses == {"easy": 1, "rare": 1, "used": 1, "open": 0, "wrong": 0}
-    assert pool.credit([]) == []
-
-
-def test_nothing_rests_on_what_is_not_proved() -> None:
-    pool = build_pool()
-    assert pool.closure(["used"]) == ["easy", "rare", "used"]
-    pool.add(Lemma("late", "S", "proved", "s", ("open",)))
-    for name in ("open", "wrong", "late"):
-        with pytest.raises(RecordError, match="is needed and not proved"):
-            pool.closure([name])
-    with pytest.raises(RecordError, match="no lemma is called 'none'"):
-        pool.closure(["none"])
-    pool.add(Lemma("x", "X", "proved", "x", ("y",)))
-    pool.add(Lemma("y", "Y", "proved", "y", ("x",)))
-    with pytest.raises(RecordError, match="circle"):
-        pool.closure(["x"])
-
-
-def test_a_statement_is_kept_once() -> None:
-    pool = build_pool()
-    assert not pool.add(Lemma("again", "1  +  1 =\n2"))
-    with pytest.raises(RecordError, match="two lemmas are called 'easy'"):
-        pool.add(Lemma("easy", "other"))
-
-
-def test_the_tiers_are_those_of_the_configuration() -> None:
-    assert set(TIERS) == set(get_args(TierName))
-    assert TIERS["light"].calls == 64
-
-
-def test_open_lemmas_are_proved_or_disproved() -> None:
-    asked: list[tuple[str, int]] = []
-
-    async def prove(statement: str, calls: int) -> tuple[str, int, int] | None:
-        asked.append((statement, calls))
-        answers = {"S0": ("zero", 5, 2), "not S1": ("one", 1, 1)}
-        return answers.get(statement)
-
-    pool = LemmaPool()
-    for number in range(32):
-        pool.add(Lemma(f"l{number}", f"S{number}"))
-    asyncio.run(settle_open(pool, TIERS["heavy"].calls, prove, "not {}".format))
-    first, second, third = (pool.lemmas[name] for name in ("l0", "l1", "l2"))
-    assert (first.status, first.body, first.attempts, first.proofs) == ("proved", "zero", 5, 2)
-    assert (second.status, second.body, second.attempts) == ("disproved", "one", 64)
-    assert (third.status, third.attempts) == ("open", 64)
-    assert asked[:3] == [("S0", 64), ("S1", 64), ("not S1", 64)]
-    # 32 lemmas, and the negation of all but the first.
-    assert len(asked) == 63

@@ -131,6 +131,12 @@ def test_hints_are_read_from_refused_bodies_and_pooled_without_duplicates() -> N
         "assert m >= 0;",
         "Lem(2);",
     ]
+    # Assertions, then calls; what is said of a name of the body's own is left out.
+    branches = "if m > 3 { Lem(m - 1); } else { var k := m; assert k > 0;\n assert  m >= 0; }"
+    assert [hint.text for hint in list_hints(LEM, branches)] == [
+        "if !(m > 3) { assert m >= 0; }",
+        "if m > 3 { Lem(m - 1); }",
+    ]
 
 
 def test_what_a_verdict_says_of_hints() -> None:

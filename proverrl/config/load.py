@@ -44,9 +44,11 @@ INPUTS = (
 folder, then among the files that come with ProverRL."""
 
 REMOVED = frozenset(
-    f"search.{name}" for name in ("max_depth", "value_weight", "entropy_weight", "depth_weight")
+    f"search.{name}"
+    for name in ("max_depth", "value_weight", "entropy_weight", "depth_weight", "tier")
 )
-"""Keys of what is gone (the search ``deepsearch``), which runs of earlier versions have stored."""
+"""Keys of what is gone (the searches ``deepsearch`` and ``lemmas``), which runs of earlier versions
+have stored."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:

@@ -19,12 +19,11 @@ from proverrl.config.base import (
 )
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct"]
-CompositeName = Literal["subgoals", "lemmas", "pooled_hints"]
+CompositeName = Literal["subgoals", "pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
 KeepStates = Literal["all", "last"]
-TierName = Literal["light", "medium", "heavy"]
 
 
 class SearchConfig(Section):
@@ -32,8 +31,8 @@ class SearchConfig(Section):
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
     name: Annotated[str, name_of("search", SearchName)] = "best_of_n"
-    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals``,
-    ``lemmas`` and ``pooled_hints`` are made of several of these"""
+    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals`` and
+    ``pooled_hints`` are made of several of these"""
     options: Options = Field(default_factory=dict)
     """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
@@ -75,19 +74,15 @@ class SearchConfig(Section):
     rounds: NonNegative = 2
     """``self_correct``: corrections of a body before a new one is started"""
     base: BaseName = "best_of_n"
-    """``subgoals``, ``lemmas``, ``pooled_hints``: the search that writes the bodies, of the problem
-    and of its parts"""
+    """``subgoals``, ``pooled_hints``: the search that writes the bodies, of the problem and of its
+    parts"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    """``subgoals``, ``lemmas``, ``pooled_hints``: share of the remaining calls that goes to whole
-    proofs"""
+    """``subgoals``, ``pooled_hints``: share of the remaining calls that goes to whole proofs"""
     openings: Literal["standing", "none"] = "standing"
     """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
     nothing, which spends fewer calls on a proof and more tokens"""
     part_depth: Positive = 2
     """``subgoals``: how deep parts are split into parts"""
-    tier: TierName = "medium"
-    """``lemmas``: what goes into the pool: ``light``, ``medium`` or ``heavy``
-    ([search.md](search.md))"""
     value: Path | None = None
     """folder of a value model, for ``puct``"""
     check: bool = False

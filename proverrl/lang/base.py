@@ -20,7 +20,6 @@ from proverrl.lang.parts import (
     Answering,
     Composing,
     Deciding,
-    Facts,
     Formalizing,
     Instructing,
     Pooling,
@@ -110,11 +109,6 @@ class Language(ABC):
     @property
     def sketching(self) -> Sketching | None:
         """Proofs in parts, where it has them."""
-        return None
-
-    @property
-    def facts(self) -> Facts | None:
-        """Statements inside bodies, where it has them."""
         return None
 
     @property

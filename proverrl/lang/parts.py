@@ -1,6 +1,6 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Sketching``, ``Facts``, ``Pooling``), what is
+Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``), what is
 written from words (``Formalizing``, ``Programming``), instructors (``Instructing``) and composers
 (``Composing``) ask of it. Methods with a body here are defaults.
 """
@@ -93,35 +93,6 @@ class Sketching(Protocol):
 
     def splice(self, problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
         """The sketch with each hole filled."""
-
-
-class Facts(Protocol):
-    """Statements inside bodies that can be kept, proved and refuted apart."""
-
-    kinds: frozenset[str]
-
-    def list_facts(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
-        """The facts that judged bodies state, with how often."""
-
-    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
-        """A body of facts and what follows from them."""
-
-    def find_standing(
-        self, candidate: Candidate, verdict: Verdict, facts: Sequence[str]
-    ) -> list[str]:
-        """Those of the facts that the verdict does not question."""
-
-    def show(self, problem: Problem, facts: Sequence[str]) -> Problem:
-        """The problem as it is shown with facts that stand."""
-
-    def negate(self, problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
-        """The fact, or that it does not hold, as a problem."""
-
-    def prove_alone(self, problem: Problem, fact: str, body: str) -> str:
-        """The fact with a proof of its own."""
-
-    def calls_itself(self, problem: Problem, body: str) -> bool:
-        """Whether a body rests on what it is to prove."""
 
 
 class Pooling(Protocol):

@@ -105,29 +105,6 @@ class RefusedHints:
     endless: frozenset[str] = frozenset()
 
 
-LemmaStatus = Literal["open", "proved", "disproved"]
-
-
-@dataclass(frozen=True, slots=True)
-class Lemma:
-    """A conjecture and what is known of it. ``attempts`` and ``proofs`` count tries and successes,
-    ``uses`` the final proofs that depend on it; ``needs`` are the lemmas that it depends on."""
-
-    name: str
-    statement: str
-    status: LemmaStatus = "open"
-    body: str = ""
-    needs: tuple[str, ...] = ()
-    attempts: int = 0
-    proofs: int = 0
-    uses: int = 0
-
-    @property
-    def proof_rate(self) -> float:
-        """Laplace's estimate (proofs + 1) / (attempts + 2)."""
-        return (self.proofs + 1) / (self.attempts + 2)
-
-
 @dataclass(frozen=True, slots=True)
 class Parent:
     """A problem to compose from, and a body that proves it where one is known."""

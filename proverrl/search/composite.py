@@ -4,7 +4,7 @@ Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as 
 composite is written as a walk (``work``). When a saved search is continued, the walk is repeated
 from its beginning: every number that it decided by, every verdict and every search of a part was
 saved, so it comes back to where it was without a call. One that had ended is not walked again.
-Not handled here: what the parts are (``subgoal_search``, ``lemma_search``, ``pooled_hints``).
+Not handled here: what the parts are (``subgoal_search``, ``pooled_hints``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Composite(Search):
     kind.
     """
 
-    NEEDS: ClassVar[Literal["facts", "pooling", "sketching"]]
+    NEEDS: ClassVar[Literal["pooling", "sketching"]]
     LACK: ClassVar[str]
 
     def __init__(
@@ -305,8 +305,8 @@ class Composite(Search):
             self._open_part(key, Problem(**saved["problem"])).load_state_dict(saved)
 
 
-def _explain_kinds(part: Literal["facts", "pooling", "sketching"]) -> str:
-    """Which problems have facts or sketches, in words."""
+def _explain_kinds(part: Literal["pooling", "sketching"]) -> str:
+    """Which problems have hints to pool, or sketches, in words."""
     found = [(one.title, getattr(one, part)) for one in list_languages()]
     return "; ".join(
         f"{title} problems of the kinds {', '.join(sorted(has.kinds))} have some"

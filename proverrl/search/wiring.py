@@ -22,7 +22,6 @@ from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.base import Functions, Search, ValueFn
 from proverrl.search.composite import Composite
-from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
 from proverrl.search.run import SEARCHES, TreeSearch
@@ -37,7 +36,6 @@ WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
 
 COMPOSITES: dict[CompositeName, type[Composite]] = {
     "subgoals": SubgoalSearch,
-    "lemmas": LemmaSearch,
     "pooled_hints": PooledHints,
 }
 

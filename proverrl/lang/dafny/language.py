@@ -31,7 +31,6 @@ from proverrl.lang.parts import (
     Answering,
     Composing,
     Deciding,
-    Facts,
     Formalizing,
     Instructing,
     Pooling,
@@ -80,12 +79,6 @@ class Dafny(Language):
         from proverrl.lang.dafny.search import subgoals
 
         return subgoals
-
-    @property
-    def facts(self) -> Facts:
-        from proverrl.lang.dafny.search import facts
-
-        return facts
 
     @property
     def pooling(self) -> Pooling:

@@ -23,7 +23,6 @@ from proverrl.lang.parts import (
     Answering,
     Composing,
     Deciding,
-    Facts,
     Formalizing,
     Searching,
     Sketching,
@@ -69,12 +68,6 @@ class Lean(Language):
         from proverrl.lang.lean.search import subgoals
 
         return subgoals
-
-    @property
-    def facts(self) -> Facts:
-        from proverrl.lang.lean.search import facts
-
-        return facts
 
     @property
     def formalizing(self) -> Formalizing:

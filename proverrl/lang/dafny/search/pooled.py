@@ -3,7 +3,7 @@
 Flows in: a body, whether it was read or refused; a body made of hints with its verdict. Flows out:
 the hints that the grammar and the audit admit by themselves; which of them Dafny refuses. In
 ``invariants`` and ``assertions`` a hint is a clause, in ``statements`` an assertion or a call of a
-lemma under the conditions under which it was written (``search.facts``), in ``annotate`` whatever
+lemma under the conditions under which it was written, in ``annotate`` whatever
 was added to the program (``search.annotated``). Not handled here: ``calc`` in ``statements``, whose
 steps hold only in their order; what a body declares for itself.
 """
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.search import annotated, facts
-from proverrl.lang.dafny.search.facts import list_statement_facts
+from proverrl.lang.dafny.search import annotated
+from proverrl.lang.dafny.search.branches import read_facts
+from proverrl.lang.dafny.search.declaration import join
 from proverrl.lang.dafny.search.places import rename_new, split_body
 from proverrl.lang.dafny.search.sketch import CLAUSE_KINDS
 from proverrl.lang.dafny.search.states import (
@@ -31,7 +32,7 @@ from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import ANNOTATE, Candidate, Problem, Status, Verdict
 
-kinds = facts.kinds | {ANNOTATE}
+kinds = frozenset({"statements", ANNOTATE, *CLAUSE_KINDS})
 """Kinds of problems whose bodies have hints that can be pooled."""
 
 _LOOP = "loop"
@@ -47,8 +48,8 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     if problem.kind in CLAUSE_KINDS:
         pieces = [body[start:end] for start, end in split_body(body)]
     else:
-        pieces = list_statement_facts(body) or [
-            fact for line in body.split("\n") for fact in list_statement_facts(line)
+        pieces = _list_facts(body) or [
+            fact for line in body.split("\n") for fact in _list_facts(line)
         ]
     found: list[PooledHint] = []
     for piece in pieces:
@@ -58,11 +59,25 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     return list({hint.key: hint for hint in found}.values())
 
 
+def _list_facts(body: str) -> list[str]:
+    """The assertions and calls of a row of statements, each under its conditions; those that name
+    what the body declares are left out, and so is text that cannot be read."""
+    assertions, calls = read_facts(body)
+    said = [(step.path, f"assert {step.text};") for step in assertions if not step.has_proof]
+    said += [(step.path, step.text) for step in calls]
+    return [_condition(path, text) for path, text in said if path is not None]
+
+
+def _condition(path: Sequence[str], statement: str) -> str:
+    text = " ".join(statement.split())
+    return f"if {join(path)} {{ {text} }}" if path else text
+
+
 def put_together(problem: Problem, hints: Sequence[str]) -> str:
     """A body of hints, given by their texts."""
     if problem.kind == ANNOTATE:
         return annotated.put_together(problem, hints)
-    return facts.put_together(problem, hints)
+    return "\n".join(hints)
 
 
 def begin(problem: Problem, hints: Sequence[str]) -> str:

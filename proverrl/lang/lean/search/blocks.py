@@ -58,17 +58,6 @@ def find_tactic(problem: Problem, body: str, block: Block, place: int) -> int:
     return first
 
 
-def find_tactics(problem: Problem, body: str, block: Block) -> list[str]:
-    """The tactics of a block as they stand there."""
-    starts = [block.start]
-    for token in _find_line_starts(body):
-        place = find_tactic(problem, body, block, token.offset)
-        if block.start < place == token.offset < block.end:
-            starts.append(place)
-    ends = [*starts[1:], block.end]
-    return [body[start:end].rstrip() for start, end in zip(starts, ends, strict=True)]
-
-
 def _find_line_starts(body: str) -> list[Token]:
     line = 0
     found = []
