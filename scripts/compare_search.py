@@ -156,11 +156,14 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     write_lines_atomically(source, [make_row(problem) for problem in chosen])
     print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")
     stored: dict[str, list[list[dict[str, Any]]]] = {}
+    # All of them first: a wrong word in the last one is said before anything is searched.
+    pairs = [(method, seed) for seed in range(seeds) for method in methods]
+    configs = {pair: configure(run, out, *pair, calls, keys) for pair in pairs}
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for seed in range(seeds):
         for method in methods:
             name = f"{re.sub('[:=/]+', '-', method)}-{seed}"
-            config = configure(run, out, method, seed, calls, keys)
+            config = configs[method, seed]
             asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
             evaluation = StoredEvaluation(out / "evals" / f"{name}.json", {})
             tallies = evaluation.require_attempts().problems

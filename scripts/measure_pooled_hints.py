@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares pooled hints with best of n on DafnyBench, where true and corrupted hints are given.
 
-    python scripts/measure_pooled_hints.py TASKS.jsonl --tasks 60
+    python scripts/measure_pooled_hints.py dafnybench-tasks --tasks 60
 
+The tasks are a benchmark by its name, folder or file, such as one that ``choose_tasks.py`` wrote.
 No policy writes here. Each attempt at a task holds each hint of its ground truth with the chance
 ``--keep``, a corrupted one in its place with the chance ``--corrupt``, and otherwise nothing there.
 A hint is corrupted as a formaliser gets a clause wrong (``lang.dafny.formal.errors``, without its
@@ -26,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ProverRLError
@@ -38,7 +40,6 @@ from proverrl.search.wiring import make_search
 from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson, compare_values
 from proverrl.types import Candidate, Problem, Verdict
-from scripts.check_dafnybench import read_tasks
 
 SEARCHES = ("best_of_n", "pooled_hints")
 TRIES = 20
@@ -52,10 +53,10 @@ class Task:
     hints: Sequence[PooledHint]
 
 
-def choose_tasks(path: Path, *, num: int, least: int, seed: int) -> list[Task]:
+def choose_tasks(source: str, *, num: int, least: int, seed: int) -> list[Task]:
     """Tasks whose ground truth has at least ``least`` hints that can be pooled."""
     found = []
-    for entry in read_tasks(path, repaired=True):
+    for entry in open_benchmark(source).entries:
         hints = list_hints(entry.problem, entry.reference or "")
         if len(hints) >= least:
             found.append(Task(entry.problem, hints))
@@ -151,7 +152,7 @@ async def run(tasks: Sequence[Task], options: argparse.Namespace) -> None:
 def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", type=Path, metavar="TASKS.jsonl")
+    parser.add_argument("source", metavar="TASKS")
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--least", type=int, default=2)
     parser.add_argument("--keep", type=float, default=0.6)
@@ -160,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="print each search as it ends")
     options = parser.parse_args()
-    tasks = choose_tasks(options.path, num=options.tasks, least=options.least, seed=options.seed)
+    tasks = choose_tasks(options.source, num=options.tasks, least=options.least, seed=options.seed)
     asyncio.run(run(tasks, options))
 
 

@@ -4,7 +4,7 @@ For each seed it prints the recorded figures and the new ones, and whether the n
 recorded interval, which is over problems and does not include the noise of training. Runs are kept
 in runs/reproduce/NAME-SEED, and files of all seeds in runs/reproduce/data: the same command again
 continues `proverrl train` and `proverrl eval`, or only prints. The exit status is 1 when a figure
-lies outside its interval. Names with lean need a Lean.
+lies outside its interval, and 2 or more when a command failed. Names with lean need a Lean.
 
 Of figures with several seeds these are not here, because the policy or the texts behind them are of
 an earlier version: searches on Dafny and Lean, pooled hints before 27 November, self-play of 21 and
@@ -503,7 +503,12 @@ def main() -> None:
     (FOLDER / "data").mkdir(parents=True, exist_ok=True)
     good = True
     for seed in seeds:
-        run(figure.list_commands(name, seed))
+        try:
+            run(figure.list_commands(name, seed))
+        except subprocess.CalledProcessError as error:
+            # What failed has said why; 1 is the status of a figure outside its interval.
+            print(f"{name}, seed {seed}: a command failed, nothing was compared", file=sys.stderr)
+            sys.exit(max(2, error.returncode))
         for evaluation, recorded in figure.evaluations.items():
             if seed in recorded:
                 path = FOLDER / f"{name}-{seed}" / "evals" / f"{evaluation}.json"

@@ -82,6 +82,9 @@ def test_counts_shares_and_the_commonest_reason_by_hand() -> None:
     }
     assert describe_lost(counts.figures()) == "75% cut off, 75% without a candidate"
     assert describe_lost(CompletionCounts(num=4).figures()) == ""
+    assert describe_lost({"truncated_share": 0.004, "without_candidate_share": 0.005}) == (
+        "<1% cut off, <1% without a candidate"
+    )
     assert describe_lost({}) == ""
 
 

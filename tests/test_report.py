@@ -103,6 +103,21 @@ def test_figures_on_another_benchmark_stand_in_a_table_of_their_own(tmp_path: Pa
     assert "chip" not in second
 
 
+@pytest.mark.parametrize("changed", [{"mode": "search"}, {"num_problems": 6}])
+def test_a_search_or_a_part_of_the_problems_shows_no_change(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    run = made.make_run(tmp_path / "run")
+    same = made.make_eval("same", {"all": (0.7, 0.9)})
+    made.write_json(run / "evals" / "same.json", same)
+    made.write_json(run / "evals" / "other.json", same | {"name": "other"} | changed)
+    columns = {column.title: column for column in list_columns(load_runs([run]))}
+    shown = {title: find_cell(column, "all", 1) for title, column in columns.items()}
+    differences = {title: cell and cell.difference for title, cell in shown.items()}
+    assert differences["Same"] == pytest.approx(38.8)
+    assert differences["Other"] is None
+
+
 def test_a_table_has_its_title_on_one_line(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run")
     (run / "evals" / "before.json").unlink()

@@ -5,6 +5,7 @@ The pieces of ``scripts/setup.sh`` run here with a PATH of stand-ins, so that no
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -21,7 +22,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from proverrl.config import load_config
+from proverrl.errors import ConfigError
+from proverrl.problems.load import load_problems, load_references
+from scripts import choose_tasks, compare_search, reproduce
 from scripts.reproduce import FIGURES
+from tests import report_runs as made
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
@@ -410,6 +415,63 @@ def test_the_figures_that_are_repeated_are_those_of_the_log() -> None:
         "proverrl train configs/expert_iteration.toml --run runs/reproduce/expert_iteration-1 "
         "--set seed=1 --set evaluation.max_problems=150 --set max_verifier_calls=2260"
     )
+
+
+def test_a_command_that_fails_is_no_figure_outside_its_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = reproduce.Figure(("echo no Lean >&2; exit 3",), {"after": {0: (1.0, 0.0, 2.0)}})
+    monkeypatch.setitem(FIGURES, "failing", failing)
+    monkeypatch.setattr(reproduce, "FOLDER", tmp_path)
+    monkeypatch.setattr("sys.argv", ["reproduce.py", "failing"])
+    with pytest.raises(SystemExit) as ended:
+        reproduce.main()
+    assert ended.value.code == 3
+    said = capfd.readouterr().err.splitlines()
+    assert said == ["no Lean", "failing, seed 0: a command failed, nothing was compared"]
+
+
+def test_a_misspelt_method_is_said_before_anything_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ROOT / "dafny" / "curriculum" / "valid.jsonl"
+    problems = load_problems(chosen)[:2]
+    monkeypatch.setattr(compare_search, "choose_problems", lambda *_: problems)
+    monkeypatch.setattr(compare_search, "evaluate_benchmarks", None)
+    made.make_run(run := tmp_path / "run")
+    with pytest.raises(ConfigError, match="unknown search 'rmax'"):
+        compare_search.main(run, chosen, tmp_path / "out", ["methods=best_of_n,rmax"])
+
+
+LOOP = """method Up(n: nat) returns (i: nat)
+  ensures i == n
+{
+  i := 0;
+  while i < n
+%s  {
+    i := i + 1;
+  }
+}
+"""
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_tasks_are_programs_that_dafny_proves_with_their_hints_alone(tmp_path: Path) -> None:
+    hint = "    invariant i <= n\n"
+    for name, goal in {"loop": "i == n", "easy": "i >= 0", "wrong": "i > n"}.items():
+        for folder, end, kept in (("ground_truth", "", hint), ("hints_removed", "_no_hints", "")):
+            (place := tmp_path / "dataset" / folder).mkdir(parents=True, exist_ok=True)
+            text = (LOOP % kept).replace("i == n", goal)
+            (place / f"{name}{end}.dfy").write_text(text)
+    out = tmp_path / "tasks.jsonl"
+    said = asyncio.run(choose_tasks.choose(str(tmp_path / "dataset"), out, workers=1))
+    assert said == (
+        f"1 of 3 programs written to {out}; of 1 the ground truth is not proved, "
+        "1 need no hint, 0 could not be read"
+    )
+    assert [problem.id for problem in load_problems(out)] == ["loop"]
+    assert load_references(out)["loop"].strip() == (LOOP % hint).strip()
 
 
 def split_as_bash(line: str) -> list[str]:

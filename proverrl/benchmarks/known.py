@@ -210,7 +210,7 @@ _KNOWN: Mapping[str, KnownBenchmark] = {
         "212",
         "Apache-2.0; its programs were collected from public repositories",
         "chosen from DafnyBench: the ground truth verifies under Dafny 2.3, the text without hints "
-        "does not",
+        "does not; scripts/choose_tasks.py of the repository makes such a choice",
         ("dafnybench_tasks.jsonl",),
     ),
     "dafnycomp": _dafny(

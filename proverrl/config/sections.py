@@ -155,9 +155,10 @@ class Config(Section):
     checkpoint_every: Positive = 5
     """steps between two checkpoints"""
     max_verifier_calls: NonNegative = 0
-    """ends the loop after this many verifier calls; 0 is no limit. Use it for fair comparisons"""
+    """ends the loop after the step that reaches this many verifier calls; 0 is no limit. Use it for
+    fair comparisons"""
     max_minutes: NonNegativeFloat = 0.0
-    """ends the loop after this many minutes; 0 is no limit"""
+    """ends the loop after the step that reaches this many minutes; 0 is no limit"""
     languages: dict[str, str] = Field(default_factory=dict)
     """languages of your own by their names, each as ``package.module:object``
     ([plugins.md](plugins.md#languages))"""

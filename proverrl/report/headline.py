@@ -93,9 +93,7 @@ def list_columns(runs: Sequence[RunRecord]) -> list[Column]:
         afters = [run.after] if run.after is not None else []
         for evaluation in (*afters, *run.others):
             name = evaluation.name.replace("_", " ")
-            base = run.before
-            if base is not None and base.benchmark != evaluation.benchmark:
-                base = None
+            base = run.before if _shows_change(run.before, evaluation) else None
             columns.append(Column(_title(name[:1].upper() + name[1:], run, runs), evaluation, base))
     return columns
 
@@ -112,6 +110,14 @@ def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
     if len(runs) == 1:
         return name
     return f"{name} {run.label}" if name == "After" else f"{name}, {run.label}"
+
+
+def _shows_change(before: StoredEvaluation | None, after: StoredEvaluation) -> bool:
+    """Whether a difference is one of the policies: the same problems, asked in the same way."""
+    if before is None or before.benchmark != after.benchmark:
+        return False
+    keys = ("mode", "num_problems")
+    return all(before.summary.get(key) == after.summary.get(key) for key in keys)
 
 
 def _same(one: StoredEvaluation, two: StoredEvaluation) -> bool:

@@ -65,7 +65,7 @@ def sum_figures(rows: Iterable[Mapping[str, Any]], *, num: str) -> CompletionCou
 def describe_lost(figures: Mapping[str, Any]) -> str:
     """``97% cut off, 62% without a candidate``, from stored figures; empty when nothing was."""
     parts = [
-        f"{100 * share:.0f}% {words}"
+        f"{round(100 * share) or '<1'}% {words}"
         for name, words in (("truncated", "cut off"), ("without_candidate", "without a candidate"))
         if (share := figures.get(f"{name}_share"))
     ]
