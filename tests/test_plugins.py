@@ -507,6 +507,52 @@ def test_a_search_of_ones_own_proves_nothing_by_itself(
         parse_config({"search": {"name": "puckt"}}, source="test")
 
 
+FAULTS = """
+from proverrl.search.base import Proposal
+from proverrl.search.strategy import Expansion
+from proverrl.search.whole_body import BestOfN
+
+class Nothing(BestOfN):
+    async def expand(self, job, functions):
+        return None
+
+class Number(BestOfN):
+    async def expand(self, job, functions):
+        return Expansion(await functions.judge([functions.count(Proposal(5, 0, 0.0))]))
+
+class Refund(BestOfN):
+    async def expand(self, job, functions):
+        return Expansion(await functions.judge([functions.count(Proposal("ab", -1, 0.0))]))
+
+class Text(BestOfN):
+    def pick(self):
+        return "root"
+
+class Ending(BestOfN):
+    async def expand(self, job, functions):
+        raise SystemExit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Nothing", "gave None for an expansion; return a proverrl.search.strategy.Expansion"),
+        ("Number", r"gave Proposal\(body=5, .* for a body; return a Proposal with a text and"),
+        ("Refund", r"gave Proposal\(body='ab', num_tokens=-1, .* for a body; return"),
+        ("Text", "gave 'root' for the next state; return a node of its tree, or None"),
+        ("Ending", r"asked the program to end \(SystemExit\(0\)\)"),
+    ],
+)
+def test_what_a_search_of_ones_own_gives_wrongly_is_one_error(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_part.py").write_text(FAULTS)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=rf"search\.name: faulty_part:{name} {message}"):
+        run_search(World(script=["ab"]), name=f"faulty_part:{name}", calls=4, max_idle=2)
+
+
 def test_the_search_of_the_example_tries_cheap_bodies_first() -> None:
     name = "own_search:CheapFirst"
     world = World(script=["ab", "abba"])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from proverrl.concurrency import finish_all
 from proverrl.errors import RecordError
 from proverrl.lang.records import Prefix
+from proverrl.plugins import refuse
 from proverrl.search.base import (
     CountedProposal,
     FoundProof,
@@ -79,6 +80,9 @@ class MeteredFunctions:
     def count(self, proposal: Proposal) -> CountedProposal:
         """Write a proposal into the spending, before it can be judged. A strategy that writes a
         body itself counts it with 0 tokens."""
+        if not isinstance(proposal.body, str) or proposal.num_tokens < 0:
+            wanted = "a Proposal with a text and the number of its tokens"
+            raise refuse("search", self._search.config.base_name, proposal, "a body", wanted)
         spending, body = self._spending, proposal.body if proposal.is_read else ""
         spending.tokens += proposal.num_tokens
         turn = SearchTurn(

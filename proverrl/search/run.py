@@ -19,7 +19,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
-from proverrl.plugins import choose
+from proverrl.plugins import choose, refuse
 from proverrl.search.base import (
     Functions,
     Job,
@@ -154,7 +154,15 @@ class TreeSearch(Search):
     async def _expand(self, job: Job) -> Expansion | None:
         """None when nothing that was written could be judged."""
         functions = MeteredFunctions(self, self._spent_by_job[job.number], self._asked)
-        expansion = await self.strategy.expand(job, functions)
+        name = self.config.base_name
+        try:
+            expansion = await self.strategy.expand(job, functions)
+        except SystemExit as error:
+            # Its exit status would be taken for the search's.
+            raise UsageError(f"search.name: {name} asked the program to end ({error!r})") from error
+        if not isinstance(expansion, Expansion):
+            wanted = "a proverrl.search.strategy.Expansion"
+            raise refuse("search", name, expansion, "an expansion", wanted)
         return None if functions.num_unjudged and not expansion.judged else expansion
 
     def _end(self, job: Job, expansion: Expansion | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
 from proverrl.lang.records import Prefix
+from proverrl.plugins import refuse
 from proverrl.search.base import Functions, Job, JudgedProposal
 from proverrl.search.metering import MeteredFunctions
 from proverrl.search.tree import Node, Tree, steps_of
@@ -81,6 +82,9 @@ class Strategy(ABC):
         node = self.pick()
         if node is None:
             return None
+        if not isinstance(node, Node):
+            wanted = "a node of its tree, or None"
+            raise refuse("search", self.config.base_name, node, "the next state", wanted)
         self.tree.start(node)
         return Job(number, node.id, self.tree.prefix(node, seed), num, seed)
 
