@@ -18,7 +18,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.composers import FunctionComposer
 from proverrl.config import Config, parse_config
 from proverrl.config.policy import PolicyConfig
-from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.errors import ConfigError, UsageError
 from proverrl.lang.records import Parent
 from proverrl.loops.evaluate_run import evaluate_benchmarks, open_policy
 from proverrl.loops.search_run import SearchOptions, search_problems
@@ -87,7 +87,7 @@ def test_a_function_answers_prompts(own: ModuleType) -> None:
 )
 def test_a_wrong_number_of_answers_is_an_error(own: ModuleType, given: object) -> None:
     own.write = lambda prompt, n, sampling: given  # type: ignore[attr-defined]
-    with pytest.raises(RecordError, match=r"own_module:write gave .* for p; return a list"):
+    with pytest.raises(UsageError, match=r"own_module:write gave .* for p; return a list"):
         ask(FunctionPolicy(PolicyConfig(engine="own_module:write")))
 
 
@@ -215,7 +215,7 @@ def test_a_composer_of_ones_own_is_audited_as_a_policy_is() -> None:
     composed, reason, _ = compose(TEXT.replace("  r := 0;", "  assume false;\n  r := 0;"))
     assert composed is None
     assert reason.startswith("refused by the audit: ")
-    with pytest.raises(RecordError, match="own_module:write gave a int; return the text"):
+    with pytest.raises(UsageError, match="own_module:write gave 3 for a pair of parents; return"):
         compose(3)
 
 

@@ -5,18 +5,32 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import Composed, ProblemArchive
+from proverrl.compose.composers import Draft
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
+from proverrl.loops.selfplay.composed import drop_long
 from proverrl.loops.state import GrpoState
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
+from proverrl.types import (
+    HOLE,
+    Candidate,
+    Diagnostic,
+    Obligations,
+    Problem,
+    Prompt,
+    Status,
+    Verdict,
+)
+from tests.builders import build_problem
 from tests.test_grpo import (
     StubVerifier,
     judge,
@@ -97,6 +111,31 @@ def test_a_program_composes_and_the_solver_learns(
     rows = [json.loads(text) for text in (folder / "proofs.jsonl").read_text().splitlines()]
     proved = {row["problem"]["id"] for row in rows} - base
     assert proved == {c.problem.id for c in kept if archive.facts(c.problem.id)["solve_rate"]}
+
+
+class Narrow:
+    """A sampler with room for 40 tokens; a letter is one."""
+
+    context_tokens = 40
+
+    def prompt(self, problem: Problem) -> Prompt:
+        return Prompt(problem.id, problem.statement, tuple(range(len(problem.statement))))
+
+
+def test_a_statement_that_leaves_no_room_for_an_answer_is_tried_by_nobody() -> None:
+    def write(num: int) -> Draft:
+        problem = replace(build_problem(f"p{num}"), statement=HOLE.rjust(num, "x"))
+        return Draft(("a", "b"), "invariants", Composed(problem, ("a", "b"), "o", 1, 0))
+
+    session: Any = SimpleNamespace(sampler=Narrow())
+    empty = Draft(("a", "b"), "invariants", None, "no script")
+    found = drop_long(session, [write(39), write(40), empty])
+    assert [draft.reason for draft in found] == [
+        "",
+        "too long for the model's context",
+        "no script",
+    ]
+    assert [draft.composed is not None for draft in found] == [True, False, False]
 
 
 @pytest.mark.slow

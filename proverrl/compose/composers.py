@@ -27,9 +27,9 @@ from proverrl.compose.script import (
 )
 from proverrl.config.selfplay import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
-from proverrl.errors import RecordError
 from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
+from proverrl.plugins import refuse
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
@@ -167,10 +167,8 @@ class FunctionComposer:
         for number, pair in enumerate(pairs):
             text = self.compose(pair, derive_seed(self.seed, "own", round_number, number))
             if text is not None and not isinstance(text, str):
-                raise RecordError(
-                    f"{self.name} gave a {type(text).__name__}; return the text of a problem, or "
-                    "None where the pair gives none"
-                )
+                wanted = "the text of a problem, or None where the pair gives none"
+                raise refuse("composer", self.name, text, "a pair of parents", wanted)
             composed, reason = None, "the function has nothing for the pair"
             if text is not None:
                 composed, reason = build_statement(text, pair, round_number, operator=self.name)

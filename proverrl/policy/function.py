@@ -15,8 +15,8 @@ from typing import Any
 
 from proverrl.config import LayoutName
 from proverrl.config.policy import PolicyConfig
-from proverrl.errors import RecordError
-from proverrl.plugins import bind
+from proverrl.errors import UsageError
+from proverrl.plugins import bind, refuse
 from proverrl.policy.base import Exchange, continue_messages
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
@@ -48,7 +48,7 @@ class FunctionPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; one prompt after another. Raises ``RecordError`` if the function
+        """See ``Policy.generate``; one prompt after another. Raises ``UsageError`` if the function
         gives anything but ``n`` of them."""
         written = []
         for index, prompt in enumerate(prompts):
@@ -76,8 +76,7 @@ class FunctionPolicy:
         missing = tuple(name for name, value in fields.items() if not value)
         return Completion(text, **fields, finish_reason="stop", policy_version=0, missing=missing)
 
-    def _refuse(self, given: object, prompt: Prompt, n: int) -> RecordError:
-        return RecordError(
-            f"{self.engine} gave {given!r:.80} for {prompt.problem_id}; return a list of {n} "
-            "texts, or of texts with the log-probabilities of their tokens, (text, [-0.5, ...])"
-        )
+    def _refuse(self, given: object, prompt: Prompt, n: int) -> UsageError:
+        texts = f"a list of {n} texts, or of texts with the log-probabilities of their tokens"
+        wanted = f"{texts}, (text, [-0.5, ...])"
+        return refuse("policy", self.engine, given, prompt.problem_id, wanted)

@@ -13,6 +13,7 @@ import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
@@ -39,6 +40,8 @@ ARCHIVE_CHANCE = 0.5
 """How often the first parent of a pair comes from the archive, where that may have parents."""
 MAX_GROWTH = 2
 """How many times as long as the longest base problem a parent from the archive may be."""
+
+TOO_LONG = "too long for the model's context"
 
 Attacks = dict[str, list[str]]
 """Distinct bodies for each negation, by its id, in the order in which they are tried."""
@@ -232,7 +235,8 @@ async def write_attacks(session: Session, drafts: Sequence[Draft], round_number:
     updates, so weights of that moment would depend on timing."""
     config = session.config
     num = config.selfplay.attack_samples
-    negations = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
+    asked = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
+    negations = [problem for problem in asked if _has_room(session, problem)]
     if not negations:
         return {}
     draws = await draw_groups(
@@ -243,6 +247,21 @@ async def write_attacks(session: Session, drafts: Sequence[Draft], round_number:
         name=f"attack{round_number}",
     )
     return {draw.problem.id: list_bodies(draw) for draw in draws}
+
+
+def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts, with a reason in place of a problem to which the model has no room to answer."""
+    return [
+        draft
+        if draft.composed is None or _has_room(session, draft.composed.problem)
+        else replace(draft, composed=None, reason=TOO_LONG)
+        for draft in drafts
+    ]
+
+
+def _has_room(session: Session, problem: Problem) -> bool:
+    sampler = session.sampler
+    return len(sampler.prompt(problem).token_ids) < sampler.context_tokens
 
 
 def list_bodies(draw: Draw) -> list[str]:

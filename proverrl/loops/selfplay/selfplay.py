@@ -31,6 +31,7 @@ from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.composed import (
     Attacks,
     draw_lineage,
+    drop_long,
     weigh_operators,
     write_attacks,
 )
@@ -216,7 +217,7 @@ class SelfplaySource(Source):
         with self.usage.busy("composer"):
             number, pairs, scaffolds = self._rounds.draw()
             written = await self._composer.write(pairs, round_number=number)
-            drafts = drop_repeats([*written, *scaffolds])
+            drafts = drop_long(self._session, drop_repeats([*written, *scaffolds]))
         with self.usage.busy("generator"):
             attacks = await write_attacks(self._session, drafts, number)
         return self._check(number, drafts, attacks)
