@@ -18,7 +18,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeVar, get_type_hints
@@ -169,12 +170,19 @@ def _keep_running(key: str, name: str, function: Callable[..., Any]) -> Callable
     """The function, which may not end the program: its exit status would be taken for the run's."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        try:
+        with refuse_exit(key, name):
             return function(*arguments, **named)
-        except SystemExit as error:
-            raise UsageError(f"{key}: {name} asked the program to end ({error!r})") from error
 
     return call
+
+
+@contextmanager
+def refuse_exit(key: str, name: str) -> Iterator[None]:
+    """Raise ``UsageError`` where a plug-in asks the program to end."""
+    try:
+        yield
+    except SystemExit as error:
+        raise UsageError(f"{key}: {name} asked the program to end ({error!r})") from error
 
 
 def _find_key(seam: Seam) -> str:

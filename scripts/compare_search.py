@@ -160,20 +160,18 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     pairs = [(method, seed) for seed in range(seeds) for method in methods]
     configs = {pair: configure(run, out, *pair, calls, keys) for pair in pairs}
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
-    for seed in range(seeds):
-        for method in methods:
-            name = f"{re.sub('[:=/]+', '-', method)}-{seed}"
-            config = configs[method, seed]
-            asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
-            evaluation = StoredEvaluation(out / "evals" / f"{name}.json", {})
-            tallies = evaluation.require_attempts().problems
-            lines = evaluation.path.with_suffix(".jsonl")
-            stored.setdefault(method, []).append(read_json_lines(lines))
-            for unit, table in tables.items():
-                spending = measure_spending(tallies, unit)
-                if spending is None:
-                    raise UsageError(f"{lines} does not say how many {unit} each attempt took")
-                table.setdefault(method, []).append(spending)
+    for (method, seed), config in configs.items():
+        name = f"{re.sub('[:=/]+', '-', method)}-{seed}"
+        asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
+        evaluation = StoredEvaluation(out / "evals" / f"{name}.json", {})
+        tallies = evaluation.require_attempts().problems
+        lines = evaluation.path.with_suffix(".jsonl")
+        stored.setdefault(method, []).append(read_json_lines(lines))
+        for unit, table in tables.items():
+            spending = measure_spending(tallies, unit)
+            if spending is None:
+                raise UsageError(f"{lines} does not say how many {unit} each attempt took")
+            table.setdefault(method, []).append(spending)
     for unit, found in tables.items():
         print_table(found, unit)
     print_searches(stored)

@@ -19,7 +19,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
-from proverrl.plugins import choose, refuse
+from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import (
     Functions,
     Job,
@@ -155,11 +155,8 @@ class TreeSearch(Search):
         """None when nothing that was written could be judged."""
         functions = MeteredFunctions(self, self._spent_by_job[job.number], self._asked)
         name = self.config.base_name
-        try:
+        with refuse_exit("search.name", name):
             expansion = await self.strategy.expand(job, functions)
-        except SystemExit as error:
-            # Its exit status would be taken for the search's.
-            raise UsageError(f"search.name: {name} asked the program to end ({error!r})") from error
         if not isinstance(expansion, Expansion):
             wanted = "a proverrl.search.strategy.Expansion"
             raise refuse("search", name, expansion, "an expansion", wanted)
