@@ -254,6 +254,7 @@ class Writer:
     """A sampler that writes V, W, V, and notes its seeds."""
 
     layout = "plain"
+    context_tokens = 64
 
     def __init__(self) -> None:
         self.seeds: list[int] = []
