@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import Cause, RunError
+from proverrl.files.seal import CHANGED, has_own_seal
 from proverrl.files.typed_rows import ROW, check_fields, iter_typed_lines, read_row
 from proverrl.types import FinishReason, Status
 
@@ -149,7 +150,7 @@ _SUMMARY = TypeAdapter(SummaryRow)
 class AttemptFile:
     """The attempts of a file, read once and in its order, each with its place in bytes. ``tell`` is
     given a sentence for each line that is passed over, doubled or cut. Raises RunError: the file
-    cannot be read, or a line is no attempt."""
+    cannot be read, or a line is no attempt or was changed after it was written."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self.path = path
@@ -158,6 +159,7 @@ class AttemptFile:
 
     def __iter__(self) -> Iterator[tuple[int, AttemptRow]]:
         for line, place, row in iter_typed_lines(self.path, _ATTEMPT, RESTORE, self._tell):
+            _require_seal(row, f"{self.path}, line {line}", RESTORE)
             name, number = row["problem_id"], row["attempt"]
             numbers = self._numbers.setdefault(name, set())
             if number in numbers:
@@ -178,10 +180,17 @@ def read_attempt(value: Mapping[str, Any], where: str) -> AttemptRow:
 
 def read_summary(path: Path) -> dict[str, Any]:
     """The table of an evaluation, its fields checked. Raises RunError: the file cannot be read, or
-    a field of it."""
+    a field of it, or it was changed after it was written."""
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
-    return read_row(path, _SUMMARY, ANEW)
+    summary = read_row(path, _SUMMARY, ANEW)
+    _require_seal(summary, str(path), ANEW)
+    return summary
+
+
+def _require_seal(row: Mapping[str, Any], where: str, remedy: str) -> None:
+    if not has_own_seal(row):
+        raise RunError(f"{where}: {CHANGED}; {remedy}")
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:

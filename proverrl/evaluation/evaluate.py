@@ -27,6 +27,7 @@ from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
+from proverrl.files.seal import add_seal
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
@@ -209,6 +210,7 @@ def store_summary(
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
     summary = summarise(whole, rows) | _describe_usage(evaluation, store) | dict(figures(rows))
     _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
+    summary = add_seal(summary)
     write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary
 

@@ -24,6 +24,7 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import NO_TURNS, AttemptFile
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
+from proverrl.files.seal import add_seal
 from proverrl.files.typed_rows import read_row
 from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
@@ -122,6 +123,7 @@ class AttemptStore:
         server's completions cost since the last block."""
         if usage is not None and rows:
             rows = [{**rows[0], "usage": asdict(usage)}, *rows[1:]]
+        rows = [add_seal(row) for row in rows]
         with saving(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
             file.flush()

@@ -19,6 +19,7 @@ from typing import Any
 
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
+from proverrl.files.seal import CHANGED, SEAL, add_seal, has_own_seal
 from proverrl.files.strict_json import read_object
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
@@ -53,7 +54,8 @@ def save_checkpoint(
                 save_learner(temporary / "learner.pt")
             if save_files is not None:
                 save_files(temporary)
-            (temporary / STATE_FILE).write_text(json.dumps({"step": step, **state}), "utf-8")
+            sealed = add_seal({"step": step, **state})
+            (temporary / STATE_FILE).write_text(json.dumps(sealed), "utf-8")
             _sync(temporary)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(temporary, final)
@@ -72,11 +74,15 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The JSON state of a checkpoint. Raises ``RunError``: it is damaged."""
+    """The JSON state of a checkpoint. Raises ``RunError``: it is damaged, or was changed after it
+    was written."""
     try:
         state = read_object(checkpoint / STATE_FILE)
     except (OSError, ValueError) as error:
         raise _explain_damage(checkpoint, str(error)) from error
+    if not has_own_seal(state):
+        raise _explain_damage(checkpoint, CHANGED)
+    state.pop(SEAL, None)
     with restoring(checkpoint):
         state["step"] = int(state["step"])
     return state

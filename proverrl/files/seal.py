@@ -1,0 +1,33 @@
+"""A checksum inside a JSON object, by which a reader sees that it was changed or damaged.
+
+It is no signature: whoever edits a file on purpose can write a checksum that fits. What must hold
+against the writer of a file is verified again (``proverrl recheck``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+SEAL = "sha256"
+CHANGED = "changed after it was written (sha256 does not fit)"
+
+
+def add_seal(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with the SHA-256 of what it says, as its last field."""
+    said = {key: value for key, value in row.items() if key != SEAL}
+    return {**said, SEAL: _hash(said)}
+
+
+def has_own_seal(row: Mapping[str, Any]) -> bool:
+    """Whether a read object is as it was written. One without a seal, as earlier versions wrote
+    them, passes."""
+    said = {key: value for key, value in row.items() if key != SEAL}
+    return SEAL not in row or row[SEAL] == _hash(said)
+
+
+def _hash(said: Mapping[str, Any]) -> str:
+    # As it is written and read: keys in their order, numbers as keys have become text.
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
