@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from proverrl.errors import ProverRLError
+from proverrl.files.disk import refuse_overwriting
 from proverrl.lang import find_language
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 
@@ -19,6 +20,7 @@ LEAST = 2
 
 def choose(path: Path, out: Path) -> str:
     """Write them in the order of the file; returns a line of report."""
+    refuse_overwriting(out, path)
     references, rows = load_references(path), []
     problems = load_problems(path)
     for problem in problems:

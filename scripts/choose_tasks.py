@@ -23,15 +23,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.errors import ProverRLError, UsageError
+from proverrl.files.disk import refuse_overwriting
+from proverrl.files.lines import check_place
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.lang.open import open_configured
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.base import verify_all
+from scripts.arguments import at_least
 
 
 async def choose(source: str, out: Path, workers: int) -> str:
     """Verify both texts of each program and write the tasks; returns a line of report."""
+    refuse_overwriting(out, source)
+    check_place(out)
     benchmark = open_benchmark(source)
     entries = [entry for entry in benchmark.entries if entry.reference is not None]
     if others := [entry.problem.id for entry in entries if entry.problem.kind != ANNOTATE]:
@@ -63,7 +68,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("source", metavar="SOURCE", help="a name, folder, file or hf:ID")
     parser.add_argument("out", type=Path, metavar="OUT.jsonl")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=at_least(1), default=2)
     given = parser.parse_args()
     try:
         print(asyncio.run(choose(given.source, given.out, given.workers)))

@@ -34,6 +34,7 @@ from proverrl.evaluation.budgets import (
     solved_within,
 )
 from proverrl.evaluation.tally import StoredEvaluation
+from proverrl.files.disk import saving
 from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
@@ -137,12 +138,16 @@ def describe_seconds(spent: Sequence[Mapping[str, Any]]) -> str:
 
 def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     """Search, measure, print."""
+    if wrong := next((word for word in words if "=" not in word), None):
+        raise UsageError(f"{wrong!r} is no KEY=VALUE")
     given = dict(word.split("=", 1) for word in words)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
     try:
         seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
     except ValueError as error:
         raise UsageError(f"seeds and calls are numbers ({error})") from error
+    if min(seeds, calls) < 1:
+        raise UsageError("seeds and calls are at least 1")
     levels = given.pop("levels", "4,5").split(",")
     chosen = choose_problems(run, given.pop("chosen_by", "after"), problems, levels)
     if not chosen:
@@ -151,7 +156,8 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
             "did not always solve; choose others with levels=1,2 or chosen_by=NAME"
         )
     keys = [f"{key}={value}" for key, value in given.items()]
-    out.mkdir(parents=True, exist_ok=True)
+    with saving(out):
+        out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
     write_lines_atomically(source, [make_row(problem) for problem in chosen])
     print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")

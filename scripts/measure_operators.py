@@ -15,11 +15,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.filters import (
@@ -33,6 +36,9 @@ from proverrl.compose.filters import (
 )
 from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.config.compose import FilterName
+from proverrl.errors import ProverRLError
+from proverrl.files.disk import refuse_overwriting
+from proverrl.files.lines import check_place
 from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
@@ -40,6 +46,7 @@ from proverrl.problems.load import load_problems, load_references, make_row, wri
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
 from proverrl.verifier.base import Verifier, verify_all
+from scripts.arguments import at_least
 
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 MAX_TRIES = 25
@@ -155,6 +162,9 @@ async def measure_operators(
 async def main(given: argparse.Namespace) -> None:
     """Measure operators on the training split and print a line for each."""
     path = DAFNY / "curriculum" / "train.jsonl"
+    if given.out is not None:
+        refuse_overwriting(given.out, path, *given.apart)
+        check_place(given.out)
     problems, references = load_problems(path), load_references(path)
     held_out = [
         *load_problems(DAFNY / "curriculum" / "heldout.jsonl"),
@@ -200,9 +210,9 @@ async def main(given: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--num", type=int, default=12, help="problems for each operator")
+    parser.add_argument("--num", type=at_least(1), default=12, help="problems for each operator")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=at_least(1), default=1)
     parser.add_argument("--families", action="store_true", help="test the filters, see above")
     operators = sorted(list_operators("dafny"))
     parser.add_argument("--names", nargs="+", choices=operators, default=[], help="of operators")
@@ -214,4 +224,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if options.families and (options.names or options.out):
         parser.error("--families writes no problems of operators; leave --names and --out out")
-    asyncio.run(main(options))
+    try:
+        asyncio.run(main(options))
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

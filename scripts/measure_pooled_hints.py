@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ProverRLError
+from proverrl.errors import ProverRLError, UsageError
 from proverrl.lang.dafny.formal.errors import spoil
 from proverrl.lang.dafny.search.pooled import list_hints, put_together
 from proverrl.lang.open import open_configured
@@ -40,6 +40,7 @@ from proverrl.search.wiring import make_search
 from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson, compare_values
 from proverrl.types import Candidate, Problem, Verdict
+from scripts.arguments import at_least, share
 
 SEARCHES = ("best_of_n", "pooled_hints")
 TRIES = 20
@@ -60,6 +61,8 @@ def choose_tasks(source: str, *, num: int, least: int, seed: int) -> list[Task]:
         hints = list_hints(entry.problem, entry.reference or "")
         if len(hints) >= least:
             found.append(Task(entry.problem, hints))
+    if not found:
+        raise UsageError(f"{source}: no task has {least} hints that can be pooled; lower --least")
     return random.Random(seed).sample(found, min(num, len(found)))
 
 
@@ -153,14 +156,16 @@ def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", metavar="TASKS")
-    parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--least", type=int, default=2)
-    parser.add_argument("--keep", type=float, default=0.6)
-    parser.add_argument("--corrupt", type=float, default=0.2)
-    parser.add_argument("--calls", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--tasks", type=at_least(1), default=60)
+    parser.add_argument("--least", type=at_least(1), default=2)
+    parser.add_argument("--keep", type=share, default=0.6)
+    parser.add_argument("--corrupt", type=share, default=0.2)
+    parser.add_argument("--calls", type=at_least(1), nargs="+", default=[4, 16])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="print each search as it ends")
     options = parser.parse_args()
+    if options.keep + options.corrupt > 1:
+        parser.error("--keep and --corrupt are together above 1")
     tasks = choose_tasks(options.source, num=options.tasks, least=options.least, seed=options.seed)
     asyncio.run(run(tasks, options))
 

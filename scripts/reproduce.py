@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proverrl.config.load import flatten_table
+from proverrl.errors import RunError
+from proverrl.evaluation.attempts import read_summary
 
 FOLDER = Path("runs/reproduce")
 PRESETS = Path(__file__).parents[1] / "configs" / "presets"
@@ -465,9 +467,12 @@ def run(lines: list[str]) -> None:
 
 
 def read_rate(path: Path, level: str) -> float:
-    """Pass@1 of a line, in percent."""
-    (row,) = (row for row in json.loads(path.read_text())["levels"] if row["level"] == level)
-    return 100 * float(row["pass"]["1"]["value"])
+    """Pass@1 of a line, in percent. Raises RunError: the evaluation is not there, or has none."""
+    for row in read_summary(path).get("levels", ()):
+        value = row.get("pass", {}).get("1", {}).get("value")
+        if row["level"] == level and value is not None:
+            return 100 * float(value)
+    raise RunError(f"{path} has no pass@1 of {level!r}; delete it, and give the same command again")
 
 
 def compare(seed: int, evaluation: str, new: float, recorded: Recorded) -> bool:
@@ -512,7 +517,12 @@ def main() -> None:
         for evaluation, recorded in figure.evaluations.items():
             if seed in recorded:
                 path = FOLDER / f"{name}-{seed}" / "evals" / f"{evaluation}.json"
-                good &= compare(seed, evaluation, read_rate(path, figure.level), recorded[seed])
+                try:
+                    rate = read_rate(path, figure.level)
+                except RunError as error:
+                    print(f"error: {error}", file=sys.stderr)
+                    sys.exit(2)
+                good &= compare(seed, evaluation, rate, recorded[seed])
     sys.exit(0 if good else 1)
 
 

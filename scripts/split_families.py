@@ -13,30 +13,41 @@ import json
 import sys
 from pathlib import Path
 
-CURRICULUM = Path("dafny/curriculum")
+from proverrl.errors import ProverRLError, UsageError
+from proverrl.files.disk import refuse_overwriting
+from proverrl.files.lines import write_whole
+
+CURRICULUM = Path(__file__).resolve().parents[1] / "dafny" / "curriculum"
 LEVELS = range(1, 6)
 PER_LEVEL = 32
 
 
-def main(third: str, others: str) -> None:
+def main(third: Path, others: Path) -> None:
     """See the module."""
+    train, heldout = CURRICULUM / "train.jsonl", CURRICULUM / "heldout.jsonl"
+    if third.resolve() == others.resolve():
+        raise UsageError(f"{third} cannot hold both; name two files")
+    for out in (third, others):
+        refuse_overwriting(out, train, heldout)
     by_family: dict[tuple[int, str], list[str]] = {}
-    for line in (CURRICULUM / "train.jsonl").read_text("utf-8").splitlines(keepends=True):
+    for line in train.read_text("utf-8").splitlines(keepends=True):
         known = json.loads(line)["metadata"]
         by_family.setdefault((known["level"], known["family"]), []).append(line)
     chosen = [sorted(key for key in by_family if key[0] == level)[::3] for level in LEVELS]
-    with open(third, "w", encoding="utf-8") as out:
-        for keys in chosen:
-            for i in range(PER_LEVEL):
-                out.write(by_family[keys[i % len(keys)]][i // len(keys)])
+    drawn = (
+        by_family[keys[i % len(keys)]][i // len(keys)] for keys in chosen for i in range(PER_LEVEL)
+    )
+    write_whole(third, "".join(drawn))
     seen = {family for keys in chosen for _, family in keys}
-    with open(others, "w", encoding="utf-8") as out:
-        for line in (CURRICULUM / "heldout.jsonl").read_text("utf-8").splitlines(keepends=True):
-            if json.loads(line)["metadata"]["family"] not in seen:
-                out.write(line)
+    lines = heldout.read_text("utf-8").splitlines(keepends=True)
+    unseen = (line for line in lines if json.loads(line)["metadata"]["family"] not in seen)
+    write_whole(others, "".join(unseen))
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    try:
+        main(*map(Path, sys.argv[1:]))
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -127,6 +127,18 @@ def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
     assert ours["calls"] == 12
 
 
+def test_samples_do_not_overwrite_the_problems(place: Path) -> None:
+    before = (place / "loop.jsonl").read_bytes()
+    given = ("loop.jsonl", "--config", "search.toml", "--out", "over", "--emit-samples")
+    refused = call(place, *given, "loop.jsonl").exception
+    assert str(refused) == "loop.jsonl is loop.jsonl, which is read: write to another file"
+    assert "cannot write loop.jsonl/s.jsonl" in str(
+        call(place, *given, "loop.jsonl/s.jsonl").exception
+    )
+    assert (place / "loop.jsonl").read_bytes() == before
+    assert not (place / "over").exists()
+
+
 @pytest.mark.slow
 def test_a_search_that_has_ended_is_left_as_it_is(place: Path) -> None:
     pooled = ("--set", "search.name=pooled_hints", "--set", "search.calls=3")

@@ -59,6 +59,7 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
     first = read_evaluation(write(tmp_path, "first", FIRST))
     second = read_evaluation(write(tmp_path, "second", SECOND))
     assert check_comparable(first, second) == []
+    assert check_comparable(first, first) == [f"{first.path} is compared with itself"]
     names = sorted(first.problems)
     rows = {(row.group, row.k): row for row in compare_evaluations(first, second, names, ks=(1, 4))}
     assert list(rows) == [(g, k) for g in ("all", "1", "2") for k in (1, 4)]

@@ -17,6 +17,7 @@ from rich.console import Console
 from proverrl.config import Config, parse_config
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.evaluation.store import AttemptStore, count_completions
+from proverrl.files.seal import SEAL
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.loops.evaluation import search_row
@@ -242,6 +243,7 @@ def test_an_evaluation_counts_what_it_stored_of_each_completion(tmp_path: Path) 
     assert [turn.get("reason", "") for row in rows for turn in row["turns"]].count("") == 1
     # Attempts of an earlier version do not say: then nothing is claimed of any.
     for row in rows:
+        del row[SEAL]
         for turn in row["turns"]:
             del turn["finish_reason"]
     made.write_lines(tmp_path / "e.jsonl", rows)
@@ -319,7 +321,7 @@ def test_an_endpoint_that_is_cut_everywhere_is_loud(
     assert f"warning: evaluation: eval: {cut}" in text
     page = Page(build_page([run]))
     assert cut in page.text
-    [file] = write_tables([run], "json", out=run / "r.json")
+    [file] = write_tables([run], "json", out=run / "report_r.json")
     stored = json.loads(file.read_text())
     assert f"evaluation: eval: {cut}" in stored["warnings"]
     assert stored["completions"] == [

@@ -528,6 +528,10 @@ class Text(BestOfN):
     def pick(self):
         return "root"
 
+class Odd(BestOfN):
+    def state_dict(self):
+        return {**super().state_dict(), "seen": {1}}
+
 class Ending(BestOfN):
     async def expand(self, job, functions):
         raise SystemExit(0)
@@ -551,6 +555,19 @@ def test_what_a_search_of_ones_own_gives_wrongly_is_one_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=rf"search\.name: faulty_part:{name} {message}"):
         run_search(World(script=["ab"]), name=f"faulty_part:{name}", calls=4, max_idle=2)
+
+
+def test_the_state_of_a_search_of_ones_own_is_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_part.py").write_text(FAULTS)
+    monkeypatch.chdir(tmp_path)
+    search = build_search(World(script=["ab"]), name="faulty_part:Odd", calls=1)
+    told = (
+        r"faulty_part:Odd gave \{.* for its state; return JSON values \(Object of type set is not"
+    )
+    with pytest.raises(UsageError, match=told):
+        search.state_dict()
 
 
 def test_the_search_of_the_example_tries_cheap_bodies_first() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proverrl.errors import RunError
+from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.tally import StoredEvaluation, fetch_rows
-from proverrl.report import build_page, headline_table, write_report
+from proverrl.report import build_page, headline_table, write_report, write_tables
 from proverrl.report.embedded import embed_json, pack_json
 from proverrl.report.examples import choose_examples, make_listing, place_messages
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
@@ -243,6 +243,18 @@ def test_the_page_of_several_runs_goes_into_the_first(tmp_path: Path) -> None:
     one = made.make_run(tmp_path / "a", steps=2)
     two = made.make_run(tmp_path / "b", steps=2)
     assert write_report([one, two]) == one / "report.html"
+    assert write_report([one, two], out=two / "report_of_both.html").is_file()
+    for place in ("resolved.json", "metrics.jsonl", "evals/after.jsonl", "../" + two.name + "/new"):
+        before = {path: path.read_bytes() for path in two.rglob("*") if path.is_file()}
+        with pytest.raises(
+            UsageError, match="whose own files it could overwrite; name a file else"
+        ):
+            write_report([one, two], out=two / place)
+        with pytest.raises(
+            UsageError, match="whose own files it could overwrite; name a file else"
+        ):
+            write_tables([one, two], "json", out=two / place)
+        assert {path: path.read_bytes() for path in two.rglob("*") if path.is_file()} == before
     assert write_report([one, two], out=tmp_path / "x.html") == tmp_path / "x.html"
 
 

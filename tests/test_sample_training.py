@@ -262,3 +262,6 @@ def test_wrong_settings_and_files_are_refused_first(
     config = make_config("a", samples={"files": [str(file)], "passes": 1})
     with pytest.raises(UsageError, match="made in one process, and there are 2"):
         check_sample_files(config, World(rank=0, size=2))
+    write_samples(file, [])
+    with pytest.raises(UsageError, match="no file holds a sample; write one with --emit-samples"):
+        check_sample_files(config, World(rank=0, size=1))

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +23,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from proverrl.config import load_config
-from proverrl.errors import ConfigError
+from proverrl.errors import ConfigError, RunError
 from proverrl.problems.load import load_problems, load_references
 from scripts import choose_tasks, compare_search, reproduce
 from scripts.reproduce import FIGURES
@@ -429,6 +430,62 @@ def test_a_command_that_fails_is_no_figure_outside_its_interval(
     assert ended.value.code == 3
     said = capfd.readouterr().err.splitlines()
     assert said == ["no Lean", "failing, seed 0: a command failed, nothing was compared"]
+
+
+def run_script(*given: str | Path) -> tuple[int, str]:
+    """The status of a script, and the last line of what it said."""
+    done = subprocess.run(
+        [sys.executable, *map(str, given)], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    return done.returncode, done.stderr.strip().rpartition("\n")[2]
+
+
+def test_what_a_script_cannot_use_is_one_line(tmp_path: Path) -> None:
+    valid = tmp_path / "valid.jsonl"
+    shutil.copy(ROOT / "dafny" / "curriculum" / "valid.jsonl", valid)
+    before = valid.read_bytes()
+    read = f"{valid} is {valid}, which is read: write to another file"
+    third = tmp_path / "third.jsonl"
+    cases: list[tuple[tuple[str | Path, ...], str]] = [
+        (("choose_poolable.py", valid, valid), read),
+        (("choose_tasks.py", valid, valid), read),
+        (("measure_operators.py", "--apart", valid, "--out", valid), read),
+        (("measure_operators.py", "--workers", "0"), "argument --workers: 0 is below 1"),
+        (("measure_operators.py", "--num", "-3"), "argument --num: -3 is below 1"),
+        (("measure_operators.py", "--out", tmp_path), f"cannot write {tmp_path}: it is no file"),
+        (("measure_operators.py", "--apart", "none.jsonl"), "none.jsonl"),
+        (("measure_pooled_hints.py", valid, "--tasks", "0"), "argument --tasks: 0 is below 1"),
+        (("measure_pooled_hints.py", valid, "--keep", "nan"), "--keep: nan is not from 0 to 1"),
+        (("measure_pooled_hints.py", valid, "--corrupt", "inf"), "inf is not from 0 to 1"),
+        (("measure_pooled_hints.py", valid, "--corrupt", "x"), "'x' is no number"),
+        (("measure_pooled_hints.py", valid, "--corrupt", "0.5"), "are together above 1"),
+        (("measure_pooled_hints.py", valid, "--calls", "0"), "argument --calls: 0 is below 1"),
+        (("measure_pooled_hints.py", valid, "--least", "99999"), "no task has 99999 hints"),
+        (("split_families.py", third, third), f"{third} cannot hold both; name two files"),
+        (("split_families.py", ROOT / "dafny/curriculum/train.jsonl", third), "which is read"),
+        (("split_families.py", third, valid / "x"), f"cannot write {valid / 'x'}"),
+        (("compare_search.py", "run", valid, third, "word"), "'word' is no KEY=VALUE"),
+        (("compare_search.py", "run", valid, third, "seeds=0"), "seeds and calls are at least 1"),
+    ]
+    for (script, *given), said in cases:
+        status, line = run_script(ROOT / "scripts" / str(script), *given)
+        assert (status in (1, 2), said in line) == (True, True), (script, given, line)
+        assert "error: " in line
+    assert valid.read_bytes() == before
+
+
+def test_a_damaged_result_is_no_figure(tmp_path: Path) -> None:
+    path = tmp_path / "after.json"
+    for text, said in (
+        ("{", "cannot be read as JSON"),
+        ("{}", "has no pass@1 of 'all'"),
+        ('{"levels": [{"level": "all", "pass": {"1": {"value": null}}}]}', "has no pass@1"),
+    ):
+        path.write_text(text)
+        with pytest.raises(RunError, match=said):
+            reproduce.read_rate(path, "all")
+    path.write_text('{"levels": [{"level": "all", "pass": {"1": {"value": 0.25}}}]}')
+    assert reproduce.read_rate(path, "all") == 25.0
 
 
 def test_a_misspelt_method_is_said_before_anything_is_searched(

@@ -109,9 +109,9 @@ def test_a_file_gives_back_what_was_written(
 ) -> None:
     inner = data.draw(st.sets(st.integers(1, max(1, len(body) - 1)))) if len(body) > 1 else set()
     ends = (*sorted(inner - {len(body)}), len(body))
-    floats = st.floats(-3, 3)
     values, advantages = (
-        tuple(data.draw(st.lists(floats, min_size=len(ends), max_size=len(ends)))) for _ in range(2)
+        tuple(data.draw(st.lists(st.floats(least, 1), min_size=len(ends), max_size=len(ends))))
+        for least in (0, -1)
     )
     sample = make_sample(body=body, proved=proved, ends=ends, values=values, advantages=advantages)
     path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
@@ -143,6 +143,8 @@ def test_a_file_gives_back_what_was_written(
         ({"calls": "7"}, "field 'calls' must be a whole number, it is '7'"),
         ({"body": None}, "field 'body' must be a string"),
         ({"problem": "p"}, "field 'problem' must be a problem"),
+        ({"values": [1.5, 1.0]}, "'values' must be from 0 to 1"),
+        ({"advantages": [0, -1e300]}, "'advantages' are differences of values: they must be from"),
         ({"extra": 1}, "not a search sample; it has the fields problem, body"),
         ({"advantages": [float("inf"), 0]}, "Infinity is no number of JSON"),
     ],

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from proverrl.config import ValueConfig
 from proverrl.errors import RunError, UsageError
@@ -28,6 +29,7 @@ from proverrl.search.value_fit import (
 )
 from proverrl.search.values import (
     SETTINGS,
+    WEIGHTS,
     ValueModel,
     ValuePair,
     build_data,
@@ -235,6 +237,24 @@ def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     about = json.loads((tmp_path / SETTINGS).read_text())
     (tmp_path / SETTINGS).write_text(json.dumps({**about, "layers": "1"}))
     with pytest.raises(RunError, match=r"value\.json: layers: Input should be a valid integer;"):
+        load_value(policy, tmp_path)
+    weights = load_file(tmp_path / WEIGHTS)
+    for change, told in (
+        ({"layers": 99}, "value.layers is 99 and the policy has 2 layers; lower it"),
+        ({"layers": 0}, "value.json does not fit the policy's hidden states"),
+        ({"size": 7}, "value.json does not fit the policy's hidden states"),
+        ({"config": {"hidden": 0}}, "value.json does not fit the policy's hidden states"),
+        (
+            {"config": {"hidden": 5}},
+            "Error\\(s\\) in loading state_dict for ValueHead: size mismatch",
+        ),
+    ):
+        (tmp_path / SETTINGS).write_text(json.dumps({**about, **change}))
+        with pytest.raises(UsageError, match=f"is damaged: {told}.*; train one with"):
+            load_value(policy, tmp_path)
+    (tmp_path / SETTINGS).write_text(json.dumps(about))
+    save_file({**weights, "last.bias": torch.tensor([float("nan")])}, tmp_path / WEIGHTS)
+    with pytest.raises(UsageError, match="is damaged: a weight is not finite; train one with"):
         load_value(policy, tmp_path)
     (tmp_path / SETTINGS).write_text("{")
     with pytest.raises(RunError, match=r"value\.json: cannot be read as JSON: .*; train one with"):

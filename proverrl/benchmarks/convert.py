@@ -16,7 +16,7 @@ from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
 from proverrl.errors import UsageError
-from proverrl.files.disk import is_same_file, saving
+from proverrl.files.disk import refuse_overwriting, saving
 from proverrl.lang.answers import SHOWN, WORDS_ALONE
 from proverrl.problems.load import benchmark_sha256, make_row, write_problems
 from proverrl.types import ANSWER, Problem
@@ -36,8 +36,7 @@ def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
     ``UsageError`` if ``out`` is not called ``.jsonl``, or is the source itself."""
     if out.suffix != ".jsonl":
         raise UsageError(f"{out}: problems are written as .jsonl; give such a name")
-    if is_same_file(out, benchmark.place):
-        raise UsageError(f"{out} is the source itself; give --out another name")
+    refuse_overwriting(out, benchmark.place)
     refused = out.with_suffix(".refused.jsonl")
     source = out.with_suffix(".source.json")
     write_problems(out, _iter_rows(benchmark))

@@ -82,10 +82,9 @@ def formalize(
     check_result_name(name)
     if not source.strip():
         raise UsageError("FILE is empty: name a file of words")
-    from proverrl.files.disk import is_same_file
+    from proverrl.files.disk import refuse_overwriting
 
-    if is_same_file(out, source):
-        raise UsageError(f"--out {out} is the file of words itself; name another one")
+    refuse_overwriting(out, source)
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
     if out.resolve().is_relative_to(config.run.resolve()):

@@ -71,8 +71,18 @@ def search(
     extra += [set_text("search.value", value)] if value is not None else []
     ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
+    from proverrl.files.disk import refuse_overwriting
+    from proverrl.files.lines import check_place, make_file_name
+
+    if samples is not None:
+        splits = config.problems
+        refuse_overwriting(
+            samples,
+            *problems,
+            *(str(one) for one in (benchmark, splits.train, splits.valid, splits.heldout) if one),
+        )
+        check_place(samples)
     found = find_problems(problems, benchmark, config)
-    from proverrl.files.lines import make_file_name
     from proverrl.loops.search_run import SearchOptions, search_problems
     from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary

@@ -13,6 +13,7 @@ from proverrl.config.base import (
     Fraction,
     NonNegative,
     NonNegativeFloat,
+    PerReference,
     Positive,
     PositiveFloat,
     Section,
@@ -115,11 +116,11 @@ class WarmStartConfig(Section):
     """of each reference in a language with states (Lean), so many of its lines, drawn at random,
     after which the rest is learned as well, with the goals there in a comment, as searches show
     them (``search.step = "tactic"``, prefixes of ``rmax_ts``)"""
-    corrections: NonNegative = 0
+    corrections: PerReference = 0
     """of each reference, so many broken copies (a line lost, two exchanged, a name or a number
     changed) that the verifier refuses; the reference is learned as the answer to each and to what
     the verifier says of it, as a second turn shows them (``[rollout]``: ``feedback``)"""
-    judgements: NonNegative = 0
+    judgements: PerReference = 0
     """of each reference, so many broken copies as above, each to be judged as refused, and the
     reference as often as proved: the form of answers that ``grpo.judgements`` asks for"""
     critiques: str = ""

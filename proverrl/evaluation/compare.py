@@ -138,6 +138,8 @@ def check_comparable(
             "have with --common"
         )
     found = []
+    if first.path.resolve() == second.path.resolve():
+        found.append(f"{first.path} is compared with itself")
     if one != two:
         found.append(f"the files of problems differ: {first.path} and {second.path}")
     for key in EXPECTED_TO_AGREE:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from safetensors import SafetensorError
 
-from proverrl.errors import RunError
+from proverrl.errors import RunError, UsageError
 
 _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
 """What torch says of a file that it cannot write or read, in a plain ``RuntimeError``."""
@@ -22,6 +22,13 @@ _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
 def is_same_file(out: Path, source: str | Path) -> bool:
     """Whether what is to be written would replace ``source``, which may be no file at all."""
     return Path(source).exists() and out.resolve() == Path(source).resolve()
+
+
+def refuse_overwriting(out: Path, *sources: str | Path) -> None:
+    """Raise ``UsageError`` where ``out`` would replace one of ``sources``, which are read."""
+    for source in sources:
+        if is_same_file(out, source):
+            raise UsageError(f"{out} is {source}, which is read: write to another file")
 
 
 def write_error(path: Path, reason: OSError | str) -> RunError:

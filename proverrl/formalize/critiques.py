@@ -22,7 +22,7 @@ from typing import Any
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError, UsageError
-from proverrl.files.disk import is_same_file
+from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import find_text_fault, read_json_lines
 from proverrl.formalize.equivalence import (
     Wrong,
@@ -236,9 +236,7 @@ async def write_critiques(
     sure; returns a line of report. Raises ``ProblemError``: the file holds no problem with a
     reference that asks for a statement and whose errors can be certified, or none of the statements
     is of its problems; ``UsageError``: ``out`` is one of the files, or the critic judges none."""
-    for source in filter(None, (file, statements)):
-        if is_same_file(out, source):
-            raise UsageError(f"--out {out} is {source}, which is read: give another file")
+    refuse_overwriting(out, *filter(None, (file, statements)))
     references = load_references(file)
     problems = [problem for problem in load_problems(file) if problem.id in references]
     for problem in problems:

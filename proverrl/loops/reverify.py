@@ -101,9 +101,10 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
 
 def check_sample_files(config: Config, world: World) -> None:
     """Refuse the files of ``[samples]`` before anything else is done. Raises ``UsageError``: a file
-    cannot be read or a line of it is no sample, or ``samples.passes`` is set and there are several
-    processes."""
-    _read_samples(config)
+    cannot be read or a line of it is no sample, none holds a sample, or ``samples.passes`` is set
+    and there are several processes."""
+    if config.samples.files and not _read_samples(config):
+        raise UsageError("samples.files: no file holds a sample; write one with --emit-samples")
     if config.samples.passes and world.size > 1:
         raise UsageError(
             f"samples.passes is made in one process, and there are {world.size}; start one, or "

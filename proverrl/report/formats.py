@@ -21,7 +21,7 @@ from proverrl.report.completions import (
     list_completion_warnings,
 )
 from proverrl.report.headline import Column, find_figure, list_columns, list_ks, list_levels
-from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
+from proverrl.report.run import Row, RunRecord, choose_place, load_runs, unjudged_counts
 
 TableFormat = Literal["md", "csv", "json"]
 FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
@@ -127,11 +127,12 @@ def write_tables(
     """Write the tables and return their paths; without ``out`` into the first run's folder.
 
     CSV takes a file a table: OUT, OUT_differences, OUT_problems and OUT_completions, with the same
-    ending, and OUT_warnings. Raises RunError: a folder is not a run, or a file cannot be written.
+    ending, and OUT_warnings. Raises RunError: a folder is not a run, or a file cannot be written;
+    UsageError: ``out`` could be a file of a run's.
     """
+    path = choose_place(run_dirs, out, kind)
     runs = load_runs(run_dirs)
     shelves = list_shelves(runs)
-    path = out or Path(run_dirs[0]) / f"report.{kind}"
     tables = {
         "headline": list_headline_rows(runs),
         "differences": list_difference_rows(shelves),

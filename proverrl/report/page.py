@@ -31,7 +31,7 @@ from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
-from proverrl.report.run import Row, load_runs
+from proverrl.report.run import Row, choose_place, load_runs
 from proverrl.report.selfplay import (
     build_lineages,
     build_selfplay_charts,
@@ -41,7 +41,6 @@ from proverrl.report.selfplay import (
 from proverrl.report.statements import HEADS, list_statements
 from proverrl.types import Status
 
-REPORT_FILE = "report.html"
 TEMPLATES = ("page.html", "macros.html", "selfplay.html")
 SCRIPTS = (
     *("page.js", "highlight.js", "listing.js", "charts.js"),
@@ -69,11 +68,10 @@ def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
     """Write the page and return its path.
 
     Without ``out`` the page goes into the first run's folder. Raises RunError when a folder is
-    not a run or the page cannot be written.
+    not a run or the page cannot be written, UsageError when ``out`` could be a file of a run's.
     """
-    page = build_page(run_dirs)
-    path = out or Path(run_dirs[0]) / REPORT_FILE
-    return write_whole(path, page)
+    path = choose_place(run_dirs, out, "html")
+    return write_whole(path, build_page(run_dirs))
 
 
 def build_page(run_dirs: Sequence[Path]) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.errors import RunError
+from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
@@ -162,6 +162,20 @@ class RunRecord:
         """Evaluations under other names, such as those that were asked for after the run."""
         known = ("before", "after")
         return [item for name, item in self.evaluations.items() if name not in known]
+
+
+def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
+    """Where a report goes: ``out``, or into the first run's folder. Raises UsageError: ``out`` is
+    in the folder of a run and is not called report there, so that it may be a file of the run's."""
+    if out is None:
+        return Path(run_dirs[0]) / f"report.{kind}"
+    for run in run_dirs:
+        if out.resolve().is_relative_to(Path(run).resolve()) and not out.name.startswith("report"):
+            raise UsageError(
+                f"{out} is in the folder of {run}, whose own files it could overwrite; name a file "
+                "elsewhere, or one that begins with report"
+            )
+    return out
 
 
 def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:

@@ -11,6 +11,7 @@ files.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Self
@@ -19,7 +20,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
-from proverrl.plugins import choose, refuse, refuse_exit
+from proverrl.plugins import choose, is_place, refuse, refuse_exit
 from proverrl.search.base import (
     Functions,
     Job,
@@ -195,8 +196,19 @@ class TreeSearch(Search):
             "next": self._next,
             "idle": self._idle,
             "jobs": [asdict(job) for job in self._jobs.values()],
-            "strategy": self.strategy.state_dict(),
+            "strategy": self._strategy_state(),
         }
+
+    def _strategy_state(self) -> dict[str, Any]:
+        state, name = self.strategy.state_dict(), self.config.base_name
+        if is_place(name):
+            try:
+                json.dumps(state)
+            except (TypeError, ValueError) as error:
+                raise refuse(
+                    "search", name, state, "its state", f"JSON values ({error})"
+                ) from error
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

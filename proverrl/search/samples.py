@@ -9,7 +9,6 @@ the tree. Not handled here: judging again what a file says (``proverrl.loops.rev
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,8 +64,10 @@ class SearchSample:
                 f"'ends' must rise to the body's length {len(self.body)}, they are "
                 f"{list(self.ends)}"
             )
-        if not all(math.isfinite(value) for value in (*self.values, *self.advantages)):
-            raise RecordError("'values' and 'advantages' must be finite")
+        if not all(0 <= value <= 1 for value in self.values):
+            raise RecordError("'values' must be from 0 to 1")
+        if not all(-1 <= advantage <= 1 for advantage in self.advantages):
+            raise RecordError("'advantages' are differences of values: they must be from -1 to 1")
 
 
 class TrainingPath(NamedTuple):

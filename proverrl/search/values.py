@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,16 @@ class ValueModel:
         return [float(v) for v in torch.sigmoid(self.head(features))]
 
 
+def count_features(policy: TransformersPolicy, layers: int) -> int:
+    """How many features a prefix has. Raises ``UsageError`` if the model has fewer than ``layers``
+    layers."""
+    shape = policy.model.config.get_text_config(decoder=True)
+    if layers > shape.num_hidden_layers:
+        depth = shape.num_hidden_layers
+        raise UsageError(f"value.layers is {layers} and the policy has {depth} layers; lower it")
+    return int(layers * 3 * shape.hidden_size + 4)
+
+
 def compute_features(
     policy: TransformersPolicy,
     rows: Sequence[tuple[Problem, str]],
@@ -180,9 +190,7 @@ def compute_features(
     and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
     ``UsageError`` if the model has fewer than ``layers`` layers.
     """
-    depth = int(policy.model.config.get_text_config(decoder=True).num_hidden_layers)
-    if layers > depth:
-        raise UsageError(f"value.layers is {layers} and the policy has {depth} layers; lower it")
+    count_features(policy, layers)
     extend = make_extend(policy)
     tokens: list[tuple[int, ...]] = []
     starts: list[int] = []
@@ -282,8 +290,8 @@ def save_value(
 
 
 def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
-    """The model that ``save_value`` wrote. Raises ``UsageError`` if there is none, or it is of a
-    policy with other weights."""
+    """The model that ``save_value`` wrote. Raises ``UsageError`` if there is none, it is of a
+    policy with other weights, or it is damaged."""
     about = read_about(folder)
     try:
         state = load_file(folder / WEIGHTS)
@@ -296,9 +304,26 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
             f"({named[:12]}) than this policy has ({name_weights(policy)[:12]}); train one for "
             "this policy"
         )
-    head = ValueHead(about["size"], about["config"]["hidden"])
-    head.load_state_dict(state)
+    try:
+        head = _open_head(policy, about, state)
+    except (RuntimeError, UsageError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{folder} is damaged: {reason:.200}; {_REMEDY}") from error
     return ValueModel(policy, head, about["layers"])
+
+
+def _open_head(
+    policy: TransformersPolicy, about: Mapping[str, Any], state: Mapping[str, Tensor]
+) -> ValueHead:
+    """Raises ``RuntimeError``, ``UsageError`` or ``ValueError`` where something does not fit."""
+    size, layers, hidden = about["size"], about["layers"], about["config"]["hidden"]
+    if layers < 1 or hidden < 1 or size != count_features(policy, layers):
+        raise ValueError(f"{SETTINGS} does not fit the policy's hidden states")
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+        raise ValueError("a weight is not finite")
+    head = ValueHead(size, hidden)
+    head.load_state_dict(state)
+    return head
 
 
 def read_about(folder: Path) -> dict[str, Any]:
