@@ -9,7 +9,9 @@ lies outside its interval, and 2 or more when a command failed. Names with lean 
 Of figures with several seeds these are not here, because the policy or the texts behind them are of
 an earlier version: searches on Dafny and Lean, pooled hints before 27 November, self-play of 21 and
 22 November, presets on Dafny before 26 November, and seeds 0 of programs, formalize and claims,
-claims seed 1.
+claims seed 1. Composers on a third of the families are not, because the log has no intervals for
+them. On two cores a seed of demo takes 11 minutes and one of lean 20; --show prints the commands,
+whose limits of minutes and calls say the same of the others.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from proverrl.cli.search import find_problems, search
 from proverrl.config import Config, SearchConfig
 from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.files.seal import add_seal
 from proverrl.loops.search_run import _judge_saved
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.search.base import FoundProof
@@ -169,6 +170,11 @@ def test_a_proof_that_a_file_claims_is_judged_again(place: Path, name: str) -> N
     for part in [search, *search.get("searches", {}).values()]:
         part["spent"]["proofs"] = [["assume false;", verdict, 1, 1, True]]
     (folder / "search.json").write_text(json.dumps(state))
+    refused = run_drawn(place, out, *given, "--resume")
+    assert refused.returncode == 2
+    assert "search.json: changed after it was written (sha256 does not fit)" in refused.stderr
+    # A checksum that fits proves nothing either.
+    (folder / "search.json").write_text(json.dumps(add_seal(state)))
     claimed = {"body": "assume false;", "calls": 1, "tokens": 1, "confirmed": True}
     (folder / "result.json").write_text(json.dumps(result | {"proved": True, "proofs": [claimed]}))
     again = run_drawn(place, out, *given, "--resume")

@@ -158,6 +158,7 @@ class _SearchRun:
         folder.write_proof(problem, body)
         if not calls:
             return None
+        self.display.note(f"{problem.id}: proved; shorter proofs are tried, {calls} calls at most")
         minimised = await minimise(
             problem, body, functions.verify, calls=calls, confirm=functions.confirm
         )

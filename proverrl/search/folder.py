@@ -19,6 +19,7 @@ from typing import Any
 from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import make_file_name, write_whole
+from proverrl.files.seal import CHANGED, add_seal, has_own_seal
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
@@ -108,6 +109,8 @@ class SearchFolder:
             raise RunError(
                 f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
+        if not has_own_seal(saved):
+            raise RunError(f"{path}: {CHANGED}; start in another folder with --out")
         keys = sorted({*settings, *self.settings})
         other = [key for key in keys if settings.get(key) != self.settings.get(key)]
         if other:
@@ -129,7 +132,7 @@ class SearchFolder:
             "search": search.state_dict(),
         }
         # ASCII, since a policy may write half a surrogate pair, which UTF-8 cannot hold.
-        write_whole(self.path / STATE, json.dumps(saved, separators=(",", ":")) + "\n")
+        write_whole(self.path / STATE, json.dumps(add_seal(saved), separators=(",", ":")) + "\n")
         self._saved = self.clock()
         self._cost = self._saved - begun
 
