@@ -38,6 +38,7 @@ from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits, Verifier, Worker
 from proverrl.verifier.pool import VerifierPool
+from scripts.arguments import at_least
 from scripts.dafny_sources import (
     CATEGORIES,
     ORIGIN,
@@ -188,7 +189,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="check what passed before too")
     parser.add_argument("--only", default="", help="only ids that contain this")
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=at_least(1), default=2)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where src/ is")
     arguments = parser.parse_args()
     started = time.monotonic()

@@ -31,6 +31,7 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Status
 from proverrl.verifier.base import Limits, Worker
+from scripts.arguments import at_least
 
 RECYCLE_AFTER = 100
 """Requests after which a server starts anew: it gives no memory back."""
@@ -112,8 +113,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check the annotate audit on DafnyBench tasks.")
     parser.add_argument("tasks", type=Path)
     parser.add_argument("--audit-only", action="store_true", help="do not start Dafny")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rlimit", type=int, default=20_000_000)
+    parser.add_argument("--workers", type=at_least(1), default=2)
+    parser.add_argument("--rlimit", type=at_least(1), default=20_000_000)
     parser.add_argument(
         "--as-published",
         action="store_true",

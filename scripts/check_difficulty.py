@@ -15,19 +15,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import ProverRLError, RunError, UsageError
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row
 from proverrl.statistics import mean_interval
 from proverrl.types import Problem
+from scripts.arguments import at_least
 
 SOLVERS = ("untrained", "then", "trained")
 
@@ -198,9 +202,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="the folder of a self-play run")
     parser.add_argument("--policy", type=Path, help="weights to begin with, if not the run's own")
-    parser.add_argument("--samples", type=int, default=4, help="attempts a problem")
+    parser.add_argument("--samples", type=at_least(1), default=4, help="attempts a problem")
     parser.add_argument("--rounds", type=int, nargs="+", default=(), help="these rounds only")
-    parser.add_argument("--per-row", type=int, default=1, help="rounds that make a row")
+    parser.add_argument("--per-row", type=at_least(1), default=1, help="rounds that make a row")
     parser.add_argument("--out", type=Path, help="where attempts are kept, RUN/difficulty if not")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     given = parser.parse_args()
@@ -219,4 +223,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -14,10 +14,13 @@ import argparse
 import asyncio
 import contextlib
 import json
+import sys
 import time
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.config import Config, EngineName, VllmDtype, load_config
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
@@ -26,6 +29,7 @@ from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Completion, Problem, Sampling
+from scripts.arguments import at_least
 
 ENGINES: tuple[tuple[EngineName, VllmDtype], ...] = (
     ("transformers", "float32"),
@@ -39,9 +43,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[], dest="overrides")
-    parser.add_argument("--prompts", type=int, default=16)
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompts", type=at_least(1), default=16)
+    parser.add_argument("--samples", type=at_least(1), default=4)
+    parser.add_argument("--rounds", type=at_least(1), default=3)
     arguments = parser.parse_args()
     config = load_config(arguments.config, arguments.overrides)
     torch.set_num_threads(config.threads or torch.get_num_threads())

@@ -34,7 +34,7 @@ from proverrl.evaluation.budgets import (
     solved_within,
 )
 from proverrl.evaluation.tally import StoredEvaluation
-from proverrl.files.disk import saving
+from proverrl.files.disk import refuse_overwriting, saving
 from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
@@ -156,15 +156,16 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
             "did not always solve; choose others with levels=1,2 or chosen_by=NAME"
         )
     keys = [f"{key}={value}" for key, value in given.items()]
-    with saving(out):
-        out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
-    write_lines_atomically(source, [make_row(problem) for problem in chosen])
+    refuse_overwriting(source, problems)
     print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")
     stored: dict[str, list[list[dict[str, Any]]]] = {}
     # All of them first: a wrong word in the last one is said before anything is searched.
     pairs = [(method, seed) for seed in range(seeds) for method in methods]
     configs = {pair: configure(run, out, *pair, calls, keys) for pair in pairs}
+    with saving(out):
+        out.mkdir(parents=True, exist_ok=True)
+    write_lines_atomically(source, [make_row(problem) for problem in chosen])
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for (method, seed), config in configs.items():
         name = f"{re.sub('[:=/]+', '-', method)}-{seed}"

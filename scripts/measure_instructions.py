@@ -32,6 +32,7 @@ from proverrl.seeds import derive_seed
 from proverrl.statistics import estimate
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import verify_all
+from scripts.arguments import at_least
 
 CONFIG = Path(__file__).parents[1] / "configs" / "preface.toml"
 KINDS = ("none", "own", "family", "any")
@@ -117,8 +118,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", help="the run folder of the writer")
     parser.add_argument("--problems", default="dafny/curriculum/valid.jsonl")
-    parser.add_argument("--num", type=int, default=150, help="problems of the file")
-    parser.add_argument("--samples", type=int, default=3, help="bodies of each problem and kind")
+    parser.add_argument("--num", type=at_least(1), default=150, help="problems of the file")
+    parser.add_argument(
+        "--samples", type=at_least(1), default=3, help="bodies of each problem and kind"
+    )
     parser.add_argument("--seed", type=int, default=1)
     asyncio.run(run(parser.parse_args()))
 

@@ -67,12 +67,15 @@ def choose_tasks(source: str, *, num: int, least: int, seed: int) -> list[Task]:
 
 
 def corrupt(text: str, rng: random.Random) -> str | None:
-    """A hint with an error in it; None where no error has a hold on it."""
-    where, word, rest = text.split(" ", 2)
+    """A hint with an error in it; None where no error has a hold on it, as on a call of two
+    words."""
+    where, word, *rest = text.split(" ", 2)
+    if not rest:
+        return None
     for _ in range(TRIES):
         # A relation or a sign becomes another one, or a number its neighbour.
-        changed = spoil(rng, [("requires", rest)], [])
-        if changed is not None and changed[1] != "syntax" and changed[0][0][1] != rest:
+        changed = spoil(rng, [("requires", rest[0])], [])
+        if changed is not None and changed[1] != "syntax" and changed[0][0][1] != rest[0]:
             return f"{where} {word} {changed[0][0][1]}"
     return None
 

@@ -423,7 +423,7 @@ def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
     write_rows(source, TASK)
     assert write_benchmark(open_benchmark(str(source)), written.problems).refused is None
     assert not written.refused.exists()
-    with pytest.raises(UsageError, match="which is read: write to another file"):
+    with pytest.raises(UsageError, match="is read by this command; write to another file"):
         write_benchmark(open_benchmark(str(source)), source)
     with pytest.raises(UsageError, match=r"written as \.jsonl"):
         write_benchmark(open_benchmark(str(source)), tmp_path / "x.json")

@@ -132,7 +132,9 @@ def test_samples_do_not_overwrite_the_problems(place: Path) -> None:
     before = (place / "loop.jsonl").read_bytes()
     given = ("loop.jsonl", "--config", "search.toml", "--out", "over", "--emit-samples")
     refused = call(place, *given, "loop.jsonl").exception
-    assert str(refused) == "loop.jsonl is loop.jsonl, which is read: write to another file"
+    assert str(refused) == "loop.jsonl is read by this command; write to another file"
+    assert "search.toml is read" in str(call(place, *given, "search.toml").exception)
+    assert "in the folder over, whose own" in str(call(place, *given, "over/p/s").exception)
     assert "cannot write loop.jsonl/s.jsonl" in str(
         call(place, *given, "loop.jsonl/s.jsonl").exception
     )

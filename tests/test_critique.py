@@ -432,7 +432,7 @@ def test_several_pairs_of_a_text_have_different_errors() -> None:
 def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text("kept\n")
-    with pytest.raises(UsageError, match="which is read: write to another file"):
+    with pytest.raises(UsageError, match="is read by this command; write to another file"):
         asyncio.run(write_critiques(file, file, num=2, seed=0, workers=1))
     assert file.read_text() == "kept\n"
 

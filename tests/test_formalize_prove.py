@@ -349,7 +349,7 @@ def test_a_text_that_cannot_be_read_is_dropped_and_ends_nothing() -> None:
 def test_the_words_are_not_written_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_problems("words.jsonl", [make_row(make_known(0))])
     words = ("formalize", "words.jsonl", "--config", "c.toml", "--out", "words.jsonl")
-    with pytest.raises(UsageError, match=r"words\.jsonl is words\.jsonl, which is read"):
+    with pytest.raises(UsageError, match=r"words\.jsonl is read by this command"):
         call(monkeypatch, {"own0": [RIGHT]}, *words)
     assert len(load_problems(place / "words.jsonl")) == 1
     for name in ("run/resolved.json", "run/evals/formalize.jsonl", "run/../run/new.jsonl"):

@@ -242,8 +242,11 @@ def test_an_evaluation_counts_what_it_stored_of_each_completion(tmp_path: Path) 
     rows = [json.loads(line) for line in (tmp_path / "e.jsonl").open()]
     assert [turn.get("reason", "") for row in rows for turn in row["turns"]].count("") == 1
     # Attempts of an earlier version do not say: then nothing is claimed of any.
-    for row in rows:
+    settings = json.loads((tmp_path / "e.settings").read_text())
+    for row in [settings, *rows]:
         del row[SEAL]
+    (tmp_path / "e.settings").write_text(json.dumps(settings))
+    for row in rows:
         for turn in row["turns"]:
             del turn["finish_reason"]
     made.write_lines(tmp_path / "e.jsonl", rows)

@@ -244,17 +244,14 @@ def test_the_page_of_several_runs_goes_into_the_first(tmp_path: Path) -> None:
     two = made.make_run(tmp_path / "b", steps=2)
     assert write_report([one, two]) == one / "report.html"
     assert write_report([one, two], out=two / "report_of_both.html").is_file()
-    for place in ("resolved.json", "metrics.jsonl", "evals/after.jsonl", "../" + two.name + "/new"):
-        before = {path: path.read_bytes() for path in two.rglob("*") if path.is_file()}
-        with pytest.raises(
-            UsageError, match="whose own files it could overwrite; name a file else"
-        ):
-            write_report([one, two], out=two / place)
-        with pytest.raises(
-            UsageError, match="whose own files it could overwrite; name a file else"
-        ):
+    before = {path: path.read_bytes() for path in two.rglob("*") if path.is_file()}
+    for place in ("resolved.json", "evals/report.json", f"../{two.name}/new.json"):
+        with pytest.raises(UsageError, match="own files it could overwrite; name a file elsewhere"):
             write_tables([one, two], "json", out=two / place)
-        assert {path: path.read_bytes() for path in two.rglob("*") if path.is_file()} == before
+    for name in ("problems.jsonl", "report", "metrics.jsonl"):
+        with pytest.raises(UsageError, match=r"report is written as \.html; give such a name"):
+            write_report([one, two], out=two / name)
+    assert {path: path.read_bytes() for path in two.rglob("*") if path.is_file()} == before
     assert write_report([one, two], out=tmp_path / "x.html") == tmp_path / "x.html"
 
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.errors import RunError
+from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.files.seal import SEAL, add_seal, has_own_seal
 from proverrl.files.strict_json import load_json
 from proverrl.loops.checkpoint import STATE_FILE, read_state, save_checkpoint
+from proverrl.types import Status
 from tests.fake_verifier import FakeVerifier
 from tests.test_evaluate import CountingPolicy, build_evaluation, judge
 
@@ -40,10 +41,14 @@ def test_a_seal_fits_what_was_read_back_and_nothing_else(row: dict[str, Any]) ->
     assert add_seal(add_seal(row)) == add_seal(row) or "NaN" in json.dumps(row)
 
 
-def run_evaluation(folder: Path, samples: int) -> dict[str, Any]:
-    settings = {"benchmark_sha256": "b"}
+def run_evaluation(
+    folder: Path, samples: int, benchmark: str = "b", status: Status | None = None
+) -> dict[str, Any]:
+    settings = {"benchmark_sha256": benchmark}
     evaluation = build_evaluation(folder, samples=samples, ks=(1,), settings=settings)
-    return asyncio.run(evaluate(evaluation, CountingPolicy(), FakeVerifier(judge)))
+    return asyncio.run(
+        evaluate(evaluation, CountingPolicy(), FakeVerifier(lambda one: status or judge(one)))
+    )
 
 
 def replace_in_line(path: Path, number: int, old: str, new: str) -> None:
@@ -73,6 +78,72 @@ def test_an_attempt_that_was_made_a_proof_is_refused(tmp_path: Path) -> None:
     assert sorted(path.read_bytes().splitlines()) == sorted(before.splitlines())
 
 
+def evaluate_in(folder: Path, benchmark: str = "b") -> Path:
+    run_evaluation(folder, 2, benchmark)
+    return folder / "e.jsonl"
+
+
+def test_an_attempt_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    path = evaluate_in(tmp_path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    del rows[3][SEAL]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(RunError, match=r"e\.jsonl, line 4: changed after it was written"):
+        read_evaluation(path)
+    summary = json.loads(path.with_suffix(".json").read_text())
+    del summary[SEAL]
+    path.with_suffix(".json").write_text(json.dumps(summary))
+    with pytest.raises(RunError, match=r"e\.json: changed after it was written"):
+        read_evaluation(path)
+
+
+def test_attempts_of_an_earlier_version_go_on(tmp_path: Path) -> None:
+    path = evaluate_in(tmp_path)
+    for name in (path, path.with_suffix(".settings")):
+        rows = name.read_text().splitlines() if name == path else [name.read_text()]
+        stripped = [{k: v for k, v in json.loads(r).items() if k != SEAL} for r in rows]
+        name.write_text("".join(json.dumps(row) + "\n" for row in stripped))
+    path.with_suffix(".json").unlink()
+    assert run_evaluation(tmp_path, 4)["attempts_sha256"] == ""
+    assert read_evaluation(path).attempts.total == 160
+    # Those of this version follow; none without a checksum may come behind them.
+    rows = path.read_text().splitlines()
+    assert [SEAL in json.loads(row) for row in rows] == [False] * 80 + [True] * 80
+    path.write_text("\n".join([*rows[80:], *rows[:80]]) + "\n")
+    with pytest.raises(RunError, match=r"e\.jsonl, line 81: changed after it was written"):
+        read_evaluation(path)
+
+
+def test_attempts_of_another_evaluation_are_refused(tmp_path: Path) -> None:
+    one, two = (evaluate_in(tmp_path / name, name) for name in "ab")
+    lines = two.read_text().splitlines()
+    lines[0] = one.read_text().splitlines()[0]
+    two.write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunError, match=r"b.e\.jsonl, line 1: changed after it was written"):
+        read_evaluation(two)
+    settings = one.with_suffix(".settings")
+    text = settings.read_text()
+    settings.write_text(text.replace('"a"', '"b"'))
+    with pytest.raises(RunError, match=r"e\.settings: changed after it was written"):
+        read_evaluation(one)
+    settings.unlink()
+    with pytest.raises(RunError, match=r"e\.settings, to which the attempts belong, is missing"):
+        read_evaluation(one)
+    settings.write_text(text)
+    read_evaluation(one)
+
+
+def test_a_table_is_of_the_attempts_beside_it(tmp_path: Path) -> None:
+    one = evaluate_in(tmp_path / "a")
+    run_evaluation(tmp_path / "b", 2, status=Status.REJECTED)
+    one.write_bytes((tmp_path / "b/e.jsonl").read_bytes())
+    with pytest.raises(UsageError, match=r"e\.json counts: they are not those that were counted"):
+        read_evaluation(one)
+    told: list[str] = []
+    read_evaluation(one, told.append)
+    assert told == [f"{one}: they are not those that were counted"]
+
+
 def test_a_figure_that_was_changed_is_refused(tmp_path: Path) -> None:
     run_evaluation(tmp_path, 2)
     path = tmp_path / "e.json"
@@ -96,7 +167,6 @@ STATE = {
         lambda state: state["proofs"]["p"][0].update(body="assert b;"),
         lambda state: state["in_flight"]["draws"][0]["extractions"][0].update(body="y"),
         lambda state: state.update(verifier_calls=-100),
-        lambda state: state.update(step=10**30),
         lambda state: state.update(other=1),
     ],
 )
@@ -115,3 +185,11 @@ def test_a_checkpoint_that_was_changed_is_damaged(
     state.pop(SEAL)
     path.write_text(json.dumps(state))
     assert read_state(checkpoint)["proofs"] == state["proofs"]
+    for step in (10**30, -3, 2.9, True, "3", float("inf"), 4, None):
+        path.write_text(json.dumps({**state, "step": step}))
+        with pytest.raises(RunError, match=r"damaged checkpoint \(step is "):
+            read_state(checkpoint)
+    path.write_text(json.dumps(state))
+    moved = checkpoint.rename(tmp_path / "step_000009")
+    with pytest.raises(RunError, match=r"damaged checkpoint \(step is 3\)"):
+        read_state(moved)

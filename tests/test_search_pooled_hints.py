@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints, Verify
 from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
+from proverrl.search.composite import ROOT, Composite
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
@@ -104,6 +105,31 @@ def search(writer: Writer, loop: Loop, **config: object) -> SearchResult:
     settings = {"name": "pooled_hints", "calls": 8, "width": 2, "whole_share": 0.25, **config}
     functions = Functions(writer.propose, loop.verify, confirm=Loop().verify)
     return asyncio.run(make_search(LOOP, functions, SearchConfig.model_validate(settings)).run())
+
+
+def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
+    ours, fresh = Loop(), Loop()
+    writer = Writer([f"{RANGE}\n{SUM}"], [])
+    settings = SearchConfig(name="pooled_hints", calls=4, width=1)
+    functions = Functions(writer.propose, ours.verify, confirm=fresh.verify)
+    one = make_search(LOOP, functions, settings)
+    assert isinstance(one, Composite)
+    (proof,) = asyncio.run(one.run()).proofs
+    root = one.searches[ROOT]
+    assert [p.body for p in root.spent.proofs] == [proof.body]
+    ours.judged, fresh.judged = [], []
+    # The problem's own search had found another that was not handed on when it was killed.
+    root.spent.proofs.append(replace(proof, body=NEVER))
+    (failed,) = asyncio.run(one.judge_proofs_again())
+    assert failed.diagnostics[0].message == ENTRY
+    assert (ours.judged, fresh.judged) == ([proof.body, NEVER], [proof.body])
+    assert [p.body for p in one.spent.proofs] == [p.body for p in root.spent.proofs] == [proof.body]
+    # One that does not hold any more is kept by neither.
+    ours.limit = 1
+    (failed,) = asyncio.run(one.judge_proofs_again())
+    assert failed.status is Status.EXHAUSTED
+    assert (one.spent.proofs, root.spent.proofs) == ([], [])
+    assert [body for body, _ in root.spent.refuted] == [NEVER, proof.body]
 
 
 def test_hints_are_read_from_refused_bodies_and_pooled_without_duplicates() -> None:

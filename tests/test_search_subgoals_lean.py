@@ -16,7 +16,7 @@ from proverrl.lang.lean.search.extract import (
     parse_goal,
     write_theorem,
 )
-from proverrl.lang.lean.search.subgoals import close, fill, lift, make_sketch, refine, splice
+from proverrl.lang.lean.search.subgoals import close, fill, lift, make_sketch, refine
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.lean_search import SPLIT, Lean, follow_script, open_lean
@@ -293,11 +293,11 @@ def test_proofs_are_spliced_in_the_columns_of_their_holes() -> None:
         "      e\n"
         "  omega"
     )
-    assert splice(P, sketch, proofs) == whole
+    assert fill(sketch, proofs).body == whole
     # Some first, then the rest: those that are left keep their names and need the others no more.
     rest = fill(sketch, {"H1": proofs["H1"], "H3": proofs["H3"]})
     assert rest.subgoals == (Subgoal("H2"),)
-    assert splice(P, rest, proofs) == whole
+    assert fill(rest, proofs).body == whole
 
 
 def test_hypotheses_without_a_name_get_one_where_a_proof_uses_it() -> None:
@@ -345,7 +345,7 @@ def test_a_draft_is_closed_lifted_and_spliced(lean: Lean) -> None:
             assert lifted is not None
             assert lean.judge(lifted, body).proved, lifted.statement
         bodies[subgoal.name] = body
-    whole = splice(SPLIT, sketch, bodies)
+    whole = fill(sketch, bodies).body
     assert lean.judge(SPLIT, whole).proved
     assert "| inl a =>\n      exact Or.inr a\n" in whole
 

@@ -112,6 +112,16 @@ def test_pairs_of_a_rollout_file(tmp_path: Path) -> None:
         ("A(); B();", False),
     ]
     assert DafnySearching().list_prefixes("") == [""]
+    problem = {
+        "id": "p",
+        "language": "lean",
+        "preamble": "",
+        "statement": "theorem t : P := by\n  /*{HOLE}*/",
+    }
+    row = {"problem": problem, "status": "proved", "body": "rfl"}
+    (tmp_path / "lean.jsonl").write_text(json.dumps(row), "utf-8")
+    with pytest.raises(UsageError, match="which rollouts do not hold; give value"):
+        read_pairs([tmp_path / "lean.jsonl"])
     (tmp_path / "x.jsonl").write_text('{"problem": 1}\n', "utf-8")
     with pytest.raises(UsageError, match=r"x.jsonl, line 1: not a rollout"):
         read_pairs([tmp_path / "x.jsonl"])
@@ -240,7 +250,7 @@ def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
         load_value(policy, tmp_path)
     weights = load_file(tmp_path / WEIGHTS)
     for change, told in (
-        ({"layers": 99}, "value.layers is 99 and the policy has 2 layers; lower it"),
+        ({"layers": 99}, "value.json does not fit the policy's hidden states"),
         ({"layers": 0}, "value.json does not fit the policy's hidden states"),
         ({"size": 7}, "value.json does not fit the policy's hidden states"),
         ({"config": {"hidden": 0}}, "value.json does not fit the policy's hidden states"),

@@ -107,8 +107,11 @@ def test_a_program_composes_and_the_solver_learns(
     assert counted == {"0": rated.count(0.0), "1": rated.count(1.0)}
     assert lines[-1]["grad_norm"] > 0
     # `proverrl proofs` knows the composed problems that were proved beside those of the base.
-    export_proofs(folder, load_stored_config(folder), folder / "proofs.jsonl")
-    rows = [json.loads(text) for text in (folder / "proofs.jsonl").read_text().splitlines()]
+    with pytest.raises(UsageError, match="whose own files it could overwrite"):
+        export_proofs(folder, load_stored_config(folder), folder / "resolved.json")
+    out = folder.with_name("proofs.jsonl")
+    export_proofs(folder, load_stored_config(folder), out)
+    rows = [json.loads(text) for text in out.read_text().splitlines()]
     proved = {row["problem"]["id"] for row in rows} - base
     assert proved == {c.problem.id for c in kept if archive.facts(c.problem.id)["solve_rate"]}
 
@@ -207,8 +210,9 @@ def test_late_filters_are_asked_only_of_what_was_proved_in_part(
     added = {row["id"] for row in state_of(folder, 4)["curriculum"]["added"]}
     assert added == kept
     # What was proved by every attempt is in the records, and no proof of it was learned from.
-    export_proofs(folder, load_stored_config(folder), folder / "proofs.jsonl")
-    rows = [json.loads(text) for text in (folder / "proofs.jsonl").read_text().splitlines()]
+    out = folder.with_name("proofs.jsonl")
+    export_proofs(folder, load_stored_config(folder), out)
+    rows = [json.loads(text) for text in out.read_text().splitlines()]
     base = {f"p{n}" for n in range(60)}
     assert {row["problem"]["id"] for row in rows} - base == kept
     seen = {

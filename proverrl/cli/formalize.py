@@ -82,16 +82,12 @@ def formalize(
     check_result_name(name)
     if not source.strip():
         raise UsageError("FILE is empty: name a file of words")
-    from proverrl.files.disk import refuse_overwriting
+    from proverrl.files.disk import refuse_inside, refuse_overwriting
 
     refuse_overwriting(out, source)
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
-    if out.resolve().is_relative_to(config.run.resolve()):
-        raise UsageError(
-            f"--out {out} is in the run's folder {config.run}, whose own files it could overwrite; "
-            "name a file elsewhere"
-        )
+    refuse_inside(out, config.run)
 
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements

@@ -71,16 +71,14 @@ def search(
     extra += [set_text("search.value", value)] if value is not None else []
     ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
-    from proverrl.files.disk import refuse_overwriting
+    from proverrl.files.disk import refuse_inside, refuse_overwriting
     from proverrl.files.lines import check_place, make_file_name
 
     if samples is not None:
         splits = config.problems
-        refuse_overwriting(
-            samples,
-            *problems,
-            *(str(one) for one in (benchmark, splits.train, splits.valid, splits.heldout) if one),
-        )
+        sources = (*problems, benchmark, config_file, splits.train, splits.valid, splits.heldout)
+        refuse_overwriting(samples, *(source for source in sources if source))
+        refuse_inside(samples, *(folder for folder in (run, out) if folder is not None))
         check_place(samples)
     found = find_problems(problems, benchmark, config)
     from proverrl.loops.search_run import SearchOptions, search_problems

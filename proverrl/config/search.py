@@ -57,7 +57,7 @@ class SearchConfig(Section):
     """ends the search after this many expansions in a row that proposed nothing new;
     ``pooled_hints``: judges whole bodies again after this many answers without a new hint"""
     width: NonNegative = 0
-    """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5,
+    """bodies per expansion; 0 is the method's own: 1, but ``best_first`` 4, ``puct`` 5,
     ``pooled_hints`` 8 after what stands (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
     """``rmax_ts``: discount of old rewards"""

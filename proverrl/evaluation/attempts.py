@@ -8,7 +8,7 @@ Not handled here: writing (``store``, ``evaluate``), figures (``tally``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
@@ -16,13 +16,18 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import Cause, RunError
-from proverrl.files.seal import CHANGED, has_own_seal
+from proverrl.files.seal import CHANGED, SEAL, has_own_seal
 from proverrl.files.typed_rows import ROW, check_fields, iter_typed_lines, read_row
 from proverrl.types import FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
 RESTORE = "restore the file, or delete the line and give the same `proverrl eval` again"
+RESTORE_SETTINGS = (
+    "restore the file, give another --name, or delete the evaluation's files to make it anew"
+)
+ATTEMPTS_SEAL = "attempts_sha256"
+"""What a table says of the attempts that it counts (``SealSum``)."""
 NO_TURNS = (
     "was written by an earlier version, which did not say what a turn cost; evaluate again under "
     "another --name"
@@ -140,8 +145,10 @@ class SummaryRow(TypedDict):
     without_candidate_reason: NotRequired[str | None]
     warnings: NotRequired[list[str]]
     usage: NotRequired[CostRow]
+    attempts_sha256: NotRequired[str]
 
 
+SETTINGS = TypeAdapter(dict[str, Any])
 _ATTEMPT = TypeAdapter(AttemptRow)
 _STATUSES = {status.value: status for status in Status}
 _SUMMARY = TypeAdapter(SummaryRow)
@@ -158,8 +165,14 @@ class AttemptFile:
         self._tell = tell
 
     def __iter__(self) -> Iterator[tuple[int, AttemptRow]]:
+        owner = read_owner(self.path)
+        required = bool(owner)
         for line, place, row in iter_typed_lines(self.path, _ATTEMPT, RESTORE, self._tell):
-            _require_seal(row, f"{self.path}, line {line}", RESTORE)
+            # An earlier version may have begun the file.
+            required |= SEAL in row
+            if not has_own_seal(row, owner, required=required):
+                where = f"{self.path}, line {line}"
+                raise RunError(f"{where}: {CHANGED}; {RESTORE}{_tell_missing(self.path)}")
             name, number = row["problem_id"], row["attempt"]
             numbers = self._numbers.setdefault(name, set())
             if number in numbers:
@@ -184,13 +197,42 @@ def read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
     summary = read_row(path, _SUMMARY, ANEW)
-    _require_seal(summary, str(path), ANEW)
+    if not has_own_seal(summary, required=ATTEMPTS_SEAL in summary):
+        raise RunError(f"{path}: {CHANGED}; {ANEW}")
     return summary
 
 
-def _require_seal(row: Mapping[str, Any], where: str, remedy: str) -> None:
-    if not has_own_seal(row):
-        raise RunError(f"{where}: {CHANGED}; {remedy}")
+def read_owner(attempts: Path) -> str:
+    """The seal of the settings that a file of attempts belongs to, with which each is sealed; empty
+    where an earlier version wrote them. Raises RunError: they were changed, or cannot be read."""
+    path = attempts.with_suffix(".settings")
+    if not path.exists():
+        return ""
+    settings = read_row(path, SETTINGS, RESTORE_SETTINGS)
+    if not has_own_seal(settings):
+        raise RunError(f"{path}: {CHANGED}; {RESTORE_SETTINGS}")
+    return str(settings.get(SEAL, ""))
+
+
+def _tell_missing(attempts: Path) -> str:
+    path = attempts.with_suffix(".settings")
+    return "" if path.exists() else f". {path}, to which the attempts belong, is missing"
+
+
+class SealSum:
+    """The sum of attempts' seals, the same in any order; as text empty where one has none."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._total: int | None = 0
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        known = self._total is not None and SEAL in row
+        self._total = (self._total or 0) + int(row[SEAL], 16) if known else None
+
+    def __str__(self) -> str:
+        return "" if self._total is None else f"{self._total % 2**256:064x}"
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:

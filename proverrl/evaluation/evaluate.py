@@ -21,7 +21,7 @@ from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.evaluation.answers import summarise_answers
 from proverrl.evaluation.attempt_rows import attempt_row, find_category
-from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
 from proverrl.evaluation.calibration import describe_calibration, judge_attempts
 from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
@@ -210,7 +210,7 @@ def store_summary(
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
     summary = summarise(whole, rows) | _describe_usage(evaluation, store) | dict(figures(rows))
     _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
-    summary = add_seal(summary)
+    summary = add_seal({**summary, ATTEMPTS_SEAL: str(SealSum(rows))})
     write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary
 

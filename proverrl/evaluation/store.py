@@ -18,13 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.attempts import NO_TURNS, AttemptFile
+from proverrl.evaluation.attempts import NO_TURNS, SETTINGS, AttemptFile, read_owner
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
-from proverrl.files.seal import add_seal
+from proverrl.files.seal import SEAL, add_seal
 from proverrl.files.typed_rows import read_row
 from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
@@ -35,7 +33,6 @@ LARGEST_BLOCK = 8
 """Attempts a problem that are drawn together, at most."""
 
 Row = dict[str, Any]
-_SETTINGS = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +97,7 @@ class AttemptStore:
         with saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._check_settings(settings)
+            self._owner = read_owner(self.path)
 
     def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[AttemptBlock]:
         """Read what is stored and plan the rest. Attempts of which a block was written in part
@@ -123,7 +121,7 @@ class AttemptStore:
         server's completions cost since the last block."""
         if usage is not None and rows:
             rows = [{**rows[0], "usage": asdict(usage)}, *rows[1:]]
-        rows = [add_seal(row) for row in rows]
+        rows = [add_seal(row, self._owner) for row in rows]
         with saving(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
             file.flush()
@@ -170,10 +168,11 @@ class AttemptStore:
                     f"{self.path} was written by an earlier version, which did not say under which "
                     f"settings; {again}"
                 )
-            write_atomically(self._settings_path, text)
+            sealed = json.dumps(add_seal(json.loads(text)), indent=1) + "\n"
+            write_atomically(self._settings_path, sealed)
             return
-        stored = read_row(self._settings_path, _SETTINGS, again)
-        for key in sorted({*stored, *settings}):
+        stored = read_row(self._settings_path, SETTINGS, again)
+        for key in sorted({*stored, *settings} - {SEAL}):
             if stored.get(key) != json.loads(text).get(key):
                 differs = (
                     "at other problems"

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import (
     AGAIN,
+    ATTEMPTS_SEAL,
     NO_TURNS,
     AttemptFile,
     AttemptRow,
+    SealSum,
     TurnCostRow,
     describe_gaps,
 )
@@ -136,13 +138,14 @@ class ProblemTally:
 class AttemptTally:
     """All attempts of an evaluation. ``reasons`` says why attempts were not judged; ``texts`` holds
     the problems that the attempts carry themselves; ``damage`` names lines that were passed over,
-    doubled or cut."""
+    doubled or cut; ``seal`` is the sum of all seals."""
 
     path: Path | None = None
     problems: Mapping[str, ProblemTally] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     texts: Mapping[str, Row] = field(default_factory=dict)
     damage: Sequence[str] = ()
+    seal: str = ""
 
     @property
     def total(self) -> int:
@@ -154,8 +157,13 @@ class AttemptTally:
 
     def describe_gaps(self, summary: Mapping[str, Any]) -> str:
         """What of the attempts that a summary counts is not there, or the other way round."""
+        if self.path is None:
+            return ""
         numbers = {name: {a.number for a in t.made} for name, t in self.problems.items()}
-        return "" if self.path is None else describe_gaps(numbers, summary)
+        gaps = describe_gaps(numbers, summary)
+        if not gaps and summary.get(ATTEMPTS_SEAL, self.seal) != self.seal:
+            return "they are not those that were counted"
+        return gaps
 
     def list_damage(self, summary: Mapping[str, Any]) -> list[str]:
         """What is wrong with the file, a sentence each: damaged lines, then the gaps."""
@@ -177,6 +185,7 @@ def tally_rows(
     problems: dict[str, ProblemTally] = {}
     reasons: Counter[str] = Counter()
     texts: dict[str, Row] = {}
+    seals = SealSum()
     for place, row in rows:
         name = row["problem_id"]
         tally = problems.get(name)
@@ -186,9 +195,10 @@ def tally_rows(
         if "problem" in row and name not in texts:
             texts[name] = row["problem"]
         tally.add(row, place)
+        seals.add(row)
         if row["status"] in UNJUDGED:
             count_reason(reasons, row)
-    return AttemptTally(path, problems, reasons, texts, damage)
+    return AttemptTally(path, problems, reasons, texts, damage, str(seals))
 
 
 def _measure_turns(

@@ -19,16 +19,22 @@ _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
 """What torch says of a file that it cannot write or read, in a plain ``RuntimeError``."""
 
 
-def is_same_file(out: Path, source: str | Path) -> bool:
-    """Whether what is to be written would replace ``source``, which may be no file at all."""
-    return Path(source).exists() and out.resolve() == Path(source).resolve()
-
-
 def refuse_overwriting(out: Path, *sources: str | Path) -> None:
-    """Raise ``UsageError`` where ``out`` would replace one of ``sources``, which are read."""
-    for source in sources:
-        if is_same_file(out, source):
-            raise UsageError(f"{out} is {source}, which is read: write to another file")
+    """Raise ``UsageError`` where ``out`` would replace one of ``sources``, which are read and may
+    be no files at all."""
+    for source in map(Path, sources):
+        if source.exists() and out.resolve() == source.resolve():
+            raise UsageError(f"{out} is read by this command; write to another file")
+
+
+def refuse_inside(out: Path, *folders: Path) -> None:
+    """Raise ``UsageError`` where ``out`` lies in one of ``folders``."""
+    for folder in folders:
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(
+                f"{out} is in the folder {folder}, whose own files it could overwrite; name a file "
+                "elsewhere"
+            )
 
 
 def write_error(path: Path, reason: OSError | str) -> RunError:

@@ -15,19 +15,22 @@ SEAL = "sha256"
 CHANGED = "changed after it was written (sha256 does not fit)"
 
 
-def add_seal(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with the SHA-256 of what it says, as its last field."""
+def add_seal(row: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
+    """The object with the SHA-256 of what it says, as its last field. With an ``owner``, the seal
+    of what it belongs to, it fits nowhere else."""
     said = {key: value for key, value in row.items() if key != SEAL}
-    return {**said, SEAL: _hash(said)}
+    return {**said, SEAL: _hash(said, owner)}
 
 
-def has_own_seal(row: Mapping[str, Any]) -> bool:
+def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = False) -> bool:
     """Whether a read object is as it was written. One without a seal, as earlier versions wrote
-    them, passes."""
+    them, passes unless it is ``required``."""
+    if SEAL not in row:
+        return not required
     said = {key: value for key, value in row.items() if key != SEAL}
-    return SEAL not in row or row[SEAL] == _hash(said)
+    return bool(row[SEAL] == _hash(said, owner))
 
 
-def _hash(said: Mapping[str, Any]) -> str:
+def _hash(said: Mapping[str, Any], owner: str) -> str:
     # As it is written and read: keys in their order, numbers as keys have become text.
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    return hashlib.sha256((owner + json.dumps(said)).encode()).hexdigest()

@@ -91,9 +91,6 @@ class Sketching(Protocol):
     def fill(self, sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
         """The sketch with some holes filled."""
 
-    def splice(self, problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
-        """The sketch with each hole filled."""
-
 
 class Pooling(Protocol):
     """Proof hints of different bodies that can stand in one body and fail one by one."""

@@ -83,8 +83,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     if not has_own_seal(state):
         raise _explain_damage(checkpoint, CHANGED)
     state.pop(SEAL, None)
-    with restoring(checkpoint):
-        state["step"] = int(state["step"])
+    step, place = state.get("step"), _NAME.fullmatch(checkpoint.name)
+    if type(step) is not int or step < 0 or (place is not None and step != int(place[1])):
+        raise _explain_damage(checkpoint, f"step is {step!r:.40}")
     return state
 
 
@@ -93,7 +94,7 @@ def restoring(checkpoint: Path) -> Iterator[None]:
     """Inside, a state that lacks its form is a damaged checkpoint: ``RunError``."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _explain_damage(checkpoint, repr(error)) from error
 
 

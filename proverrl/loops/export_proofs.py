@@ -14,6 +14,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
+from proverrl.files.disk import refuse_inside, refuse_overwriting
 from proverrl.files.lines import write_lines_atomically
 from proverrl.lang import add_languages
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring
@@ -23,7 +24,10 @@ from proverrl.rollout.proofs import ProofStore, describe_conditions
 def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     """Write the proofs that the newest checkpoint holds; returns how many proofs and problems.
     Raises ``RunError``: there is no checkpoint yet, or a problem of the training file is not the
-    one that was proved."""
+    one that was proved. Raises ``UsageError``: ``out`` is a file that is read, or in the run's
+    folder."""
+    refuse_inside(out, run)
+    refuse_overwriting(out, config.problems.train, config.problems.valid, config.problems.heldout)
     checkpoint = latest_checkpoint(run / "checkpoints")
     if checkpoint is None:
         raise RunError(f"{run} has no checkpoint yet, and so no proofs to write")

@@ -98,10 +98,12 @@ class _SearchRun:
     ) -> list[dict[str, Any]]:
         """Results in the order of the problems; when one fails, none is left running."""
         free = asyncio.Semaphore(self.options.parallel)
-        settings, seed = self.config.search, self.config.seed
+        searching, seed = self.config.search, self.config.seed
         # All before the first begins: a problem that cannot be searched is refused at once.
         searches = [
-            make_search(problem, make_functions(problem, self.tools, settings), settings, seed=seed)
+            make_search(
+                problem, make_functions(problem, self.tools, searching), searching, seed=seed
+            )
             for problem in problems
         ]
 
@@ -189,9 +191,7 @@ class _SearchRun:
 async def _judge_saved(search: Search, path: Path) -> None:
     """Judge the proofs of a saved search again. Raises ``RunError`` where that is not possible now:
     nothing has been saved then, and no proof is lost."""
-    before = len(search.spent.refuted)
-    await search.judge_proofs_again()
-    for _, verdict in search.spent.refuted[before:]:
+    for verdict in await search.judge_proofs_again():
         if not verdict.status.judged:
             raise RunError(
                 f"{path}: a saved proof could not be verified again ({verdict.status.value}); "

@@ -193,6 +193,7 @@ class Tally:
                 "rollout_id": rollout.id,
                 "problem": {
                     "id": problem.id,
+                    "language": problem.language,
                     "level": problem.level,
                     "family": problem.family,
                     "preamble": problem.preamble,

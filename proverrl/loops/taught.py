@@ -48,7 +48,7 @@ _MAX_TRIES = 8
 
 
 async def teach_all(session: Session) -> list[PairSource]:
-    """What ``[warm_start]`` asks for of the above."""
+    """Resuming, corrections, judgements and critiques, as far as ``[warm_start]`` asks for them."""
     return [
         *await teach_resuming(session),
         *await teach_correcting(session),

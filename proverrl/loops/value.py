@@ -41,7 +41,7 @@ from proverrl.search.values import (
     ValueModel,
     ValuePair,
     build_data,
-    count_features,
+    check_layers,
     hash_pairs,
     list_pairs,
     measure_head,
@@ -95,7 +95,7 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
     folder, settings = config.run, config.value
     pairs = _read_pairs(config)
     policy = _open_policy(config)
-    count_features(policy, settings.layers)
+    check_layers(policy, settings.layers)
     write_resolved(folder, config, toolchain="no verifier", engine=policy.engine)
     identity = hashlib.sha256((name_weights(policy) + hash_pairs(pairs)).encode()).hexdigest()
     saved = _load(folder / _FIT, identity)

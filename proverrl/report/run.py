@@ -22,7 +22,9 @@ from typing_extensions import TypedDict
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
+from proverrl.files.disk import refuse_inside
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
+from proverrl.files.seal import CHANGED, has_own_seal
 from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
@@ -81,6 +83,8 @@ _PROBLEM = TypeAdapter(with_config(ROW)(ProblemRow))
 def read_posterior(file: Path) -> dict[str, list[float]]:
     """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
     row = read_row(file, _STATE, RESTORE)
+    if not has_own_seal(row):
+        raise RunError(f"{file}: {CHANGED}; {RESTORE}")
     found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
     return found
 
@@ -165,16 +169,17 @@ class RunRecord:
 
 
 def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
-    """Where a report goes: ``out``, or into the first run's folder. Raises UsageError: ``out`` is
-    in the folder of a run and is not called report there, so that it may be a file of the run's."""
+    """Where a report goes: ``out``, or into the first run's folder. Raises UsageError: ``out`` ends
+    otherwise than reports of this kind, or is in the folder of a run and not called report there,
+    so that it may be a file that is read."""
     if out is None:
         return Path(run_dirs[0]) / f"report.{kind}"
-    for run in run_dirs:
-        if out.resolve().is_relative_to(Path(run).resolve()) and not out.name.startswith("report"):
-            raise UsageError(
-                f"{out} is in the folder of {run}, whose own files it could overwrite; name a file "
-                "elsewhere, or one that begins with report"
-            )
+    if out.suffix != f".{kind}":
+        raise UsageError(f"{out}: such a report is written as .{kind}; give such a name")
+    folders = [Path(run) for run in run_dirs]
+    is_report = out.name.startswith("report")
+    if not (is_report and out.parent.resolve() in [folder.resolve() for folder in folders]):
+        refuse_inside(out, *folders)
     return out
 
 

@@ -329,9 +329,10 @@ class Search(ABC):
         """Whether there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
-    async def judge_proofs_again(self) -> None:
+    async def judge_proofs_again(self) -> list[Verdict]:
         """Keep the proofs that both verifiers prove when they are asked now: what somebody else
-        wrote down, in a file for instance, proves nothing."""
+        wrote down, in a file for instance, proves nothing. Returns the verdicts on the others."""
+        num_refuted = len(self.spent.refuted)
         claimed, self.spent.proofs = self.spent.proofs, []
         for proof in claimed:
             candidate = Candidate(self.problem, proof.body)
@@ -342,6 +343,7 @@ class Search(ABC):
                 self.spent.proofs.append(replace(proof, verdict=verdict))
             else:
                 self.spent.refuted.append((proof.body, verdict))
+        return [verdict for _, verdict in self.spent.refuted[num_refuted:]]
 
     def _add_point(self) -> None:
         nodes = sum(len(tree) for _, tree in self.trees())

@@ -208,11 +208,19 @@ class Composite(Search):
         self._tick()
         return True
 
-    async def judge_proofs_again(self) -> None:
-        """See ``Search``; those of the problem's own search are handed on, and judged too."""
-        await super().judge_proofs_again()
+    async def judge_proofs_again(self) -> list[Verdict]:
+        """See ``Search``; so are those of the problem's own search that are not among them."""
+        failed = await super().judge_proofs_again()
         if ROOT in self.searches:
-            await self.searches[ROOT].judge_proofs_again()
+            own = self.searches[ROOT].spent
+            known = {proof.body: proof.verdict for proof in self.spent.proofs}
+            known |= dict(self.spent.refuted)
+            told = [replace(p, verdict=known[p.body]) for p in own.proofs if p.body in known]
+            own.proofs = [proof for proof in own.proofs if proof.body not in known]
+            failed += await self.searches[ROOT].judge_proofs_again()
+            own.proofs = [proof for proof in told if proof.verdict.proved] + own.proofs
+            own.refuted += [(p.body, p.verdict) for p in told if not p.verdict.proved]
+        return failed
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
         return self._verdicts.get(candidate.key)
@@ -287,18 +295,17 @@ class Composite(Search):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._log = _NUMBERS.validate_python(state["log"])
-        self._taken = _NUMBERS.validate_python(state["taken"])
-        self.malformed = dict(state.get("malformed", {}))
-        self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
-        self._unjudged = {
-            key: [read_verdict(raw) for raw in found]
-            for key, found in state.get("unjudged", {}).items()
-        }
         if "walk" not in state:
             raise RunError("it was saved by an earlier version of proverrl: begin it anew")
+        super().load_state_dict(state)
         self._walk = state["walk"]
+        self._log = _NUMBERS.validate_python(state["log"])
+        self._taken = _NUMBERS.validate_python(state["taken"])
+        self.malformed = dict(state["malformed"])
+        self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
+        self._unjudged = {
+            key: [read_verdict(raw) for raw in found] for key, found in state["unjudged"].items()
+        }
         self.searches = {}
         for key, saved in state["searches"].items():
             # Not as a line of a file is read: a policy may have written some of it.

@@ -20,7 +20,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
-from proverrl.plugins import choose, is_place, refuse, refuse_exit
+from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import (
     Functions,
     Job,
@@ -201,7 +201,7 @@ class TreeSearch(Search):
 
     def _strategy_state(self) -> dict[str, Any]:
         state, name = self.strategy.state_dict(), self.config.base_name
-        if is_place(name):
+        if name not in SEARCHES:
             try:
                 json.dumps(state)
             except (TypeError, ValueError) as error:

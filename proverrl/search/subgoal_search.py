@@ -53,26 +53,14 @@ class SketchRecord:
     holes: list[dict[str, Any]] = field(default_factory=list)
     solved: list[str] = field(default_factory=list)
     blocking: dict[str, list[str]] = field(default_factory=dict)
-    lifted: list[dict[str, str]] = field(default_factory=list)
 
 
 LiftFn = Callable[[Problem, Sketch, Subgoal, tuple[str, ...]], Problem | None]
 """The hole as a problem, with the statements of the named holes as hypotheses; None when there is
 no such problem."""
 
-SpliceFn = Callable[[Problem, Sketch, Mapping[str, str]], str]
-"""The sketch with each hole filled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lifted:
-    """A hole as two problems: ``alone`` with the hypotheses of the problem only, ``given`` with
-    the statements of the holes that it needs as well (DeepSeek-Prover-V2's two forms). ``alone`` is
-    None where the hole cannot be said without the others."""
-
-    subgoal: Subgoal
-    alone: Problem | None
-    given: Problem
+FillFn = Callable[[Sketch, Mapping[str, str]], Sketch]
+"""The sketch with some holes filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +68,13 @@ class Decomposition:
     """What became of a sketch. ``body`` is None while a hole is open.
 
     ``bodies`` are those of the solved holes; ``blocking`` maps each unsolved hole to the holes that
-    wait for it; ``lifted`` holds every problem that was made, for a curriculum.
+    wait for it; ``num_lifted`` holes could be said as problems.
     """
 
     body: str | None
     bodies: Mapping[str, str]
     blocking: Mapping[str, tuple[str, ...]]
-    lifted: tuple[Lifted, ...]
+    num_lifted: int
 
 
 def build_graph(sketch: Sketch) -> nx.DiGraph[str]:
@@ -121,24 +109,25 @@ AttackFn = Callable[[Subgoal, Problem], Awaitable[str | None]]
 
 
 async def work_on_sketch(
-    problem: Problem, sketch: Sketch, lift: LiftFn, splice: SpliceFn, attack: AttackFn
+    problem: Problem, sketch: Sketch, lift: LiftFn, fill: FillFn, attack: AttackFn
 ) -> Decomposition:
-    """Attack each hole of a sketch in its ``given`` form, nothing before what it needs, and put
-    the parts together when all are solved. A hole without a problem counts as unsolved."""
+    """Attack each hole of a sketch with the statements of the holes that it needs as hypotheses
+    (the second form of DeepSeek-Prover-V2), nothing before what it needs, and put the parts
+    together when all are solved. A hole without a problem counts as unsolved."""
     graph = build_graph(sketch)
     by_name = {subgoal.name: subgoal for subgoal in sketch.subgoals}
-    lifted: list[Lifted] = []
+    num_lifted = 0
     found: dict[str, str | None] = {}
     for name in nx.lexicographical_topological_sort(graph, key=list(by_name).index):
         subgoal = by_name[name]
         given = lift(problem, sketch, subgoal, subgoal.needs)
         if given is not None:
-            lifted.append(Lifted(subgoal, lift(problem, sketch, subgoal, ()), given))
+            num_lifted += 1
             found[name] = await attack(subgoal, given)
     bodies = {name: body for name, body in found.items() if body is not None}
     unsolved = [name for name in by_name if name not in bodies]
-    whole = None if unsolved else splice(problem, sketch, bodies)
-    return Decomposition(whole, bodies, find_blocking(graph, unsolved), tuple(lifted))
+    whole = None if unsolved else fill(sketch, bodies).body
+    return Decomposition(whole, bodies, find_blocking(graph, unsolved), num_lifted)
 
 
 class SubgoalSearch(Composite):
@@ -288,15 +277,10 @@ class SubgoalSearch(Composite):
             waiting -= 1
             return await self._solve(name, part, budget, depth + 1) if budget else None
 
-        found = await work_on_sketch(problem, sketch, self._parts.lift, self._parts.splice, attack)
+        found = await work_on_sketch(problem, sketch, self._parts.lift, self._parts.fill, attack)
         record.solved = list(found.bodies)
         record.blocking = {name: list(waits) for name, waits in found.blocking.items()}
-        record.lifted = [
-            {"name": one.subgoal.name, "given": one.given.statement}
-            | ({} if one.alone is None else {"alone": one.alone.statement})
-            for one in found.lifted
-        ]
-        if not found.lifted:
+        if not found.num_lifted:
             record.outcome = "no lift"
         if found.body is None:
             if not found.bodies:

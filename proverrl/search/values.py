@@ -90,7 +90,7 @@ class ValuePair:
     solved: bool
 
 
-def read_pairs(files: Iterable[Path], language: str = "dafny") -> list[ValuePair]:
+def read_pairs(files: Iterable[Path]) -> list[ValuePair]:
     """The pairs of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body and one for
     every statement that another follows. Raises ``UsageError`` if a file cannot be read, or a line
     is no rollout."""
@@ -102,7 +102,7 @@ def read_pairs(files: Iterable[Path], language: str = "dafny") -> list[ValuePair
             raise UsageError(f"cannot read {file}: {error.strerror}; check the path") from error
         for number, line in enumerate(lines, 1):
             try:
-                pairs += _read_row(load_json(line), language)
+                pairs += _read_row(load_json(line))
             except (KeyError, TypeError, ValueError, ProblemError) as error:
                 raise UsageError(
                     f"{file}, line {number}: not a rollout ({error!r}); give the files that a run "
@@ -129,12 +129,14 @@ def hash_pairs(pairs: Sequence[ValuePair]) -> str:
     return digest.hexdigest()
 
 
-def _read_row(row: dict[str, Any], language: str) -> list[ValuePair]:
+def _read_row(row: dict[str, Any]) -> list[ValuePair]:
     status = Status(row["status"])
     body = row["body"]
     if not status.judged or not isinstance(body, str):
         return []
     given = row["problem"]
+    # Earlier versions did not say the language.
+    language = given.get("language", "dafny")
     # The kind decides how a body is verified, not how the problem is shown.
     problem = Problem(given["id"], language, "statements", given["preamble"], given["statement"])
     solved = status is Status.PROVED
@@ -166,14 +168,15 @@ class ValueModel:
         return [float(v) for v in torch.sigmoid(self.head(features))]
 
 
-def count_features(policy: TransformersPolicy, layers: int) -> int:
-    """How many features a prefix has. Raises ``UsageError`` if the model has fewer than ``layers``
-    layers."""
-    shape = policy.model.config.get_text_config(decoder=True)
-    if layers > shape.num_hidden_layers:
-        depth = shape.num_hidden_layers
+def check_layers(policy: TransformersPolicy, layers: int) -> None:
+    """Raise ``UsageError`` if the model has fewer than ``layers`` layers."""
+    depth = policy.model.config.get_text_config(decoder=True).num_hidden_layers
+    if layers > depth:
         raise UsageError(f"value.layers is {layers} and the policy has {depth} layers; lower it")
-    return int(layers * 3 * shape.hidden_size + 4)
+
+
+def _count_features(policy: TransformersPolicy, layers: int) -> int:
+    return int(layers * 3 * policy.model.config.get_text_config(decoder=True).hidden_size + 4)
 
 
 def compute_features(
@@ -190,7 +193,7 @@ def compute_features(
     and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
     ``UsageError`` if the model has fewer than ``layers`` layers.
     """
-    count_features(policy, layers)
+    check_layers(policy, layers)
     extend = make_extend(policy)
     tokens: list[tuple[int, ...]] = []
     starts: list[int] = []
@@ -306,7 +309,7 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
         )
     try:
         head = _open_head(policy, about, state)
-    except (RuntimeError, UsageError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{folder} is damaged: {reason:.200}; {_REMEDY}") from error
     return ValueModel(policy, head, about["layers"])
@@ -315,9 +318,9 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
 def _open_head(
     policy: TransformersPolicy, about: Mapping[str, Any], state: Mapping[str, Tensor]
 ) -> ValueHead:
-    """Raises ``RuntimeError``, ``UsageError`` or ``ValueError`` where something does not fit."""
+    """Raises ``RuntimeError`` or ``ValueError`` where something does not fit."""
     size, layers, hidden = about["size"], about["layers"], about["config"]["hidden"]
-    if layers < 1 or hidden < 1 or size != count_features(policy, layers):
+    if layers < 1 or hidden < 1 or size != _count_features(policy, layers):
         raise ValueError(f"{SETTINGS} does not fit the policy's hidden states")
     if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
         raise ValueError("a weight is not finite")

@@ -61,8 +61,8 @@ def count_open(state: str, language: str) -> int | None:
 
 
 def measure_trees(trees: Sequence[tuple[str, Tree]], language: str) -> TreeFigures:
-    """The figures of trees side by side; ``best`` is that of the first that is as deep as any.
-    O(nodes)."""
+    """The figures of trees side by side; ``way`` and ``num_open`` are those of the first of
+    the deepest. O(nodes)."""
     measured = [_measure_tree(tree, language) for _, tree in trees]
     if not measured:
         return TreeFigures(0, 0, 0, None, (), ())

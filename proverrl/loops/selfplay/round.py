@@ -23,8 +23,8 @@ BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 class JudgedRound:
     """A round when all of it is judged: its drafts, the filters by the ids of what they stopped,
     the solver's attempts by problem id. ``tried`` passed the early filters, ``kept`` all of them.
-    What is tried and neither kept nor stopped was asked about no further: nothing learns from
-    it."""
+    What was tried and is neither kept nor stopped was not given to the late filters; nothing is
+    learned from it."""
 
     number: int
     drafts: Sequence[Draft]

@@ -86,11 +86,6 @@ def fill(sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
     return Sketch(MARK.sub(put, sketch.body), left)
 
 
-def splice(problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
-    """The sketch with bodies in its holes."""
-    return fill(sketch, bodies).body
-
-
 def read_inner(problem: Problem, found: Declaration, body: str) -> tuple[str, int]:
     """What stands in the declaration with a body in its hole, and where the body begins there."""
     hole = problem.statement.find(HOLE)

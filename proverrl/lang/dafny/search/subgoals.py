@@ -45,7 +45,6 @@ from proverrl.lang.dafny.search.sketch import (
     make_sketch,
     read_inner,
     read_term,
-    splice,
     split_steps,
 )
 from proverrl.lang.dafny.search.states import KINDS
@@ -55,7 +54,7 @@ from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 # What ``Sketching`` promises.
-__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine", "splice"]
+__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine"]
 
 kinds = KINDS
 

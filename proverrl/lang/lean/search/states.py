@@ -208,7 +208,10 @@ class LeanSearching(Searching):
         return segment_lean
 
     def list_prefixes(self, body: str) -> list[str]:
-        raise UsageError("prefixes of Lean proofs are read from their states, not from their text")
+        raise UsageError(
+            "prefixes of Lean proofs are read from their states, which rollouts do not hold; give "
+            "value.samples, which `proverrl search --emit-samples` writes"
+        )
 
     def count_open(self, state: str) -> int | None:
         if not state or state.startswith("text: "):

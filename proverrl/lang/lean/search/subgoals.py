@@ -37,7 +37,7 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, hole_column
 
 # What ``Sketching`` promises.
-__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine", "splice"]
+__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine"]
 
 kinds = frozenset({"tactics", "term"})
 
@@ -163,11 +163,6 @@ def fill(sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
     )
     body = _MARK.sub(put, sketch.body)
     return LeanSketch(body, tuple(subgoals), tuple(goals[o.name] for o in left), sketch.column)
-
-
-def splice(problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
-    """The sketch with a proof in each hole."""
-    return fill(sketch, bodies).body
 
 
 # Texts ------------------------------------------------------------------------------------------
