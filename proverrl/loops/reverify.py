@@ -3,7 +3,7 @@
 Flows in: a store of proofs after a resume, a file of proofs, the files of ``[samples]``. Flows out:
 proofs that were verified under the present toolchain, limits, audit and statement, and updates of
 ``grpo``'s learner from paths of searches. What did not pass is written to ``dropped_proofs.jsonl``
-and never learned from. The updates are GRPO's policy loss with one advantage a stretch (DeepSearch,
+and never learned from. The updates are GRPO's policy loss with one advantage a segment (DeepSearch,
 Wu et al. 2025, arXiv 2509.25454), with the learner's own log-probabilities for the old policy's.
 Not handled here: references of the training file; updates in several processes.
 """

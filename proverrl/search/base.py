@@ -24,9 +24,7 @@ StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 
 # What may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
-
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-
 _Count = Annotated[int, Field(strict=True, ge=0)]
 check_count: Callable[[Any], int] = TypeAdapter(_Count).validate_python
 """A count of a saved search; ``ValueError`` for what is none."""
@@ -330,10 +328,10 @@ class Search(ABC):
         return self.num_proofs >= self.config.stop_after
 
     async def judge_proofs_again(self) -> list[Verdict]:
-        """Keep the proofs that both verifiers prove when they are asked now: what somebody else
-        wrote down, in a file for instance, proves nothing. Returns the verdicts on the others."""
-        num_refuted = len(self.spent.refuted)
+        """Keep the proofs that both verifiers prove now: what a file says proves nothing. Returns
+        the verdicts on the others."""
         claimed, self.spent.proofs = self.spent.proofs, []
+        first = len(self.spent.refuted)
         for proof in claimed:
             candidate = Candidate(self.problem, proof.body)
             verdict = await self.functions.verify(candidate)
@@ -343,7 +341,7 @@ class Search(ABC):
                 self.spent.proofs.append(replace(proof, verdict=verdict))
             else:
                 self.spent.refuted.append((proof.body, verdict))
-        return [verdict for _, verdict in self.spent.refuted[num_refuted:]]
+        return [verdict for _, verdict in self.spent.refuted[first:]]
 
     def _add_point(self) -> None:
         nodes = sum(len(tree) for _, tree in self.trees())

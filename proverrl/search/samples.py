@@ -1,4 +1,4 @@
-"""What a search leaves to learn from: bodies with a value and an advantage for each stretch.
+"""What a search leaves to learn from: bodies with a value and an advantage for each segment.
 
 Flows in: a search that ended, or a file. Flows out: ``SearchSample`` records, as JSON lines between
 programs. All judged bodies are samples, and the value of a prefix is the share of the bodies
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from proverrl.errors import RecordError, UsageError
 from proverrl.files.lines import write_lines_atomically
@@ -36,12 +36,12 @@ FIELDS = ("problem", "body", "proved", "ends", "values", "advantages", "search",
 
 @dataclass(frozen=True, slots=True)
 class SearchSample:
-    """A judged body, cut into stretches.
+    """A judged body, cut into segments.
 
-    ``ends`` are where the stretches end, in characters of ``body``; the last is its length.
+    ``ends`` are where the segments end, in characters of ``body``; the last is its length.
     ``values`` are those of the states there, between 0 and 1; the last is the body's outcome where
     no state ends it. ``advantages`` has one a
-    stretch. ``search`` is the name of the search, ``calls`` the verifier calls that it made in all.
+    segment. ``search`` is the name of the search, ``calls`` the verifier calls that it made in all.
     Raises ``RecordError`` if the fields do not fit together.
     """
 
@@ -70,17 +70,6 @@ class SearchSample:
             raise RecordError("'advantages' are differences of values: they must be from -1 to 1")
 
 
-class TrainingPath(NamedTuple):
-    """A body with an advantage for each stretch of it: ``ends`` (in characters, the last is the
-    body's length), ``values`` (of the states there) and ``advantages`` go together."""
-
-    body: str
-    proved: bool
-    ends: tuple[int, ...]
-    values: tuple[float, ...]
-    advantages: tuple[float, ...]
-
-
 def collect_samples(search: Search) -> list[SearchSample]:
     """What a search leaves, in the order in which bodies were judged; of one that has not ended,
     what its finished expansions leave."""
@@ -88,9 +77,7 @@ def collect_samples(search: Search) -> list[SearchSample]:
     parts = search.searches.values() if isinstance(search, Composite) else [search]
     for part in parts:
         assert isinstance(part, TreeSearch)
-        for path in _value_prefixes(part):
-            name, calls = part.config.name, part.calls
-            samples.append(SearchSample(part.problem, *path, search=name, calls=calls))
+        samples += _value_prefixes(part)
     return samples
 
 
@@ -119,11 +106,11 @@ def read_samples(path: Path) -> list[SearchSample]:
 def build_path_sample(
     policy: TransformersPolicy, sample: SearchSample, name: str
 ) -> TrainingSample | None:
-    """The sample as tokens of the policy, named ``name``, prompt masked; None where a stretch ends
+    """The sample as tokens of the policy, named ``name``, prompt masked; None where a segment ends
     within a name that the layout replaces. The log-probabilities are 0.
 
     The body is written in the words of the policy's layout. A token has the advantage of the
-    stretch in which its first character lies. The end token belongs to the last stretch, and what a
+    segment in which its first character lies. The end token belongs to the last segment, and what a
     layout writes before the body to the first. Raises ``UsageError`` if the policy's tokenizer does
     not tell where its tokens stand.
     """
@@ -155,7 +142,7 @@ def build_path_sample(
 
 
 def _find_places(sample: SearchSample, text: str, policy: TransformersPolicy) -> list[int] | None:
-    """Where in ``text``, the body in the words of the layout, its stretches but the last end."""
+    """Where in ``text``, the body in the words of the layout, its segments but the last end."""
     places = []
     for end in sample.ends[:-1]:
         opening = render_opening(sample.problem, sample.body[:end], policy.layout)
@@ -165,7 +152,7 @@ def _find_places(sample: SearchSample, text: str, policy: TransformersPolicy) ->
     return places
 
 
-def _value_prefixes(search: TreeSearch) -> Iterator[TrainingPath]:
+def _value_prefixes(search: TreeSearch) -> Iterator[SearchSample]:
     """The judged bodies with the shares of proofs at their states."""
     ways = [
         (body, verdict.proved, _find_states(search, body, verdict))
@@ -185,7 +172,16 @@ def _value_prefixes(search: TreeSearch) -> Iterator[TrainingPath]:
             ends.append(len(body))
             shares.append(float(proved))
         gains = [after - before for before, after in pairwise(shares)]
-        yield TrainingPath(body, proved, tuple(ends), tuple(shares[1:]), tuple(gains))
+        yield SearchSample(
+            search.problem,
+            body,
+            proved,
+            tuple(ends),
+            tuple(shares[1:]),
+            tuple(gains),
+            search=search.config.name,
+            calls=search.calls,
+        )
 
 
 def _find_states(search: TreeSearch, body: str, verdict: Verdict) -> tuple[tuple[int, str], ...]:

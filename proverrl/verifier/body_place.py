@@ -19,6 +19,11 @@ def hole_column(problem: Problem) -> int:
     return end_column(problem.statement.partition(HOLE)[0])
 
 
+def find_offset(text: str, line: int, column: int) -> int:
+    """The place in a text, in characters, of a line (from 1) and column (from 0)."""
+    return sum(len(one) + 1 for one in text.split("\n")[: line - 1]) + column
+
+
 def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, int] | None:
     """Line (from 1) and column (from 0) in the body of a place in the file; None outside it."""
     head, body = candidate.head, candidate.body

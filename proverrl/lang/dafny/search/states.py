@@ -33,7 +33,7 @@ from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.body_place import end_column
+from proverrl.verifier.body_place import end_column, find_offset
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 """The kinds of Dafny problems whose bodies have states."""
@@ -155,8 +155,7 @@ def offset(body: str, diagnostic: Diagnostic) -> int | None:
     """The place in the body, in characters; None for what is outside."""
     if diagnostic.body_line is None:
         return None
-    lines = body.split("\n")[: diagnostic.body_line - 1]
-    return sum(len(line) + 1 for line in lines) + (diagnostic.body_column or 0)
+    return find_offset(body, diagnostic.body_line, diagnostic.body_column or 0)
 
 
 def _kept_text(body: str, cut: Cut) -> str:

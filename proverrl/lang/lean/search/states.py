@@ -34,7 +34,7 @@ from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.body_place import hole_column
+from proverrl.verifier.body_place import find_offset, hole_column
 
 _UNSOLVED = "unsolved goals"
 _MISSING = re.compile(r"[Aa]lternative .* has not been provided")
@@ -110,7 +110,7 @@ def find_cut(candidate: Candidate, verdict: Verdict, blocks: list[Block]) -> Cut
 
 def offset_in(body: str, diagnostic: Diagnostic) -> int:
     """The place of a diagnostic that has one in the body, in characters."""
-    return _at(body, diagnostic.body_line or 1, diagnostic.body_column or 0)
+    return find_offset(body, diagnostic.body_line or 1, diagnostic.body_column or 0)
 
 
 def is_unsolved(diagnostic: Diagnostic) -> bool:
@@ -131,7 +131,9 @@ def _read_open(
     block = None if place is None else find_inmost(blocks, place)
     if block is None or place is None or _MISSING.match(error.message) is None:
         return None
-    before = (state for line, column, state in verdict.states if _at(body, line, column) == place)
+    before = (
+        state for line, column, state in verdict.states if find_offset(body, line, column) == place
+    )
     goal = f"{next(before, '').partition(_BETWEEN)[0]}\n{error.message}"
     return (block.end, place, goal) if _ends_with(body, block, place) else None
 
@@ -162,7 +164,7 @@ def _list_segments(body: str, verdict: Verdict, cut: int, blocks: list[Block]) -
     goals: dict[int, tuple[int, str]] = {}
     for line, column, state in verdict.states:
         # Of the tactics of a line the first one's goals are those after the line before.
-        goals.setdefault(line, (_at(body, line, column), state))
+        goals.setdefault(line, (find_offset(body, line, column), state))
     tokens = scan_code(body)
     offsets = [token.offset for token in tokens]
     segments: list[Segment] = []
@@ -178,10 +180,6 @@ def _list_segments(body: str, verdict: Verdict, cut: int, blocks: list[Block]) -
         if before and before[0].text not in _OPENERS and "\n" in body[before[0].end : place]:
             segments.append(Segment(body[: before[0].end], state))
     return segments
-
-
-def _at(body: str, line: int, column: int) -> int:
-    return sum(len(text) + 1 for text in body.split("\n")[: line - 1]) + column
 
 
 def _find_indent(problem: Problem, text: str) -> int:
