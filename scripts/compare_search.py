@@ -138,8 +138,8 @@ def describe_seconds(spent: Sequence[Mapping[str, Any]]) -> str:
 
 def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     """Search, measure, print."""
-    if wrong := next((word for word in words if "=" not in word), None):
-        raise UsageError(f"{wrong!r} is no KEY=VALUE")
+    if wrong := [word for word in words if "=" not in word]:
+        raise UsageError(f"{wrong[0]!r} is no KEY=VALUE")
     given = dict(word.split("=", 1) for word in words)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
     try:

@@ -74,19 +74,19 @@ def search(
     from proverrl.files.disk import refuse_inside, refuse_overwriting
     from proverrl.files.lines import check_place, make_file_name
 
+    # A search of one's own is package.module:function.
+    place = out or Path("searches") / make_file_name(config.search.name)
     if samples is not None:
         splits = config.problems
         sources = (*problems, benchmark, config_file, splits.train, splits.valid, splits.heldout)
         refuse_overwriting(samples, *(source for source in sources if source))
-        refuse_inside(samples, *(folder for folder in (run, out) if folder is not None))
+        refuse_inside(samples, place, *([run] if run else []))
         check_place(samples)
     found = find_problems(problems, benchmark, config)
     from proverrl.loops.search_run import SearchOptions, search_problems
     from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary
 
-    # A search of one's own is package.module:function.
-    place = out or Path("searches") / make_file_name(config.search.name)
     options = SearchOptions(place, resume, parallel, minimise, samples)
     weights = choose_run(run, overrides)
     searching = search_problems(config, found, from_run=weights, options=options, stream=sys.stdout)
