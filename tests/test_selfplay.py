@@ -109,7 +109,7 @@ def test_a_program_composes_and_the_solver_learns(
     # `proverrl proofs` knows the composed problems that were proved beside those of the base.
     with pytest.raises(UsageError, match="whose own files it could overwrite"):
         export_proofs(folder, load_stored_config(folder), folder / "resolved.json")
-    out = folder.with_name("proofs.jsonl")
+    out = folder / "proofs.jsonl"
     export_proofs(folder, load_stored_config(folder), out)
     rows = [json.loads(text) for text in out.read_text().splitlines()]
     proved = {row["problem"]["id"] for row in rows} - base
@@ -210,7 +210,7 @@ def test_late_filters_are_asked_only_of_what_was_proved_in_part(
     added = {row["id"] for row in state_of(folder, 4)["curriculum"]["added"]}
     assert added == kept
     # What was proved by every attempt is in the records, and no proof of it was learned from.
-    out = folder.with_name("proofs.jsonl")
+    out = folder / "proofs.jsonl"
     export_proofs(folder, load_stored_config(folder), out)
     rows = [json.loads(text) for text in out.read_text().splitlines()]
     base = {f"p{n}" for n in range(60)}

@@ -27,10 +27,12 @@ def refuse_overwriting(out: Path, *sources: str | Path) -> None:
             raise UsageError(f"{out} is read by this command; write to another file")
 
 
-def refuse_inside(out: Path, *folders: Path) -> None:
-    """Raise ``UsageError`` where ``out`` lies in one of ``folders``."""
+def refuse_inside(out: Path, *folders: Path, but: str = "") -> None:
+    """Raise ``UsageError`` where ``out`` lies in one of ``folders``, unless it lies directly there
+    and its name begins with ``but``."""
     for folder in folders:
-        if out.resolve().is_relative_to(folder.resolve()):
+        is_own = but and out.name.startswith(but) and out.parent.resolve() == folder.resolve()
+        if out.resolve().is_relative_to(folder.resolve()) and not is_own:
             raise UsageError(
                 f"{out} is in the folder {folder}, whose own files it could overwrite; name a file "
                 "elsewhere"

@@ -24,9 +24,9 @@ from proverrl.rollout.proofs import ProofStore, describe_conditions
 def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     """Write the proofs that the newest checkpoint holds; returns how many proofs and problems.
     Raises ``RunError``: there is no checkpoint yet, or a problem of the training file is not the
-    one that was proved. Raises ``UsageError``: ``out`` is a file that is read, or in the run's
-    folder."""
-    refuse_inside(out, run)
+    one that was proved. Raises ``UsageError``: ``out`` is a file that is read, or may be one
+    of the run's."""
+    refuse_inside(out, run, but="proofs")
     refuse_overwriting(out, config.problems.train, config.problems.valid, config.problems.heldout)
     checkpoint = latest_checkpoint(run / "checkpoints")
     if checkpoint is None:

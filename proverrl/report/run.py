@@ -176,10 +176,7 @@ def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
         return Path(run_dirs[0]) / f"report.{kind}"
     if out.suffix != f".{kind}":
         raise UsageError(f"{out}: such a report is written as .{kind}; give such a name")
-    folders = [Path(run) for run in run_dirs]
-    is_report = out.name.startswith("report")
-    if not (is_report and out.parent.resolve() in [folder.resolve() for folder in folders]):
-        refuse_inside(out, *folders)
+    refuse_inside(out, *map(Path, run_dirs), but="report")
     return out
 
 
