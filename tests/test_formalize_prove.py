@@ -353,9 +353,7 @@ def test_the_words_are_not_written_over(place: Path, monkeypatch: pytest.MonkeyP
         call(monkeypatch, {"own0": [RIGHT]}, *words)
     assert len(load_problems(place / "words.jsonl")) == 1
     for name in ("run/resolved.json", "run/evals/formalize.jsonl", "run/../run/new.jsonl"):
-        with pytest.raises(
-            UsageError, match="is in the run's folder run, whose own files it could"
-        ):
+        with pytest.raises(UsageError, match="is in the folder run, whose own files it could"):
             call(monkeypatch, {"own0": [RIGHT]}, *words[:-1], name)
     assert not (place / "run").exists()
 

@@ -21,6 +21,7 @@ from proverrl.advantages.methods import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, RunError
 from proverrl.loops import train as train_module
+from proverrl.loops.checkpoint import read_state
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.run_folder import reopen
 from proverrl.loops.session import load_training
@@ -171,9 +172,7 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
 
 
 def state_of(folder: Path, step: int) -> dict[str, Any]:
-    path = folder / f"checkpoints/step_{step:06d}/state.json"
-    state: dict[str, Any] = json.loads(path.read_text())
-    return state
+    return read_state(folder / f"checkpoints/step_{step:06d}")
 
 
 @pytest.mark.slow
