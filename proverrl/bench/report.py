@@ -21,6 +21,7 @@ from typing import Any
 from rich.table import Table
 
 from proverrl.errors import RunError
+from proverrl.files.seal import add_seal
 from proverrl.types import HOLE
 
 TARGETS = {"seconds": 60.0, "peak_mb": 2000.0, "page_mb": 20.0}
@@ -120,7 +121,7 @@ def write_run(size: Size, folder: Path) -> None:
     _write_json(folder / "resolved.json", {"config": config})
     problems = [_make_problem(number, rng) for number in range(size.problems)]
     _write_lines(folder / "heldout.jsonl", problems)
-    _write_lines(folder / "evals" / "after.jsonl", _make_attempts(size, rng))
+    _write_lines(folder / "evals" / "after.jsonl", map(add_seal, _make_attempts(size, rng)))
     _write_json(folder / "evals" / "after.json", _make_summary(size))
     _write_lines(folder / "metrics.jsonl", _make_metrics(size, rng))
     for step in range(1, size.steps + 1):
