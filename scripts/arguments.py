@@ -1,12 +1,24 @@
-"""Types of arguments that scripts share: what is out of range is said, with the argument's name."""
+"""What scripts share about wrong input: types of arguments, and errors in one line."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from proverrl.errors import ProverRLError
+
 N = TypeVar("N")
+
+
+@contextmanager
+def telling_errors() -> Iterator[None]:
+    """Inside, an error that the package explains ends the script with its one line."""
+    try:
+        yield
+    except ProverRLError as error:
+        raise SystemExit(f"error: {error}") from error
 
 
 def at_least(least: int) -> Callable[[str], int]:

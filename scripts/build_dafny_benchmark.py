@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proverrl.errors import ProblemError, ProverRLError
+from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
@@ -38,7 +38,7 @@ from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits, Verifier, Worker
 from proverrl.verifier.pool import VerifierPool
-from scripts.arguments import at_least
+from scripts.arguments import at_least, telling_errors
 from scripts.dafny_sources import (
     CATEGORIES,
     ORIGIN,
@@ -217,7 +217,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
+    with telling_errors():
         raise SystemExit(main())
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
-from proverrl.errors import ProverRLError, RunError, UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row
 from proverrl.statistics import mean_interval
 from proverrl.types import Problem
-from scripts.arguments import at_least
+from scripts.arguments import at_least, telling_errors
 
 SOLVERS = ("untrained", "then", "trained")
 
@@ -223,7 +223,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with telling_errors():
         main()
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -8,12 +8,15 @@ These are what a search by pooled hints can be measured on (docs/search.md).
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from proverrl.errors import ProverRLError
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from proverrl.files.disk import refuse_overwriting
 from proverrl.lang import find_language
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
+from scripts.arguments import telling_errors
 
 LEAST = 2
 
@@ -38,7 +41,5 @@ if __name__ == "__main__":
     parser.add_argument("path", type=Path, metavar="FILE")
     parser.add_argument("out", type=Path, metavar="OUT")
     given = parser.parse_args()
-    try:
+    with telling_errors():
         print(choose(given.path, given.out))
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
-from proverrl.errors import ProverRLError, UsageError
+from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
 from proverrl.lang.dafny.annotate import get_program_text
@@ -30,7 +30,7 @@ from proverrl.lang.open import open_configured
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.base import verify_all
-from scripts.arguments import at_least
+from scripts.arguments import at_least, telling_errors
 
 
 async def choose(source: str, out: Path, workers: int) -> str:
@@ -70,7 +70,5 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path, metavar="OUT.jsonl")
     parser.add_argument("--workers", type=at_least(1), default=2)
     given = parser.parse_args()
-    try:
+    with telling_errors():
         print(asyncio.run(choose(given.source, given.out, given.workers)))
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -25,8 +25,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from proverrl.config import Config, load_stored_config
-from proverrl.errors import ProverRLError, UsageError
+from proverrl.errors import UsageError
 from proverrl.evaluation.budgets import (
     BudgetUnit,
     Spending,
@@ -40,6 +42,7 @@ from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem
+from scripts.arguments import telling_errors
 
 BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
     "calls": (1, 2, 4, 8, 16, 32, 64, 128, 256),
@@ -187,7 +190,5 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
-    try:
+    with telling_errors():
         main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -36,7 +36,6 @@ from proverrl.compose.filters import (
 )
 from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.config.compose import FilterName
-from proverrl.errors import ProverRLError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
 from proverrl.lang.dafny.generate.stream import GENERATOR
@@ -46,7 +45,7 @@ from proverrl.problems.load import load_problems, load_references, make_row, wri
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
 from proverrl.verifier.base import Verifier, verify_all
-from scripts.arguments import at_least
+from scripts.arguments import at_least, telling_errors
 
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 MAX_TRIES = 25
@@ -224,7 +223,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if options.families and (options.names or options.out):
         parser.error("--families writes no problems of operators; leave --names and --out out")
-    try:
+    with telling_errors():
         asyncio.run(main(options))
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ProverRLError, UsageError
+from proverrl.errors import UsageError
 from proverrl.lang.dafny.formal.errors import spoil
 from proverrl.lang.dafny.search.pooled import list_hints, put_together
 from proverrl.lang.open import open_configured
@@ -40,7 +40,7 @@ from proverrl.search.wiring import make_search
 from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson, compare_values
 from proverrl.types import Candidate, Problem, Verdict
-from scripts.arguments import at_least, share
+from scripts.arguments import at_least, share, telling_errors
 
 SEARCHES = ("best_of_n", "pooled_hints")
 TRIES = 20
@@ -174,7 +174,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with telling_errors():
         main()
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

@@ -13,9 +13,12 @@ import json
 import sys
 from pathlib import Path
 
-from proverrl.errors import ProverRLError, UsageError
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import write_whole
+from scripts.arguments import telling_errors
 
 CURRICULUM = Path(__file__).resolve().parents[1] / "dafny" / "curriculum"
 LEVELS = range(1, 6)
@@ -47,7 +50,5 @@ def main(third: Path, others: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    try:
+    with telling_errors():
         main(*map(Path, sys.argv[1:]))
-    except ProverRLError as error:
-        raise SystemExit(f"error: {error}") from error

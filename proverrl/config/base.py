@@ -18,6 +18,7 @@ MAX_INT = 2**63 - 1
 
 Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
 NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
+# More copies than a reference has places to break cost time and teach nothing.
 PerReference = Annotated[int, Field(ge=0, le=64)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]

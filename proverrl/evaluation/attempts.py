@@ -23,9 +23,8 @@ from proverrl.types import FinishReason, Status
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
 RESTORE = "restore the file, or delete the line and give the same `proverrl eval` again"
-RESTORE_SETTINGS = (
-    "restore the file, give another --name, or delete the evaluation's files to make it anew"
-)
+ANOTHER_NAME = "give another --name, or delete the evaluation's files to make it anew"
+_RESTORE_SETTINGS = f"restore the file, {ANOTHER_NAME}"
 ATTEMPTS_SEAL = "attempts_sha256"
 """What a table says of the attempts that it counts (``SealSum``)."""
 NO_TURNS = (
@@ -208,9 +207,9 @@ def read_owner(attempts: Path) -> str:
     path = attempts.with_suffix(".settings")
     if not path.exists():
         return ""
-    settings = read_row(path, SETTINGS, RESTORE_SETTINGS)
+    settings = read_row(path, SETTINGS, _RESTORE_SETTINGS)
     if not has_own_seal(settings):
-        raise RunError(f"{path}: {CHANGED}; {RESTORE_SETTINGS}")
+        raise RunError(f"{path}: {CHANGED}; {_RESTORE_SETTINGS}")
     return str(settings.get(SEAL, ""))
 
 

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.attempts import NO_TURNS, SETTINGS, AttemptFile, read_owner
+from proverrl.evaluation.attempts import (
+    ANOTHER_NAME,
+    NO_TURNS,
+    SETTINGS,
+    AttemptFile,
+    read_owner,
+)
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.seal import SEAL, add_seal
@@ -160,20 +166,20 @@ class AttemptStore:
             self.completions = count_completions(rows, self.completions)
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"
-        again = "give another --name, or delete the evaluation's files to make it anew"
+        # As they are read back.
+        given = json.loads(json.dumps(dict(settings), sort_keys=True))
         if not self._settings_path.exists():
             if self.path.exists() and self.path.stat().st_size:
                 raise UsageError(
                     f"{self.path} was written by an earlier version, which did not say under which "
-                    f"settings; {again}"
+                    f"settings; {ANOTHER_NAME}"
                 )
-            sealed = json.dumps(add_seal(json.loads(text)), indent=1) + "\n"
-            write_atomically(self._settings_path, sealed)
+            text = json.dumps(add_seal(given), indent=1) + "\n"
+            write_atomically(self._settings_path, text)
             return
-        stored = read_row(self._settings_path, SETTINGS, again)
+        stored = read_row(self._settings_path, SETTINGS, ANOTHER_NAME)
         for key in sorted({*stored, *settings} - {SEAL}):
-            if stored.get(key) != json.loads(text).get(key):
+            if stored.get(key) != given.get(key):
                 differs = (
                     "at other problems"
                     if key == "benchmark_sha256"
@@ -181,7 +187,7 @@ class AttemptStore:
                 )
                 raise UsageError(
                     f"{self.path} holds attempts {differs}, and one figure cannot rest on both: "
-                    f"{again}"
+                    f"{ANOTHER_NAME}"
                 )
 
 
