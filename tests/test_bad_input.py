@@ -40,13 +40,13 @@ from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, settle
 from proverrl.monitor.metrics import MetricsTail
+from proverrl.monitor.rollout_rows import iter_rollouts
 from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths
 from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.report.run import iter_problems
 from proverrl.search.samples import read_samples
-from proverrl.search.values import read_pairs
 from proverrl.types import HOLE, Sampling
 from proverrl.verifier.base import Limits
 
@@ -230,7 +230,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "problems": load_problems,
     "counts": read_counts,
     "samples": read_samples,
-    "rollouts": lambda path: read_pairs([path]),
+    "rollouts": lambda path: list(iter_rollouts(path)),
     "metrics": read_json_lines,
     "statements": lambda path: list(read_statements(path)),
     "rows": lambda path: open_benchmark(str(path)),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config.search import SearchName
-from proverrl.errors import ProblemError, RecordError, UsageError
+from proverrl.errors import ProblemError, RecordError, RunError
 from proverrl.lang.records import Segment
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples
@@ -136,16 +136,16 @@ def test_a_file_gives_back_what_was_written(
         ({"ends": [2, 6]}, "'ends' must rise to the body's length 5"),
         ({"ends": [0, 5]}, "'ends' must rise"),
         ({"ends": [5]}, "differ in length"),
-        ({"ends": [2, 5.0]}, "field 'ends' must be a list of whole numbers, it is \\[2, 5.0\\]"),
-        ({"values": [None, 1.0]}, "field 'values' must be a list of numbers"),
-        ({"advantages": [True, 1.0]}, "field 'advantages' must be a list of numbers"),
-        ({"proved": 1}, "field 'proved' must be true or false, it is 1"),
-        ({"calls": "7"}, "field 'calls' must be a whole number, it is '7'"),
-        ({"body": None}, "field 'body' must be a string"),
-        ({"problem": "p"}, "field 'problem' must be a problem"),
+        ({"ends": [2, 5.0]}, "ends.1: Input should be a valid integer"),
+        ({"values": [None, 1.0]}, "values.0: Input should be a valid number"),
+        ({"advantages": [True, 1.0]}, "advantages.0: Input should be a valid number"),
+        ({"proved": 1}, "proved: Input should be a valid boolean"),
+        ({"calls": "7"}, "calls: Input should be a valid integer"),
+        ({"body": None}, "body: Input should be a valid string"),
+        ({"problem": "p"}, "problem: Input should be a valid dictionary"),
         ({"values": [1.5, 1.0]}, "'values' must be from 0 to 1"),
         ({"advantages": [0, -1e300]}, "'advantages' are differences of values: they must be from"),
-        ({"extra": 1}, "not a search sample; it has the fields problem, body"),
+        ({"extra": 1}, "extra: Extra inputs are not permitted; write it anew"),
         ({"advantages": [float("inf"), 0]}, "Infinity is no number of JSON"),
     ],
 )
@@ -153,25 +153,29 @@ def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: 
     path = tmp_path / "s.jsonl"
     write_samples(path, [make_sample()] * 2)
     first, second, _ = path.read_text("utf-8").split("\n")
-    path.write_text(f"{first}\n\n{json.dumps({**json.loads(second), **change})}\n", "utf-8")
-    with pytest.raises(UsageError, match=f"s.jsonl, line 3: .*{message}"):
+    path.write_text(f"{first}\n\n{json.dumps({**json.loads(second), **change})}\n\n", "utf-8")
+    with pytest.raises(RunError, match=f"s.jsonl, line 3: .*{message}"):
         read_samples(path)
 
 
 def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    with pytest.raises(UsageError, match=r"cannot read .*s.jsonl: No such file"):
+    with pytest.raises(RunError, match=r"cannot read .*s.jsonl: No such file"):
         read_samples(path)
-    path.write_text("{\n", "utf-8")
-    with pytest.raises(UsageError, match=r"s.jsonl, line 1: not JSON"):
+    path.write_text("{\n\n", "utf-8")
+    with pytest.raises(RunError, match=r"s.jsonl, line 1: not a JSON object"):
         read_samples(path)
-    path.write_bytes(b"\xff\n")
-    with pytest.raises(UsageError, match="not UTF-8"):
+    path.write_bytes(b"\xff\n\n")
+    with pytest.raises(RunError, match=r"line 1: not a JSON object: .*utf-8"):
         read_samples(path)
     write_samples(path, [make_sample()])
     row = json.loads(path.read_text("utf-8"))
     del row["problem"]["statement"]
-    path.write_text(json.dumps(row), "utf-8")
+    line = json.dumps(row) + "\n"
+    path.write_text(line[:-9], "utf-8")
+    with pytest.raises(RunError, match="line 1: the last line was cut off; write it anew"):
+        read_samples(path)
+    path.write_text(line, "utf-8")
     with pytest.raises(ProblemError, match=r"s.jsonl, line 1: field 'statement' is missing"):
         read_samples(path)
 

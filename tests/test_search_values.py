@@ -7,6 +7,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,10 +35,10 @@ from proverrl.search.values import (
     ValuePair,
     build_data,
     compute_features,
+    list_rollout_pairs,
     load_value,
     measure_head,
     open_fit,
-    read_pairs,
     save_value,
 )
 from proverrl.statistics import compute_calibration
@@ -90,20 +91,21 @@ def test_auc_is_what_its_definition_says(rows: list[tuple[int, bool]]) -> None:
     assert found == pytest.approx(wins / (len(good) * len(bad)))
 
 
-def write_rows(path: Path) -> Path:
-    problem = {"id": "p", "preamble": "", "statement": build_problem("p").statement}
-    rows = [
-        {"problem": problem, "status": "proved", "body": "invariant a\ninvariant b"},
-        {"problem": problem, "status": "rejected", "body": "A(); B(); C();"},
-        {"problem": problem, "status": "rejected", "body": None},
-        {"problem": problem, "status": "timeout", "body": "A();"},
-    ]
-    path.write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
-    return path
+def make_rollout(status: str, body: str | None, **problem: str) -> dict[str, Any]:
+    shown = {"id": "p", "preamble": "", "statement": build_problem("p").statement, **problem}
+    return {"rollout_id": "r", "problem": shown, "status": status, "body": body}
 
 
-def test_pairs_of_a_rollout_file(tmp_path: Path) -> None:
-    pairs = read_pairs([write_rows(tmp_path / "step_1.jsonl")])
+ROLLOUTS = [
+    make_rollout("proved", "invariant a\ninvariant b"),
+    make_rollout("rejected", "A(); B(); C();"),
+    make_rollout("rejected", None),
+    make_rollout("timeout", "A();"),
+]
+
+
+def test_pairs_of_rollouts() -> None:
+    pairs = list_rollout_pairs(ROLLOUTS)
     assert [(pair.prefix, pair.solved) for pair in pairs] == [
         ("", True),
         ("invariant a", True),
@@ -112,19 +114,13 @@ def test_pairs_of_a_rollout_file(tmp_path: Path) -> None:
         ("A(); B();", False),
     ]
     assert DafnySearching().list_prefixes("") == [""]
-    problem = {
-        "id": "p",
-        "language": "lean",
-        "preamble": "",
-        "statement": "theorem t : P := by\n  /*{HOLE}*/",
-    }
-    row = {"problem": problem, "status": "proved", "body": "rfl"}
-    (tmp_path / "lean.jsonl").write_text(json.dumps(row), "utf-8")
+    statement = "theorem t : P := by\n  /*{HOLE}*/"
     with pytest.raises(UsageError, match="which rollouts do not hold; give value"):
-        read_pairs([tmp_path / "lean.jsonl"])
-    (tmp_path / "x.jsonl").write_text('{"problem": 1}\n', "utf-8")
-    with pytest.raises(UsageError, match=r"x.jsonl, line 1: not a rollout"):
-        read_pairs([tmp_path / "x.jsonl"])
+        list_rollout_pairs([make_rollout("proved", "rfl", language="lean", statement=statement)])
+    with pytest.raises(UsageError, match=r"rollout 'r' is damaged .*exactly once, found 0"):
+        list_rollout_pairs([make_rollout("proved", "A();", statement="method M() {}")])
+    with pytest.raises(UsageError, match=r"rollout 'r' is damaged .*'unheard' is not"):
+        list_rollout_pairs([make_rollout("unheard", "A();")])
 
 
 def make_pairs() -> list[ValuePair]:

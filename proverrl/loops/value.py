@@ -31,6 +31,7 @@ from proverrl.loops.session import load_weights
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.monitor.metrics import RunLimits
+from proverrl.monitor.rollout_rows import iter_rollouts
 from proverrl.monitor.trackers import open_trackers
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
@@ -44,10 +45,10 @@ from proverrl.search.values import (
     check_layers,
     hash_pairs,
     list_pairs,
+    list_rollout_pairs,
     measure_head,
     open_fit,
     read_about,
-    read_pairs,
     save_value,
 )
 
@@ -160,7 +161,8 @@ def _read_pairs(config: Config) -> list[ValuePair]:
             f"value.samples has a sample of {held!r}, a held-out problem: an evaluation with this "
             "value model would be worth nothing; search training problems"
         )
-    pairs = read_pairs(files) + list_pairs(samples)
+    rows = (row for file in files for row in iter_rollouts(file))
+    pairs = list_rollout_pairs(rows) + list_pairs(samples)
     if not pairs:
         raise UsageError(
             "nothing to learn values from; set value.run to a run with rollouts, value.rollouts "

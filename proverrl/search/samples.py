@@ -17,9 +17,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import RecordError, UsageError
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from proverrl.errors import RecordError, RunError, UsageError
 from proverrl.files.lines import write_lines_atomically
-from proverrl.files.strict_json import load_json
+from proverrl.files.typed_rows import ROW, iter_typed_lines
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import make_row, read_problem
 from proverrl.problems.prompt import render_body, render_opening
@@ -31,7 +34,22 @@ from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
 from proverrl.types import Candidate, Problem, Verdict
 
-FIELDS = ("problem", "body", "proved", "ends", "values", "advantages", "search", "calls")
+_ANEW = "write it anew with proverrl search --emit-samples"
+
+
+@with_config({**ROW, "extra": "forbid"})
+class _SampleRow(TypedDict):
+    problem: dict[str, Any]
+    body: str
+    proved: bool
+    ends: list[int]
+    values: list[float]
+    advantages: list[float]
+    search: str
+    calls: int
+
+
+_SAMPLE = TypeAdapter(_SampleRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +101,17 @@ def collect_samples(search: Search) -> list[SearchSample]:
 
 def write_samples(path: Path, samples: Iterable[SearchSample]) -> None:
     """Write the file anew, whole or not at all; ``RunError`` when it cannot be written."""
-    rows = ({name: getattr(sample, name) for name in FIELDS} for sample in samples)
+    fields = _SampleRow.__annotations__
+    rows = ({name: getattr(sample, name) for name in fields} for sample in samples)
     write_lines_atomically(path, (row | {"problem": make_row(row["problem"])} for row in rows))
 
 
 def read_samples(path: Path) -> list[SearchSample]:
-    """The samples of a file, in its order. Raises ``UsageError`` if the file cannot be read or a
-    line is not a sample; it names the line."""
-    try:
-        lines = path.read_text("utf-8").split("\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error.reason}; write it anew") from error
+    """The samples of a file, in its order. Raises ``RunError`` if the file cannot be read or a line
+    is not a sample, and ``ProblemError`` if its problem is none; both name the line."""
     return [
-        _read_line(f"{path}, line {number}", line)
-        for number, line in enumerate(lines, 1)
-        if line.strip()
+        _read_sample(f"{path}, line {number}", row)
+        for number, _, row in iter_typed_lines(path, _SAMPLE, _ANEW, _refuse_cut)
     ]
 
 
@@ -209,46 +221,15 @@ def _list_nodes(steps: Sequence[tuple[int, str]]) -> list[tuple[str, ...]]:
     return [states[:length] for length in range(len(states) + 1)]
 
 
-_KINDS: dict[str, tuple[str, Any, bool]] = {
-    "body": ("a string", str, False),
-    "proved": ("true or false", bool, False),
-    "ends": ("a list of whole numbers", int, True),
-    "values": ("a list of numbers", int | float, True),
-    "advantages": ("a list of numbers", int | float, True),
-    "search": ("a string", str, False),
-    "calls": ("a whole number", int, False),
-}
-"""What the fields of a line hold: in words, the type, and whether it is a list of them."""
+def _refuse_cut(told: str) -> None:
+    # The file is written whole, so that what is missing was lost afterwards.
+    raise RunError(f"{told}; {_ANEW}")
 
 
-def _is_one(value: object, kind: Any) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _read_line(where: str, line: str) -> SearchSample:
+def _read_sample(where: str, row: dict[str, Any]) -> SearchSample:
+    problem = read_problem(where, row["problem"])
+    lists = {name: tuple(row[name]) for name in ("ends", "values", "advantages")}
     try:
-        row = load_json(line)
-    except ValueError as error:
-        raise UsageError(f"{where}: not JSON ({error}); write one sample per line") from error
-    if not isinstance(row, dict) or set(row) != set(FIELDS):
-        raise UsageError(f"{where}: not a search sample; it has the fields {', '.join(FIELDS)}")
-    problem = row["problem"]
-    if not isinstance(problem, dict):
-        raise UsageError(f"{where}: field 'problem' must be a problem; write it as a JSON object")
-    for name, (words, kind, is_many) in _KINDS.items():
-        values = row[name] if is_many else [row[name]]
-        if not isinstance(values, list) or not all(_is_one(value, kind) for value in values):
-            raise UsageError(f"{where}: field {name!r} must be {words}, it is {row[name]!r:.60}")
-    try:
-        return SearchSample(
-            read_problem(where, problem),
-            row["body"],
-            row["proved"],
-            tuple(row["ends"]),
-            tuple(map(float, row["values"])),
-            tuple(map(float, row["advantages"])),
-            row["search"],
-            row["calls"],
-        )
-    except (RecordError, OverflowError) as error:
-        raise UsageError(f"{where}: {error}; write what --emit-samples writes") from error
+        return SearchSample(**row | lists | {"problem": problem})
+    except RecordError as error:
+        raise RunError(f"{where}: {error}; {_ANEW}") from error

@@ -28,7 +28,6 @@ from typing_extensions import TypedDict
 from proverrl.config.training import ValueConfig
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.disk import saving
-from proverrl.files.strict_json import load_json
 from proverrl.files.typed_rows import ROW, read_row
 from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
@@ -90,24 +89,19 @@ class ValuePair:
     solved: bool
 
 
-def read_pairs(files: Iterable[Path]) -> list[ValuePair]:
-    """The pairs of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body and one for
-    every statement that another follows. Raises ``UsageError`` if a file cannot be read, or a line
-    is no rollout."""
+def list_rollout_pairs(rows: Iterable[Mapping[str, Any]]) -> list[ValuePair]:
+    """The pairs of the rows of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body
+    and one for every statement that another follows. Raises ``UsageError`` if a row lacks what a
+    run writes, or a proof of its language has no states."""
     pairs = []
-    for file in files:
+    for row in rows:
         try:
-            lines = file.read_bytes().splitlines()
-        except OSError as error:
-            raise UsageError(f"cannot read {file}: {error.strerror}; check the path") from error
-        for number, line in enumerate(lines, 1):
-            try:
-                pairs += _read_row(load_json(line))
-            except (KeyError, TypeError, ValueError, ProblemError) as error:
-                raise UsageError(
-                    f"{file}, line {number}: not a rollout ({error!r}); give the files that a run "
-                    "wrote into its folder rollouts/"
-                ) from error
+            pairs += _read_row(row)
+        except (KeyError, ValueError, ProblemError) as error:
+            raise UsageError(
+                f"rollout {row['rollout_id']!r} is damaged ({error!r}); give the files that a run "
+                "wrote into its folder rollouts/"
+            ) from error
     return pairs
 
 
@@ -129,10 +123,10 @@ def hash_pairs(pairs: Sequence[ValuePair]) -> str:
     return digest.hexdigest()
 
 
-def _read_row(row: dict[str, Any]) -> list[ValuePair]:
+def _read_row(row: Mapping[str, Any]) -> list[ValuePair]:
     status = Status(row["status"])
     body = row["body"]
-    if not status.judged or not isinstance(body, str):
+    if not status.judged or body is None:
         return []
     given = row["problem"]
     # Earlier versions did not say the language.
