@@ -18,9 +18,9 @@ from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.files.seal import add_seal
 from proverrl.loops.search_run import _judge_saved
 from proverrl.problems.load import load_problems, write_problems
-from proverrl.search.base import FoundProof
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
+from proverrl.search.spending import FoundProof
 from proverrl.types import Candidate, Status, Verdict
 from tests.search_world import PROBLEM, World
 from tests.test_policy import tiny_policy

@@ -23,15 +23,9 @@ from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.lang.records import Prefix
 from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
-from proverrl.search.base import (
-    CurvePoint,
-    FoundProof,
-    Functions,
-    Proposal,
-    SearchResult,
-    SearchTurn,
-)
+from proverrl.search.base import CurvePoint, Functions, Proposal, SearchResult
 from proverrl.search.proposals import Corrector, Proposer, read_answer
+from proverrl.search.spending import FoundProof, SearchTurn
 from proverrl.search.wiring import (
     Tools,
     choose_states,

@@ -42,9 +42,9 @@ from proverrl.report.completions import (
 from proverrl.report.run import load_runs
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.search.base import SearchTurn
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
+from proverrl.search.spending import SearchTurn
 from proverrl.types import Completion, FinishReason, Rollout, Status, Turn
 from tests import report_runs as made
 from tests.builders import build_problem

@@ -443,7 +443,8 @@ def test_a_bad_row_of_a_benchmark_is_named(
 
 LIAR = """
 from dataclasses import replace
-from proverrl.search.base import FoundProof, JudgedProposal, Proposal
+from proverrl.search.base import JudgedProposal, Proposal
+from proverrl.search.spending import FoundProof
 from proverrl.search.strategy import Expansion
 from proverrl.search.whole_body import BestOfN
 from proverrl.types import Status, Verdict

@@ -120,14 +120,16 @@ def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
     ours.judged, fresh.judged = [], []
     # The problem's own search had found another that was not handed on when it was killed.
     root.spent.proofs.append(replace(proof, body=NEVER))
-    (failed,) = asyncio.run(one.judge_proofs_again())
-    assert failed.diagnostics[0].message == ENTRY
+    told = asyncio.run(one.judge_proofs_again({}))
+    assert [(body, v.proved) for body, v in told.items()] == [(proof.body, True), (NEVER, False)]
+    assert told[NEVER].diagnostics[0].message == ENTRY
     assert (ours.judged, fresh.judged) == ([proof.body, NEVER], [proof.body])
     assert [p.body for p in one.spent.proofs] == [p.body for p in root.spent.proofs] == [proof.body]
     # One that does not hold any more is kept by neither.
     ours.limit = 1
-    (failed,) = asyncio.run(one.judge_proofs_again())
-    assert failed.status is Status.EXHAUSTED
+    told = asyncio.run(one.judge_proofs_again({}))
+    assert [verdict.status for verdict in told.values()] == [Status.EXHAUSTED]
+    assert not any(sample.proved for sample in collect_samples(one))
     assert (one.spent.proofs, root.spent.proofs) == ([], [])
     assert [body for body, _ in root.spent.refuted] == [NEVER, proof.body]
 
@@ -199,6 +201,27 @@ def test_good_parts_of_failed_bodies_are_a_proof() -> None:
         (1, True),
         (1, False),
     ]
+
+
+def test_bodies_put_together_are_samples_too_but_none_that_two_verifiers_differ_on() -> None:
+    def collect(confirm: Verify) -> list[tuple[str, bool, str, int]]:
+        writer = Writer([f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}\nbad"], [])
+        settings = SearchConfig(name="pooled_hints", calls=5, width=2)
+        functions = Functions(writer.propose, Loop().verify, confirm=confirm)
+        one = make_search(LOOP, functions, settings)
+        asyncio.run(one.run())
+        return [(s.body, s.proved, s.search, s.calls) for s in collect_samples(one)]
+
+    wrong = [
+        f"{RANGE}\n{LOST}",
+        f"{NEVER}\n{SUM}\nbad",
+        "\n".join([RANGE, LOST, NEVER, SUM]),
+        "\n".join([RANGE, LOST, SUM]),
+    ]
+    failed = [(body, False, "pooled_hints", 5) for body in wrong]
+    found = (f"{RANGE}\n{SUM}", True, "pooled_hints", 5)
+    assert collect(Loop().verify) == [*failed, found]
+    assert collect(Loop(limit=1).verify) == failed
 
 
 def test_bodies_are_continued_after_what_stands() -> None:

@@ -191,7 +191,7 @@ class _SearchRun:
 async def _judge_saved(search: Search, path: Path) -> None:
     """Judge the proofs of a saved search again. Raises ``RunError`` where that is not possible now:
     nothing has been saved then, and no proof is lost."""
-    for verdict in await search.judge_proofs_again():
+    for verdict in (await search.judge_proofs_again({})).values():
         if not verdict.status.judged:
             raise RunError(
                 f"{path}: a saved proof could not be verified again ({verdict.status.value}); "

@@ -1,22 +1,21 @@
 """What every search is given, what it hands on, and what it gives back.
 
-Flows out: the records below, the types of the functions that a search takes, ``SearchSpending``
-(what was spent and learned) and ``Search``. Not handled here: how states are read from a verdict
-and how a policy is asked (the caller brings both).
+Flows out: the records below, the types of the functions that a search takes, and ``Search``. Not
+handled here: what was spent and learned (``spending``), how states are read from a verdict and how
+a policy is asked (the caller brings both).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import Field, TypeAdapter
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Literal, Self
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RunError
 from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
+from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
 from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -24,10 +23,6 @@ StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 
 # What may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
-_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-_Count = Annotated[int, Field(strict=True, ge=0)]
-check_count: Callable[[Any], int] = TypeAdapter(_Count).validate_python
-"""A count of a saved search; ``ValueError`` for what is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +106,6 @@ class JudgedProposal:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundProof:
-    """A proof, and what had been spent when it was written and judged.
-
-    ``calls`` counts verifier calls, this one included; ``tokens`` the tokens generated up to the
-    last one of this body. ``confirmed`` says that a second verifier proved it too.
-    """
-
-    body: str
-    verdict: Verdict
-    calls: int
-    tokens: int
-    confirmed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTurn:
-    """An answer, in the order of writing. ``body`` is "" where none was found, for the ``reason``;
-    ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. In a
-    search made of several, the body of a part begins with a comment that names the part, and a
-    body that was only verified has no tokens. ``seconds`` are the verifier's, of a call that has
-    ended; ``judged`` is False of one that ended without a verdict (time, crash)."""
-
-    body: str
-    num_tokens: int
-    is_call: bool
-    truncated: bool = False
-    reason: str = ""
-    seconds: float | None = None
-    judged: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class CurvePoint:
     """What had been spent and reached after an expansion."""
 
@@ -191,71 +154,6 @@ class SearchResult:
         seconds = [turn.seconds for turn in self.turns if turn.is_call]
         known = [each for each in seconds if each is not None]
         return sum(known) if len(known) == len(seconds) else None
-
-
-def dump_verdict(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON values."""
-    raw: dict[str, Any] = _VERDICT.dump_python(verdict, mode="json")
-    return raw
-
-
-def read_verdict(raw: dict[str, Any]) -> Verdict:
-    """What ``dump_verdict`` made of a verdict."""
-    return _VERDICT.validate_python(raw)
-
-
-@dataclass(slots=True)
-class SearchSpending:
-    """What one expansion, or all that have ended, spent and learned. A saved search leaves out what
-    expansions under way have spent, because they will be made again."""
-
-    calls: int = 0
-    tokens: int = 0
-    confirmations: int = 0
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    proofs: list[FoundProof] = field(default_factory=list)
-    refuted: list[tuple[str, Verdict]] = field(default_factory=list)
-    turns: list[SearchTurn] = field(default_factory=list)
-
-    def take_in(self, other: SearchSpending) -> None:
-        """Add what an expansion that ended has spent."""
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.confirmations += other.confirmations
-        self.verdicts |= other.verdicts
-        self.proofs += other.proofs
-        self.refuted += other.refuted
-        self.turns += other.turns
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        return {
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "confirmations": self.confirmations,
-            "verdicts": [[body, dump_verdict(v)] for body, v in self.verdicts.items()],
-            "proofs": [
-                [p.body, dump_verdict(p.verdict), p.calls, p.tokens, p.confirmed]
-                for p in self.proofs
-            ],
-            "refuted": [[body, dump_verdict(v)] for body, v in self.refuted],
-            "turns": [astuple(turn) for turn in self.turns],
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> SearchSpending:
-        """What ``state_dict`` gave, read back."""
-        return cls(
-            calls=check_count(state["calls"]),
-            tokens=check_count(state["tokens"]),
-            confirmations=check_count(state["confirmations"]),
-            verdicts={body: read_verdict(raw) for body, raw in state["verdicts"]},
-            proofs=[
-                FoundProof(body, read_verdict(raw), *spent) for body, raw, *spent in state["proofs"]
-            ],
-            refuted=[(body, read_verdict(raw)) for body, raw in state["refuted"]],
-            turns=[SearchTurn(*turn) for turn in state["turns"]],
-        )
 
 
 class Search(ABC):
@@ -327,21 +225,27 @@ class Search(ABC):
         """Whether there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
-    async def judge_proofs_again(self) -> list[Verdict]:
+    async def judge_proofs_again(self, told: dict[str, Verdict]) -> dict[str, Verdict]:
         """Keep the proofs that both verifiers prove now: what a file says proves nothing. Returns
-        the verdicts on the others."""
+        the verdicts by body, those that were ``told`` among them, for which nobody is asked."""
         claimed, self.spent.proofs = self.spent.proofs, []
-        first = len(self.spent.refuted)
+        told = dict(told)
         for proof in claimed:
-            candidate = Candidate(self.problem, proof.body)
-            verdict = await self.functions.verify(candidate)
-            if verdict.proved and self.functions.confirm is not None:
-                verdict = await self.functions.confirm(candidate)
+            verdict = told.get(proof.body)
+            if verdict is None:
+                candidate = Candidate(self.problem, proof.body)
+                verdict = await self.functions.verify(candidate)
+                if verdict.proved and self.functions.confirm is not None:
+                    verdict = await self.functions.confirm(candidate)
+                told[proof.body] = verdict
+            if proof.body in self.spent.verdicts:
+                # In its place: a walk that is repeated counts them.
+                self.spent.verdicts[proof.body] = verdict
             if verdict.proved:
                 self.spent.proofs.append(replace(proof, verdict=verdict))
             else:
                 self.spent.refuted.append((proof.body, verdict))
-        return [verdict for _, verdict in self.spent.refuted[first:]]
+        return told
 
     def _add_point(self) -> None:
         nodes = sum(len(tree) for _, tree in self.trees())

@@ -21,16 +21,9 @@ from proverrl.config.search import SearchConfig
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.lang import find_language, list_languages
 from proverrl.problems.load import make_row
-from proverrl.search.base import (
-    FoundProof,
-    Functions,
-    Search,
-    SearchResult,
-    SearchTurn,
-    dump_verdict,
-    read_verdict,
-)
+from proverrl.search.base import Functions, Search, SearchResult
 from proverrl.search.run import TreeSearch
+from proverrl.search.spending import FoundProof, SearchTurn, dump_verdict, read_verdict
 from proverrl.search.tree import Tree
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
@@ -160,13 +153,13 @@ class Composite(Search):
     async def judge(self, candidate: Candidate) -> Verdict | None:
         """What the verifier says; no call for what it was asked before, None without one left. What
         was not judged is asked again, and a walk that is repeated is told so as often as before."""
-        key = candidate.key
-        known = self._verdicts.get(key)
+        key, is_own = candidate.key, candidate.problem == self.problem
+        known = self._find_known(candidate)
         unjudged = self._unjudged.get(key, [])
         if known is None and self._repeated[key] < len(unjudged):
             known = unjudged[self._repeated[key]]
             self._repeated[key] += 1
-        if known is None and candidate.problem == self.problem and ROOT in self.searches:
+        if known is None and is_own and ROOT in self.searches:
             known = self.searches[ROOT].spent.verdicts.get(candidate.body)
         if known is not None:
             return known
@@ -179,7 +172,9 @@ class Composite(Search):
         self.spent.turns.append(
             SearchTurn(body, 0, is_call=True, seconds=verdict.seconds, judged=judged)
         )
-        if judged:
+        if judged and is_own:
+            self.spent.verdicts[candidate.body] = verdict
+        elif judged:
             self._verdicts[key] = verdict
         else:
             self._unjudged.setdefault(key, []).append(verdict)
@@ -208,22 +203,18 @@ class Composite(Search):
         self._tick()
         return True
 
-    async def judge_proofs_again(self) -> list[Verdict]:
-        """See ``Search``; so are those of the problem's own search that are not among them."""
-        failed = await super().judge_proofs_again()
-        if ROOT in self.searches:
-            own = self.searches[ROOT].spent
-            known = {proof.body: proof.verdict for proof in self.spent.proofs}
-            known |= dict(self.spent.refuted)
-            told = [replace(p, verdict=known[p.body]) for p in own.proofs if p.body in known]
-            own.proofs = [proof for proof in own.proofs if proof.body not in known]
-            failed += await self.searches[ROOT].judge_proofs_again()
-            own.proofs = [proof for proof in told if proof.verdict.proved] + own.proofs
-            own.refuted += [(p.body, p.verdict) for p in told if not p.verdict.proved]
-        return failed
+    async def judge_proofs_again(self, told: dict[str, Verdict]) -> dict[str, Verdict]:
+        """See ``Search``; the problem's own search may have found some that are not handed on."""
+        told = await super().judge_proofs_again(told)
+        for body in told:
+            self._verdicts.pop(Candidate(self.problem, body).key, None)
+        root = self.searches.get(ROOT)
+        return told if root is None else await root.judge_proofs_again(told)
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
-        return self._verdicts.get(candidate.key)
+        own = self.spent.verdicts if candidate.problem == self.problem else {}
+        # Earlier versions kept the verdicts on the problem's own bodies among the others.
+        return own.get(candidate.body) or self._verdicts.get(candidate.key)
 
     def _open_part(self, key: str, problem: Problem) -> TreeSearch:
         if key not in self.searches:
@@ -243,7 +234,8 @@ class Composite(Search):
         """A body as it stands among the turns: that of a part is told from the problem's own."""
         if candidate.problem == self.problem:
             return candidate.body
-        return f"// for {candidate.problem.id}\n{candidate.body}"
+        comment = find_language(self.problem.language).comment
+        return f"{comment} for {candidate.problem.id}\n{candidate.body}"
 
     def _take_turns(self, key: str, search: TreeSearch) -> None:
         """Hand on what was written since the last time."""

@@ -24,9 +24,10 @@ from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
 from proverrl.rollout.completion_counts import CompletionCounts
-from proverrl.search.base import Search, SearchResult, SearchTurn
+from proverrl.search.base import Search, SearchResult
 from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
+from proverrl.search.spending import SearchTurn
 from proverrl.search.view import describe_trees, draw_tree
 from proverrl.types import Candidate, Problem
 from proverrl.version import __version__

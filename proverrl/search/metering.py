@@ -14,15 +14,8 @@ from proverrl.concurrency import finish_all
 from proverrl.errors import RecordError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import refuse
-from proverrl.search.base import (
-    CountedProposal,
-    FoundProof,
-    JudgedProposal,
-    Proposal,
-    Search,
-    SearchSpending,
-    SearchTurn,
-)
+from proverrl.search.base import CountedProposal, JudgedProposal, Proposal, Search
+from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
 from proverrl.types import Candidate, Verdict
 
 

@@ -26,8 +26,9 @@ from proverrl.config.search import SearchConfig
 from proverrl.lang import find_language
 from proverrl.lang.parts import Pooling
 from proverrl.lang.records import PooledHint, Prefix, RefusedHints
-from proverrl.search.base import Functions, SearchTurn
+from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite
+from proverrl.search.spending import SearchTurn
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 

@@ -21,19 +21,11 @@ from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
-from proverrl.search.base import (
-    Functions,
-    Job,
-    Search,
-    SearchResult,
-    SearchSpending,
-    SearchTurn,
-    StopReason,
-    check_count,
-)
+from proverrl.search.base import Functions, Job, Search, SearchResult, StopReason
 from proverrl.search.frontier import BestFirst
 from proverrl.search.mcts import Puct, RMaxTS
 from proverrl.search.metering import Asked, MeteredFunctions
+from proverrl.search.spending import SearchSpending, SearchTurn, check_count
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import Tree
 from proverrl.search.whole_body import BestOfN, SelfCorrect
@@ -122,7 +114,7 @@ class TreeSearch(Search):
             self._close(job)
         if self.config.base_name not in SEARCHES:
             # A strategy of somebody's own had what its spending is written down in.
-            await self.judge_proofs_again()
+            await self.judge_proofs_again({})
         return self._result()
 
     def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job], waiting: list[Job]) -> None:

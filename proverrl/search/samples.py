@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +28,7 @@ from proverrl.problems.load import make_row, read_problem
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.rollout.samples import TrainingSample
 from proverrl.search.base import JudgedProposal, Proposal, Search
-from proverrl.search.composite import Composite
+from proverrl.search.composite import ROOT, Composite
 from proverrl.search.run import TreeSearch
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
@@ -89,13 +89,22 @@ class SearchSample:
 
 
 def collect_samples(search: Search) -> list[SearchSample]:
-    """What a search leaves, in the order in which bodies were judged; of one that has not ended,
-    what its finished expansions leave."""
+    """What a search leaves, in the order in which bodies were judged, and last the bodies that a
+    search of several put together; of one that has not ended, what its finished expansions leave.
+    A body on which two verifiers differ is no sample."""
     samples: list[SearchSample] = []
-    parts = search.searches.values() if isinstance(search, Composite) else [search]
-    for part in parts:
+    parts = search.searches if isinstance(search, Composite) else {ROOT: search}
+    for key, part in parts.items():
         assert isinstance(part, TreeSearch)
-        samples += _value_prefixes(part)
+        spent = [part.spent, search.spent] if key == ROOT else [part.spent]
+        differ = {body for one in spent for body, _ in one.refuted}
+        verdicts = {
+            body: verdict
+            for one in spent
+            for body, verdict in one.verdicts.items()
+            if verdict.status.judged and not (verdict.proved and body in differ)
+        }
+        samples += _value_prefixes(part, verdicts, search)
     return samples
 
 
@@ -164,11 +173,13 @@ def _find_places(sample: SearchSample, text: str, policy: TransformersPolicy) ->
     return places
 
 
-def _value_prefixes(search: TreeSearch) -> Iterator[SearchSample]:
-    """The judged bodies with the shares of proofs at their states."""
+def _value_prefixes(
+    part: TreeSearch, verdicts: Mapping[str, Verdict], search: Search
+) -> Iterator[SearchSample]:
+    """The bodies of a part of a search with the shares of proofs at their states."""
     ways = [
-        (body, verdict.proved, _find_states(search, body, verdict))
-        for body, verdict in search.spent.verdicts.items()
+        (body, verdict.proved, _find_states(part, body, verdict))
+        for body, verdict in verdicts.items()
     ]
     total: Counter[tuple[str, ...]] = Counter()
     good: Counter[tuple[str, ...]] = Counter()
@@ -185,7 +196,7 @@ def _value_prefixes(search: TreeSearch) -> Iterator[SearchSample]:
             shares.append(float(proved))
         gains = [after - before for before, after in pairwise(shares)]
         yield SearchSample(
-            search.problem,
+            part.problem,
             body,
             proved,
             tuple(ends),
