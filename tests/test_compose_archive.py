@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-import networkx as nx
 import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive, dump_composed, load_composed
@@ -39,8 +38,6 @@ def fill(archive: ProblemArchive) -> ProblemArchive:
 
 def test_a_graph_of_who_was_made_from_whom() -> None:
     archive = fill(ProblemArchive())
-    assert archive.ancestors("e") == {"d", "c", "base1", "base2"}
-    assert archive.ancestors("f") == {"base1"}
     assert sorted(archive.graph.edges) == [
         ("base1", "c"),
         ("base1", "f"),
@@ -59,7 +56,7 @@ def test_a_graph_of_who_was_made_from_whom() -> None:
     assert archive.graph.nodes["base1"]["operator"] == "base"
     assert Counter(composed.operator for composed in archive) == {"nest_loop": 3, "negate": 1}
     with pytest.raises(RunError, match="holds no problem 'base1'"):
-        archive.ancestors("base1")
+        archive.get("base1")
 
 
 def test_the_file_gives_everything_back(tmp_path: Path) -> None:
@@ -140,20 +137,6 @@ def test_a_checkpoint_brings_back_the_past_and_keeps_the_rest_beside(tmp_path: P
         resumed.load_state_dict({"num_lines": 9, "sha256": ""})
     with pytest.raises(RunError, match="put back the file of that run"):
         resumed.load_state_dict({"num_lines": 1, "sha256": "0"})
-
-
-def test_both_exports_read_back(tmp_path: Path) -> None:
-    archive = fill(ProblemArchive())
-    archive.note("f", witnesses=[1, 2])
-    archive.export(tmp_path / "a.graphml")
-    archive.export(tmp_path / "a.json")
-    graph = nx.read_graphml(tmp_path / "a.graphml")
-    assert sorted(graph.edges) == sorted(archive.graph.edges)
-    assert graph.nodes["f"]["witnesses"] == "[1, 2]"
-    data = json.loads((tmp_path / "a.json").read_text())
-    assert sorted(nx.node_link_graph(data, edges="edges").edges) == sorted(archive.graph.edges)
-    with pytest.raises(RunError, match=r"exported as \.graphml or \.json"):
-        archive.export(tmp_path / "a.dot")
 
 
 def test_the_picture_shows_every_problem_and_says_what_it_leaves_out() -> None:

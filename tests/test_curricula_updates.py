@@ -30,7 +30,6 @@ from proverrl.curriculum.categories import (
     SecCurriculum,
     SwsCurriculum,
     difficulty_of,
-    split_budget,
     upper_bound,
 )
 from proverrl.curriculum.sampler import (
@@ -281,8 +280,7 @@ def test_sws_gives_weak_categories_more() -> None:
     for problem_id, solved in (("a0", 8), ("a1", 7), ("a2", 3), ("b0", 0), ("b1", 0), ("a2", 4)):
         curriculum.observe(group(problem_id, solved))
     # a: none of 3 fails any more (4 of 8 is not below a half): 1/5. b: 2 of 2: 3/4. c: 1/2.
-    # The weights sum to 1.45: of 29 new problems exactly 4, 15 and 10.
-    assert curriculum.budgets(29) == {ARMS[0]: 4, ARMS[1]: 15, ARMS[2]: 10}
+    assert curriculum._shares() == {ARMS[0]: 0.2, ARMS[1]: 0.75, ARMS[2]: 0.5}
     figures = curriculum.metrics()
     assert figures["curriculum_weakest"] == ARMS[1]
     assert figures["curriculum_failure_ratio"] == 0.75
@@ -294,13 +292,6 @@ def test_sws_gives_weak_categories_more() -> None:
         True,
         False,
     ]
-
-
-def test_a_budget_is_split_whole() -> None:
-    # 10 in proportion to 1, 1, 1: 3 each, and the one that is left to the first.
-    assert split_budget({"x": 1.0, "y": 1.0, "z": 1.0}, 10) == {"x": 4, "y": 3, "z": 3}
-    # 5 * (0.5, 0.3, 0.2) = 2.5, 1.5, 1.0: the first of the two halves.
-    assert split_budget({"x": 0.5, "y": 0.3, "z": 0.2}, 5) == {"x": 3, "y": 1, "z": 1}
 
 
 def test_sws_leaves_out_what_teaches_nothing_but_looks_again() -> None:

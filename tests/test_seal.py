@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.evaluation.evaluate import evaluate
-from proverrl.files.seal import SEAL, add_seal, has_own_seal
+from proverrl.files.seal import SEAL, add_seal, has_own_seal, write_sealed
 from proverrl.files.strict_json import load_json
 from proverrl.loops.checkpoint import STATE_FILE, read_state, save_checkpoint
 from proverrl.types import Status
@@ -33,7 +33,9 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(), VALUES, min_size=1))
 def test_a_seal_fits_what_was_read_back_and_nothing_else(row: dict[str, Any]) -> None:
     row.pop(SEAL, None)
-    read = load_json(json.dumps(add_seal(row)), allow_nan=True)
+    text = write_sealed(row) if row else json.dumps(add_seal(row))
+    assert text == json.dumps(add_seal(row))
+    read = load_json(text, allow_nan=True)
     assert has_own_seal(read)
     assert not has_own_seal({**read, "another": 0})
     assert not has_own_seal({**read, SEAL: 0})

@@ -96,6 +96,7 @@ def make_rollout(status: str, body: str | None, **problem: str) -> dict[str, Any
     return {"rollout_id": "r", "problem": shown, "status": status, "body": body}
 
 
+FILE = Path("s.jsonl")
 ROLLOUTS = [
     make_rollout("proved", "invariant a\ninvariant b"),
     make_rollout("rejected", "A(); B(); C();"),
@@ -105,7 +106,7 @@ ROLLOUTS = [
 
 
 def test_pairs_of_rollouts() -> None:
-    pairs = list_rollout_pairs(ROLLOUTS)
+    pairs = list_rollout_pairs(FILE, ROLLOUTS)
     assert [(pair.prefix, pair.solved) for pair in pairs] == [
         ("", True),
         ("invariant a", True),
@@ -116,11 +117,15 @@ def test_pairs_of_rollouts() -> None:
     assert DafnySearching().list_prefixes("") == [""]
     statement = "theorem t : P := by\n  /*{HOLE}*/"
     with pytest.raises(UsageError, match="which rollouts do not hold; give value"):
-        list_rollout_pairs([make_rollout("proved", "rfl", language="lean", statement=statement)])
-    with pytest.raises(UsageError, match=r"rollout 'r' is damaged .*exactly once, found 0"):
-        list_rollout_pairs([make_rollout("proved", "A();", statement="method M() {}")])
-    with pytest.raises(UsageError, match=r"rollout 'r' is damaged .*'unheard' is not"):
-        list_rollout_pairs([make_rollout("unheard", "A();")])
+        list_rollout_pairs(
+            FILE, [make_rollout("proved", "rfl", language="lean", statement=statement)]
+        )
+    with pytest.raises(
+        UsageError, match=r"s.jsonl: rollout 'r' is damaged .*exactly once, found 0"
+    ):
+        list_rollout_pairs(FILE, [make_rollout("proved", "A();", statement="method M() {}")])
+    with pytest.raises(UsageError, match=r"s.jsonl: rollout 'r' is damaged .*'unheard' is not"):
+        list_rollout_pairs(FILE, [make_rollout("unheard", "A();")])
 
 
 def make_pairs() -> list[ValuePair]:

@@ -1,7 +1,7 @@
 """Composed problems and what came of whom, in a file that only grows.
 
 Flows in: ``Composed`` problems and facts about them (what stopped one, its solve rate). Flows out:
-the problems again, their ancestors, a graph (networkx) and its GraphML or JSON.
+the problems again, and a graph (networkx) of who was made from whom.
 A line that was cut off in the middle by a crash is dropped when the file is opened; a line that is
 damaged otherwise is an error. ``load_state_dict`` brings the file back to a checkpoint, and moves
 what came later to a file beside it: nothing is lost.
@@ -129,28 +129,6 @@ class ProblemArchive:
                     graph.add_node(parent, operator="base", round=-1, level=0)
                 graph.add_edge(parent, composed.problem.id)
         return graph
-
-    def ancestors(self, problem_id: str) -> frozenset[str]:
-        """Ids of all problems that this one was made from, at any distance."""
-        self.get(problem_id)
-        return frozenset(nx.ancestors(self.graph, problem_id))
-
-    def export(self, path: Path) -> None:
-        """Write the graph as GraphML (``.graphml``) or node-link JSON (``.json``)."""
-        graph = self.graph
-        if path.suffix == ".json":
-            text = json.dumps(nx.node_link_data(graph, edges="edges"), ensure_ascii=False)
-        elif path.suffix == ".graphml":
-            for _, facts in graph.nodes(data=True):
-                for name, value in facts.items():
-                    # GraphML knows numbers, texts and truth values only.
-                    if not isinstance(value, str | int | float | bool):
-                        facts[name] = json.dumps(value, ensure_ascii=False)
-            text = "\n".join(nx.generate_graphml(graph))
-        else:
-            raise RunError(f"{path}: an archive is exported as .graphml or .json")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", "utf-8")
 
     def state_dict(self) -> dict[str, Any]:
         """How many lines there are, and the hash of their text."""

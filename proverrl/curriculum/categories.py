@@ -136,7 +136,7 @@ class CbrlCurriculum(ArmCurriculum):
 
     @property
     def difficulty(self) -> float:
-        """Where the controller stands; what a composer should aim at."""
+        """Where the controller stands."""
         if not self._steps:
             return self._knob
         return min(max(self._knob, self._steps[0]), self._steps[-1])
@@ -180,20 +180,8 @@ class CbrlCurriculum(ArmCurriculum):
         return {"curriculum_difficulty": self.difficulty}
 
 
-def split_budget(weights: Mapping[str, float], n: int) -> dict[str, int]:
-    """``n`` in whole parts in proportion to weights: the floors first, then one more to the
-    largest remainders, the earlier of equal ones first."""
-    total = sum(weights.values())
-    exact = {name: n * weight / total for name, weight in weights.items()}
-    parts = {name: int(value) for name, value in exact.items()}
-    order = sorted(exact, key=lambda name: parts[name] - exact[name])
-    for name in order[: n - sum(parts.values())]:
-        parts[name] += 1
-    return parts
-
-
 class SwsCurriculum(ArmCurriculum):
-    """Budgets by weakness (SwS, Liang et al. 2025, arXiv 2506.08989). A problem fails while less
+    """Draws by weakness (SwS, Liang et al. 2025, arXiv 2506.08989). A problem fails while less
     than ``weak`` of its latest group was proved. A category weighs its failure ratio, (failing + 1)
     / (tried + 2). Of its problems those may be drawn that were never tried or whose latest rate
     lies in [``low``, ``high``]; a share ``recheck`` of draws goes to the others, since the policy
@@ -206,10 +194,6 @@ class SwsCurriculum(ArmCurriculum):
     def keeps(self, rate: float) -> bool:
         """Whether a problem that is solved at this rate is worth training on."""
         return self._config.sws.low <= rate <= self._config.sws.high
-
-    def budgets(self, n: int) -> dict[str, int]:
-        """How many of ``n`` new problems each category should get."""
-        return split_budget(self._shares(), n)
 
     def _shares(self) -> Mapping[str, float]:
         return {arm: self._failure_ratio(names) for arm, names in self._arms.items()}

@@ -22,6 +22,12 @@ def add_seal(row: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
     return {**said, SEAL: _hash(said, owner)}
 
 
+def write_sealed(row: Mapping[str, Any]) -> str:
+    """The JSON of ``add_seal``; a large object is turned into text once."""
+    said = json.dumps({key: value for key, value in row.items() if key != SEAL})
+    return f'{said[:-1]}, "{SEAL}": "{_hash_text(said)}"}}'
+
+
 def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = False) -> bool:
     """Whether a read object is as it was written. One without a seal, as earlier versions wrote
     them, passes unless it is ``required``."""
@@ -33,4 +39,8 @@ def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = Fa
 
 def _hash(said: Mapping[str, Any], owner: str) -> str:
     # As it is written and read: keys in their order, numbers as keys have become text.
-    return hashlib.sha256((owner + json.dumps(said)).encode()).hexdigest()
+    return _hash_text(owner + json.dumps(said))
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

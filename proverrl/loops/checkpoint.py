@@ -7,7 +7,6 @@ Not handled here: metrics and rollout files (the monitor cuts them back on resum
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from typing import Any
 
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
-from proverrl.files.seal import CHANGED, SEAL, add_seal, has_own_seal
+from proverrl.files.seal import CHANGED, SEAL, has_own_seal, write_sealed
 from proverrl.files.strict_json import read_object
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
@@ -54,8 +53,8 @@ def save_checkpoint(
                 save_learner(temporary / "learner.pt")
             if save_files is not None:
                 save_files(temporary)
-            sealed = add_seal({"step": step, **state})
-            (temporary / STATE_FILE).write_text(json.dumps(sealed), "utf-8")
+            sealed = write_sealed({"step": step, **state})
+            (temporary / STATE_FILE).write_text(sealed, "utf-8")
             _sync(temporary)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(temporary, final)

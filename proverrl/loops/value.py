@@ -161,8 +161,8 @@ def _read_pairs(config: Config) -> list[ValuePair]:
             f"value.samples has a sample of {held!r}, a held-out problem: an evaluation with this "
             "value model would be worth nothing; search training problems"
         )
-    rows = (row for file in files for row in iter_rollouts(file))
-    pairs = list_rollout_pairs(rows) + list_pairs(samples)
+    rollouts = [pair for file in files for pair in list_rollout_pairs(file, iter_rollouts(file))]
+    pairs = rollouts + list_pairs(samples)
     if not pairs:
         raise UsageError(
             "nothing to learn values from; set value.run to a run with rollouts, value.rollouts "

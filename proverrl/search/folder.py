@@ -19,7 +19,7 @@ from typing import Any
 from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import make_file_name, write_whole
-from proverrl.files.seal import CHANGED, add_seal, has_own_seal
+from proverrl.files.seal import CHANGED, has_own_seal, write_sealed
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
@@ -133,7 +133,7 @@ class SearchFolder:
             "search": search.state_dict(),
         }
         # ASCII, since a policy may write half a surrogate pair, which UTF-8 cannot hold.
-        write_whole(self.path / STATE, json.dumps(add_seal(saved), separators=(",", ":")) + "\n")
+        write_whole(self.path / STATE, write_sealed(saved) + "\n")
         self._saved = self.clock()
         self._cost = self._saved - begun
 

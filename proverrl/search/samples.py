@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,8 @@ def collect_samples(search: Search) -> list[SearchSample]:
 
 def write_samples(path: Path, samples: Iterable[SearchSample]) -> None:
     """Write the file anew, whole or not at all; ``RunError`` when it cannot be written."""
-    fields = _SampleRow.__annotations__
-    rows = ({name: getattr(sample, name) for name in fields} for sample in samples)
+    names = [field.name for field in fields(SearchSample)]
+    rows = ({name: getattr(sample, name) for name in names} for sample in samples)
     write_lines_atomically(path, (row | {"problem": make_row(row["problem"])} for row in rows))
 
 

@@ -89,18 +89,18 @@ class ValuePair:
     solved: bool
 
 
-def list_rollout_pairs(rows: Iterable[Mapping[str, Any]]) -> list[ValuePair]:
-    """The pairs of the rows of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body
-    and one for every statement that another follows. Raises ``UsageError`` if a row lacks what a
-    run writes, or a proof of its language has no states."""
+def list_rollout_pairs(file: Path, rows: Iterable[Mapping[str, Any]]) -> list[ValuePair]:
+    """The pairs of the rows of a ``file`` of a run's ``rollouts/``: the empty prefix of each judged
+    body and one for every statement that another follows. Raises ``UsageError`` if a row lacks what
+    a run writes, or a proof of its language has no states."""
     pairs = []
     for row in rows:
         try:
             pairs += _read_row(row)
         except (KeyError, ValueError, ProblemError) as error:
             raise UsageError(
-                f"rollout {row['rollout_id']!r} is damaged ({error!r}); give the files that a run "
-                "wrote into its folder rollouts/"
+                f"{file}: rollout {row['rollout_id']!r} is damaged ({error!r}); give the files "
+                "that a run wrote into its folder rollouts/"
             ) from error
     return pairs
 

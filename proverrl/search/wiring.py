@@ -30,10 +30,6 @@ from proverrl.search.values import load_value
 from proverrl.types import Problem
 from proverrl.verifier.base import Limits, Verifier
 
-WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
-"""Searches that begin every body anew and so need no states."""
-
-
 COMPOSITES: dict[CompositeName, type[Composite]] = {
     "subgoals": SubgoalSearch,
     "pooled_hints": PooledHints,
@@ -104,9 +100,15 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     )
 
 
+def _reads_states(config: SearchConfig) -> bool:
+    """Whether the search goes on from states; of one of somebody's own it is assumed."""
+    known = [one for name, one in SEARCHES.items() if name == config.base_name]
+    return all("segment" in strategy.NEEDS for strategy in known)
+
+
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
-    if config.base_name in WHOLE_BODY_SEARCHES:
+    if not _reads_states(config):
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
@@ -124,7 +126,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
     """Whether verdicts must carry the goals before each step."""
-    if config.base_name in WHOLE_BODY_SEARCHES:
+    if not _reads_states(config):
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)

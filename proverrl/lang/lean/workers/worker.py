@@ -161,14 +161,6 @@ class LeanWorker(GroupWorker):
             toolchain=self._toolchain.name,
         )
 
-    async def open_header(self, problem: Problem) -> Environment:
-        """The environment of a problem's imports; raises ``ProblemError`` when they fail."""
-        header = split_candidate(Candidate(problem, "sorry")).header
-        loaded = await self._load_header(header, problem)
-        if isinstance(loaded, Elaboration):
-            raise ProblemError(_explain_header(problem, loaded, self._toolchain))
-        return loaded
-
     async def _load_header(self, header: str, problem: Problem) -> Environment | Elaboration:
         """The environment of a header, or what Lean said when it has none."""
         options = "" if problem.kind == FILE else _OUR_OPTIONS
