@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
+from proverrl.evaluation.attempts import AttemptFile, AttemptRow
 from proverrl.evaluation.budgets import (
     BudgetUnit,
     Spending,
@@ -37,7 +38,7 @@ from proverrl.evaluation.budgets import (
 )
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.disk import refuse_overwriting, saving
-from proverrl.files.lines import read_json_lines, write_lines_atomically
+from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
@@ -107,7 +108,7 @@ def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: Bud
         print(f"| {method} | " + " | ".join(cells) + " |")
 
 
-def print_searches(rows: Mapping[str, list[list[dict[str, Any]]]]) -> None:
+def print_searches(rows: Mapping[str, list[list[AttemptRow]]]) -> None:
     """What the searches were like, and how many problems tell them apart."""
     print("\n| method | proofs | after call 4 | states a problem ", end="")
     print("| calls, verifier seconds a problem | confirmed | refuted |")
@@ -162,7 +163,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     source = out / "problems.jsonl"
     refuse_overwriting(source, problems)
     print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")
-    stored: dict[str, list[list[dict[str, Any]]]] = {}
+    stored: dict[str, list[list[AttemptRow]]] = {}
     # All of them first: a wrong word in the last one is said before anything is searched.
     pairs = [(method, seed) for seed in range(seeds) for method in methods]
     configs = {pair: configure(run, out, *pair, calls, keys) for pair in pairs}
@@ -176,7 +177,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
         evaluation = StoredEvaluation(out / "evals" / f"{name}.json", {})
         tallies = evaluation.require_attempts().problems
         lines = evaluation.path.with_suffix(".jsonl")
-        stored.setdefault(method, []).append(read_json_lines(lines))
+        stored.setdefault(method, []).append([row for _, row in AttemptFile(lines, print)])
         for unit, table in tables.items():
             spending = measure_spending(tallies, unit)
             if spending is None:

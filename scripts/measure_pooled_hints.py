@@ -31,8 +31,8 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
+from proverrl.lang import find_language
 from proverrl.lang.dafny.formal.errors import spoil
-from proverrl.lang.dafny.search.pooled import list_hints, put_together
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import PooledHint, Prefix
 from proverrl.search.base import Functions, Proposal
@@ -58,7 +58,8 @@ def choose_tasks(source: str, *, num: int, least: int, seed: int) -> list[Task]:
     """Tasks whose ground truth has at least ``least`` hints that can be pooled."""
     found = []
     for entry in open_benchmark(source).entries:
-        hints = list_hints(entry.problem, entry.reference or "")
+        pooling = find_language(entry.problem.language).pooling
+        hints = pooling.list_hints(entry.problem, entry.reference or "") if pooling else ()
         if len(hints) >= least:
             found.append(Task(entry.problem, hints))
     if not found:
@@ -107,7 +108,9 @@ class Attempts:
                 corrupt(hint.text, rng) if self.keep <= draw < self.keep + self.corrupt else None
             )
             texts += [hint.text] if draw < self.keep else [wrong] if wrong else []
-        return put_together(self.task.problem, texts)
+        pooling = find_language(self.task.problem.language).pooling
+        assert pooling is not None, "its hints were listed"
+        return pooling.put_together(self.task.problem, texts)
 
 
 async def run(tasks: Sequence[Task], options: argparse.Namespace) -> None:
@@ -144,9 +147,9 @@ async def run(tasks: Sequence[Task], options: argparse.Namespace) -> None:
         solved = {n: [float(c is not None and c <= calls) for c in found[n]] for n in SEARCHES}
         cells = []
         for name, values in solved.items():
-            share = sum(values) / len(values)
-            low, high = clopper_pearson(share, len(values))
-            cells.append(f"{name} {100 * share:.1f} ({100 * low:.1f}, {100 * high:.1f})")
+            solved_share = sum(values) / len(values)
+            low, high = clopper_pearson(solved_share, len(values))
+            cells.append(f"{name} {100 * solved_share:.1f} ({100 * low:.1f}, {100 * high:.1f})")
         gap = compare_values(solved["best_of_n"], solved["pooled_hints"])
         print(
             f"within {calls} calls: {', '.join(cells)}; difference {100 * gap.value:+.1f} "

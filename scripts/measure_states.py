@@ -1,14 +1,16 @@
 """What search can keep of a policy's failed proofs: prefixes and states, on real Dafny.
 
-Usage: python scripts/measure_states.py POLICY PROBLEMS.jsonl [NUM_PROBLEMS] [ATTEMPTS] [SEED]
+    python scripts/measure_states.py POLICY PROBLEMS.jsonl --num 20 --attempts 16
 
 The problems are the first of levels 4 and 5 in the file, taking their families in turn. Each gets
-ATTEMPTS whole answers from the root. It prints how many attempts failed, what was kept of them, and
-how many states they reached per problem, with one state per attempt and with one for every step.
+``--attempts`` whole answers from the root. It prints how many attempts failed, what was kept of
+them, and how many states they reached per problem, with one state per attempt and with one for
+every step.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -18,7 +20,10 @@ from pathlib import Path
 
 import torch
 
-from proverrl.config import PolicyConfig
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proverrl.config import PolicyConfig, PoolConfig
+from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.states import segment_dafny, step_segments
 from proverrl.lang.open import open_verifier
 from proverrl.lang.records import Prefix
@@ -26,6 +31,8 @@ from proverrl.policy.loading import load_policy
 from proverrl.problems.load import load_problems
 from proverrl.search.proposals import Proposer
 from proverrl.types import Candidate, Problem, Sampling, Verdict
+from proverrl.verifier.base import verify_all
+from scripts.arguments import at_least, telling_errors
 
 LEVELS = (4, 5)
 
@@ -37,7 +44,10 @@ def choose_problems(path: Path, count: int) -> list[Problem]:
         if problem.level in LEVELS:
             families.setdefault(problem.family, []).append(problem)
     turns = chain.from_iterable(zip_longest(*families.values()))
-    return [problem for problem in turns if problem is not None][:count]
+    chosen = [problem for problem in turns if problem is not None][:count]
+    if not chosen:
+        raise UsageError(f"{path} has no problem of level 4 or 5; give another file")
+    return chosen
 
 
 def name_kept(candidate: Candidate, verdict: Verdict) -> str:
@@ -63,8 +73,8 @@ async def measure(policy_folder: Path, problems: list[Problem], attempts: int, s
         for problem in problems:
             proposals = await propose(problem, Prefix("", ""), attempts, seed)
             candidates = [Candidate(problem, proposal.body) for proposal in proposals]
-            verdicts = await asyncio.gather(
-                *(verifier.verify(c, deadline_seconds=60.0) for c in candidates)
+            verdicts = await verify_all(
+                verifier, candidates, deadline_seconds=PoolConfig().deadline_seconds
             )
             failed = [(c, v) for c, v in zip(candidates, verdicts, strict=True) if not v.proved]
             kept.update(name_kept(c, v) for c, v in failed)
@@ -87,13 +97,24 @@ async def measure(policy_folder: Path, problems: list[Problem], attempts: int, s
         ("different prefixes", num_prefixes),
         ("states with every step", num_steps),
     ):
-        print(f"{name} a problem: mean {statistics.mean(values):.2f}, {sorted(values)}")
+        mean = f"{statistics.mean(values):.2f}" if values else "-"
+        print(f"{name} a problem: mean {mean}, {sorted(values)}")
+
+
+def main() -> None:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("policy", type=Path, metavar="POLICY")
+    parser.add_argument("path", type=Path, metavar="PROBLEMS")
+    parser.add_argument("--num", type=at_least(1), default=20, help="problems")
+    parser.add_argument("--attempts", type=at_least(1), default=16, help="answers for each")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    problems = choose_problems(given.path, given.num)
+    asyncio.run(measure(given.policy, problems, given.attempts, given.seed))
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    numbers = [int(word) for word in sys.argv[3:]]
-    count, attempts, seed = (*numbers, *(20, 16, 0)[len(numbers) :])
-    asyncio.run(
-        measure(Path(sys.argv[1]), choose_problems(Path(sys.argv[2]), count), attempts, seed)
-    )
+    with telling_errors():
+        main()

@@ -22,7 +22,7 @@ from proverrl.config.curriculum import (
     SwsConfig,
 )
 from proverrl.curriculum.arms import FIELDS, name_category, softmax
-from proverrl.curriculum.base import mean_advantage
+from proverrl.curriculum.base import list_advantages
 from proverrl.curriculum.beliefs import Beliefs, pick_problems, read_counts, update_belief
 from proverrl.curriculum.categories import (
     CbrlCurriculum,
@@ -140,6 +140,8 @@ def test_mopps_starts_warm_from_counts_of_an_earlier_run(tmp_path: Path) -> None
         ('{"id": "a"}', "line 1: no attempt"),
         ('{"problem_id": "a", "status": "fine"}', "line 1: no attempt"),
         ('{"id": "a", "solved": 3, "attempts": 2}', "3 of 2 attempts solved"),
+        ('{"id": "a", "solved": 2.9, "attempts": 5}', "2.9 of 5 attempts solved; correct"),
+        ('{"id": "a", "solved": 2, "attempts": "5"}', "2 of '5' attempts solved; correct"),
         ("[]", "line 1: no attempt"),
     ],
 )
@@ -163,11 +165,11 @@ def test_prioritised_weighs_what_is_not_solved() -> None:
 
 
 def test_advantages_are_not_divided() -> None:
-    # Mean 1/4: (3/4 + 3 * 1/4) / 4 = 3/8, which is 2 p (1 - p).
-    assert mean_advantage(build_test_group("x", [1, 0, 0, 0])) == 0.375
+    # Mean 1/4; the mean of these is 3/8, which is 2 p (1 - p).
+    assert list_advantages(build_test_group("x", [1, 0, 0, 0])) == [0.75, 0.25, 0.25, 0.25]
     shaped = build_test_group("x", [1, 0])
     shaped = Group(shaped.key, shaped.rollouts, (Reward(0.7), Reward(0.5)))
-    assert mean_advantage(shaped) == pytest.approx(0.1)
+    assert list_advantages(shaped) == pytest.approx([0.1, 0.1])
 
 
 def test_sec_moves_values_by_batches() -> None:

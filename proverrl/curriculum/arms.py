@@ -11,7 +11,7 @@ from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.config.curriculum import CategoryField, InsideName
-from proverrl.curriculum.base import Curriculum, mean_advantage, operator_of
+from proverrl.curriculum.base import Curriculum, list_advantages, operator_of
 from proverrl.curriculum.beliefs import Beliefs, open_beliefs, pick_problems
 from proverrl.errors import RunError
 from proverrl.types import Group, Problem
@@ -120,7 +120,7 @@ class ArmCurriculum(Curriculum):
         if self._beliefs is not None:
             self._beliefs.observe(problem.id, solved, total)
         batch = self._pending.setdefault(self._arm(problem), Batch())
-        batch.advantage += mean_advantage(group) * total
+        batch.advantage += sum(list_advantages(group))
         batch.solved += solved
         batch.rollouts += total
 

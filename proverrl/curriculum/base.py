@@ -250,12 +250,12 @@ class BeliefCurriculum(Curriculum):
         self._beliefs.load(state["beliefs"])
 
 
-def mean_advantage(group: Group) -> float:
-    """Mean distance of a group's rewards from their mean: the size of advantages that are not
+def list_advantages(group: Group) -> list[float]:
+    """The distances of a group's rewards from their mean: the sizes of advantages that are not
     divided by a deviation. Divided ones are of one size in every mixed group."""
     rewards = [reward.total for reward in group.rewards]
     mean = sum(rewards) / len(rewards)
-    return sum(abs(reward - mean) for reward in rewards) / len(rewards)
+    return [abs(reward - mean) for reward in rewards]
 
 
 def choose_weighted(weights: Mapping[str, float], n: int, rng: random.Random) -> Iterator[str]:

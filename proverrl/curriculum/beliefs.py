@@ -88,18 +88,18 @@ def _read_line(where: str, line: str) -> tuple[str, int, int]:
     try:
         row = load_json(line)
         if "attempts" in row:
-            name, solved, total = str(row["id"]), int(row["solved"]), int(row["attempts"])
+            name, solved, total = str(row["id"]), row["solved"], row["attempts"]
         else:
             status = Status(row["status"])
             name = str(row["problem_id"] if "problem_id" in row else row["problem"]["id"])
             solved, total = int(status is Status.PROVED), int(status.judged)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ProblemError(
             f"{where}: no attempt, rollout, or object with id, solved and attempts ({error}); "
             "give evals/NAME.jsonl or rollouts/step_N.jsonl of a run"
         ) from error
-    if not 0 <= solved <= total:
-        raise ProblemError(f"{where}: {solved} of {total} attempts solved; correct the counts")
+    if not all(type(n) is int for n in (solved, total)) or not 0 <= solved <= total:
+        raise ProblemError(f"{where}: {solved!r} of {total!r} attempts solved; correct the counts")
     return name, solved, total
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.curriculum.arms import ArmCurriculum, Batch, softmax
+from proverrl.curriculum.base import list_advantages
 from proverrl.types import Group, Problem
 
 
@@ -85,10 +86,8 @@ class DumpCurriculum(ArmCurriculum):
     def _learn(self, problem: Problem, solved: int, group: Group) -> None:
         super()._learn(problem, solved, group)
         arm = self._arm(problem)
-        rewards = [reward.total for reward in group.rewards]
-        mean = sum(rewards) / len(rewards)
-        self._windows[arm].extend(abs(reward - mean) for reward in rewards)
-        self._counts[arm] += len(rewards)
+        self._windows[arm].extend(list_advantages(group))
+        self._counts[arm] += len(group.rewards)
 
     def _admit(self, problem: Problem) -> None:
         super()._admit(problem)

@@ -1,7 +1,7 @@
 """Searches that begin every body anew: independent samples, and chains of corrections.
 
-Flows in: expansions. Flows out: the root, always. The states that bodies reach are kept for the
-picture of the tree and decide nothing.
+Flows in: expansions. Flows out: the root, always. States decide nothing; where a caller reads them
+(``proverrl search`` does not) they are kept for the picture of the tree.
 """
 
 from __future__ import annotations
