@@ -137,6 +137,21 @@ def test_a_new_toolchain_has_every_proof_verified_before_it_is_learned(
     assert line["verifier_calls_total"] == calls + len(before) + line["verifier_calls"]
 
 
+def test_a_round_that_has_nothing_to_learn_from_ends(
+    make_config: Callable[..., Config],  # noqa: F811
+    judges: Judges,
+) -> None:
+    judges.answer = lambda candidate: Status.REJECTED  # type: ignore[method-assign]
+    bare = {"steps": 0, "references_per_level": {}}
+    config = expert(make_config, "bare", 2, warm_start=bare, expert_iteration__problems_per_round=8)
+    lines = step_lines(run(config))
+    assert [(line["step"], line["trained_on"], line["loss"]) for line in lines] == [
+        (1, 0, None),
+        (2, 0, None),
+    ]
+    assert all(line["verifier_calls"] > 0 for line in lines)
+
+
 @pytest.mark.slow
 def test_the_same_toolchain_verifies_nothing_anew(
     make_config: Callable[..., Config],  # noqa: F811

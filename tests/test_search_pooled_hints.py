@@ -120,15 +120,15 @@ def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
     ours.judged, fresh.judged = [], []
     # The problem's own search had found another that was not handed on when it was killed.
     root.spent.proofs.append(replace(proof, body=NEVER))
-    told = asyncio.run(one.judge_proofs_again({}))
-    assert [(body, v.proved) for body, v in told.items()] == [(proof.body, True), (NEVER, False)]
-    assert told[NEVER].diagnostics[0].message == ENTRY
+    kept, failed = asyncio.run(one.judge_proofs_again())
+    assert kept.proved
+    assert failed.diagnostics[0].message == ENTRY
     assert (ours.judged, fresh.judged) == ([proof.body, NEVER], [proof.body])
     assert [p.body for p in one.spent.proofs] == [p.body for p in root.spent.proofs] == [proof.body]
     # One that does not hold any more is kept by neither.
     ours.limit = 1
-    told = asyncio.run(one.judge_proofs_again({}))
-    assert [verdict.status for verdict in told.values()] == [Status.EXHAUSTED]
+    (failed,) = asyncio.run(one.judge_proofs_again())
+    assert failed.status is Status.EXHAUSTED
     assert not any(sample.proved for sample in collect_samples(one))
     assert (one.spent.proofs, root.spent.proofs) == ([], [])
     assert [body for body, _ in root.spent.refuted] == [NEVER, proof.body]

@@ -292,6 +292,7 @@ def test_an_unusable_problem_costs_its_own_line_only(
         "file": str(lines),
         "line": 2,
         "message": message,
+        "sha256": rows[1]["sha256"],
     }
     error = capsys.readouterr().err
     assert f"error: {message}\n" in error
@@ -442,6 +443,18 @@ def test_resume_refuses_the_verdicts_of_another_input(
     with pytest.raises(UsageError, match=r"out\.jsonl:2: 'n1' is not the candidate"):
         verify(changed, out, resume=True)
     assert out.read_text() == before
+    # Neither a line that was changed is believed, nor one without its checksum.
+    rows = [json.loads(line) for line in before.splitlines()]
+    lines = write_lines(tmp_path / "a.jsonl", 0, 1, 2)
+    for change in ({"status": "timeout"}, {"sha256": None}):
+        out.write_text("".join(json.dumps({**row, **change}) + "\n" for row in rows))
+        with pytest.raises(UsageError, match=r"out\.jsonl:1 was changed after it was written"):
+            verify(lines, out, resume=True)
+    for row in rows:
+        del row["sha256"]
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UsageError, match="or an earlier version wrote it; give another --out"):
+        verify(lines, out, resume=True)
     out.write_text("[]\n")
     with pytest.raises(UsageError, match=r"out\.jsonl:1 is not a verdict"):
         verify(tmp_path / "a.jsonl", out, resume=True)

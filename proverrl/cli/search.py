@@ -81,6 +81,11 @@ def search(
         sources = (*problems, benchmark, config_file, splits.train, splits.valid, splits.heldout)
         refuse_overwriting(samples, *(source for source in sources if source))
         refuse_inside(samples, place, *([run] if run else []))
+        if samples.exists() and not resume:
+            raise UsageError(
+                f"{samples} is there already; give another file, or --resume, which writes the "
+                "samples of the problems that it names anew"
+            )
         check_place(samples)
     found = find_problems(problems, benchmark, config)
     from proverrl.loops.search_run import SearchOptions, search_problems

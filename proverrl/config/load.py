@@ -65,6 +65,8 @@ def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
     path = run / "resolved.json"
     try:
         table = read_stored_table(path)
+    except FileNotFoundError as error:
+        raise RunError(f"{run} is not a run folder: it has no {path.name}") from error
     except (OSError, ValueError) as error:
         raise RunError(f"{run} is not a run folder: {path} cannot be read: {error}") from error
     return _build_config(lambda: table | {"run": str(run)}, overrides, path)
@@ -265,6 +267,8 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     name = ".".join(str(part) for part in location)
     if kind != "extra_forbidden":
         # What does not fit together has no single place.
+        if kind in ("tuple_type", "list_type"):
+            message = 'a list is wanted, as \'["a", "b"]\''
         return f"{name}: {message}" if name else message.removeprefix("Value error, ")
     valid = sorted(_key_names(Config))
     section, _, last = name.rpartition(".")

@@ -180,15 +180,25 @@ class AttemptStore:
         stored = read_row(self._settings_path, SETTINGS, ANOTHER_NAME)
         for key in sorted({*stored, *settings} - {SEAL}):
             if stored.get(key) != given.get(key):
+                place, old, new = _find_difference(key, stored.get(key), given.get(key))
                 differs = (
                     "at other problems"
                     if key == "benchmark_sha256"
-                    else f"made with {key} = {stored.get(key)!r}; now it is {settings.get(key)!r}"
+                    else f"made with {place} = {old!r}; now it is {new!r}"
                 )
                 raise UsageError(
                     f"{self.path} holds attempts {differs}, and one figure cannot rest on both: "
                     f"{ANOTHER_NAME}"
                 )
+
+
+def _find_difference(place: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """The first key, in a table of tables, whose values differ, with both."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                return _find_difference(f"{place}.{key}", old.get(key), new.get(key))
+    return place, old, new
 
 
 def count_completions(

@@ -165,7 +165,7 @@ def _iter_lines(
                 row = load_json(line)
             except ValueError as error:
                 if not next(stream, b"").endswith(b"\n"):
-                    tell(f"{path}, line {number}: the last line was cut off")
+                    tell(f"{path}, line {number}: the last line was cut off or is damaged: {error}")
                     return
                 raise _line_error(path, number, error) from error
             if not isinstance(row, dict):

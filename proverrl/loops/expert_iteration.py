@@ -11,6 +11,7 @@ resume at a round; verdicts of a half round come from the cache.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable
@@ -181,8 +182,11 @@ def _round_sources(state: RunState) -> list[PairSource]:
 
 
 def _train_round(session: Session, sources: list[PairSource], number: int) -> float:
-    """Supervised training on ``sources``; returns the final loss."""
+    """Supervised training on ``sources``; returns the final loss, NaN without any."""
     config = session.config
+    if not sources:
+        session.monitor.phase(f"round {number}", "nothing to learn from: no proof, no reference")
+        return math.nan
     settings = config.expert_iteration
     if settings.from_warm_start and has_adapter(session.policy.model):
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))

@@ -72,12 +72,15 @@ async def search_problems(
         assert tools is not None
         settings = _describe_settings(config, tools)
         with contextlib.closing(open_display(stream, config.search.calls)) as display:
-            display.note(f"policy: {policy.engine}")
+            display.note(f"policy: {policy.engine}, temperature {config.evaluation.temperature:g}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
             run = _SearchRun(config, options, tools, verifier, display, settings)
             results = await run.search_all(problems, folders)
             if options.samples is not None:
-                write_samples(options.samples, [s for p in problems for s in run.samples[p.id]])
+                samples = [sample for p in problems for sample in run.samples[p.id]]
+                write_samples(options.samples, samples)
+                counted = f"{len(samples)} samples of {len(problems)} problems"
+                display.note(f"{options.samples}: {counted}")
             return results
 
 
@@ -191,7 +194,7 @@ class _SearchRun:
 async def _judge_saved(search: Search, path: Path) -> None:
     """Judge the proofs of a saved search again. Raises ``RunError`` where that is not possible now:
     nothing has been saved then, and no proof is lost."""
-    for verdict in (await search.judge_proofs_again({})).values():
+    for verdict in await search.judge_proofs_again():
         if not verdict.status.judged:
             raise RunError(
                 f"{path}: a saved proof could not be verified again ({verdict.status.value}); "

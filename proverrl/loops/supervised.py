@@ -225,8 +225,11 @@ def choose_probe_rows(
 def draw_batches(
     sources: Sequence[PairSource], batch_size: int, rng: random.Random
 ) -> Iterator[list[Pair]]:
-    """Endless batches; every source once before any again. Eight batches at a time are drawn,
-    sorted by length, cut, and given out in random order: padding is what a mixed batch costs."""
+    """Endless batches of one source or more; every source once before any again. Eight batches at a
+    time are drawn, sorted by length, cut, and given out in random order: padding is what a mixed
+    batch costs."""
+    if not sources:
+        raise ValueError("there is nothing to draw")
     order: list[int] = []
     while True:
         while len(order) < 8 * batch_size:

@@ -39,6 +39,7 @@ from proverrl.search.samples import read_samples
 from proverrl.search.value_fit import ValueData
 from proverrl.search.values import (
     SETTINGS,
+    VALUE_FOLDER,
     ValueModel,
     ValuePair,
     build_data,
@@ -52,7 +53,6 @@ from proverrl.search.values import (
     save_value,
 )
 
-VALUE_FOLDER = "value"
 _FEATURES, _FIT = "features.pt", "fit.pt"
 
 

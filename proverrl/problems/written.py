@@ -3,18 +3,18 @@
 Flows in: rows; on a resume the file that an earlier run left, and the entries of the input in their
 order. Flows out: the file, in which every line is whole but for one that a kill or a full disk cut
 off; what became of each entry that has its row already. Covered: another input, a candidate that
-changed under the same id, a file that holds no verdicts, which stays as it is. Not handled here: a
-toolchain that changed meanwhile (each line names its own).
+changed under the same id, a line that somebody changed, a file that holds no verdicts, which stays
+as it is. Not handled here: a toolchain that changed meanwhile (each line names its own).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import UsageError
+from proverrl.files.seal import CHANGED, has_own_seal, write_sealed
 from proverrl.files.strict_json import load_json
 from proverrl.problems.inputs import VerifyInput
 from proverrl.types import Status
@@ -49,7 +49,7 @@ class VerdictFile:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row. Raises ``UsageError`` when the disk refuses it."""
-        rest = (json.dumps(row) + "\n").encode()
+        rest = (write_sealed(row) + "\n").encode()
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -77,6 +77,10 @@ class VerdictFile:
                 Status(row["status"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{place} is not a verdict; give another --out file") from error
+        if not has_own_seal(row, required=True):
+            raise UsageError(
+                f"{place} was {CHANGED}, or an earlier version wrote it; give another --out file"
+            )
         if found != entry.id or (not key and line_number != entry.line):
             here = repr(entry.id[:80]) if entry.id else f"line {entry.line}, which cannot be read"
             raise UsageError(

@@ -225,27 +225,35 @@ class Search(ABC):
         """Whether there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
-    async def judge_proofs_again(self, told: dict[str, Verdict]) -> dict[str, Verdict]:
+    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
         """Keep the proofs that both verifiers prove now: what a file says proves nothing. Returns
-        the verdicts by body, those that were ``told`` among them, for which nobody is asked."""
-        claimed, self.spent.proofs = self.spent.proofs, []
-        told = dict(told)
-        for proof in claimed:
-            verdict = told.get(proof.body)
-            if verdict is None:
-                candidate = Candidate(self.problem, proof.body)
+        what they said; of bodies in ``told`` it is known, and the others are added."""
+        told = {} if told is None else told
+        asked: list[Verdict] = []
+
+        async def ask(body: str) -> Verdict:
+            if body not in told:
+                candidate = Candidate(self.problem, body)
                 verdict = await self.functions.verify(candidate)
                 if verdict.proved and self.functions.confirm is not None:
                     verdict = await self.functions.confirm(candidate)
-                told[proof.body] = verdict
-            if proof.body in self.spent.verdicts:
-                # In its place: a walk that is repeated counts them.
-                self.spent.verdicts[proof.body] = verdict
+                told[body] = verdict
+                asked.append(verdict)
+            return told[body]
+
+        claimed, self.spent.proofs = self.spent.proofs, []
+        for proof in claimed:
+            verdict = await ask(proof.body)
             if verdict.proved:
                 self.spent.proofs.append(replace(proof, verdict=verdict))
             else:
                 self.spent.refuted.append((proof.body, verdict))
-        return told
+        differ = {body for body, _ in self.spent.refuted} - {*told}
+        for body, verdict in self.spent.verdicts.items():
+            if verdict.proved and body not in differ:
+                # In its place: a walk that is repeated counts them.
+                self.spent.verdicts[body] = await ask(body)
+        return asked
 
     def _add_point(self) -> None:
         nodes = sum(len(tree) for _, tree in self.trees())

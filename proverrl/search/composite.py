@@ -203,13 +203,16 @@ class Composite(Search):
         self._tick()
         return True
 
-    async def judge_proofs_again(self, told: dict[str, Verdict]) -> dict[str, Verdict]:
-        """See ``Search``; the problem's own search may have found some that are not handed on."""
-        told = await super().judge_proofs_again(told)
+    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
+        """See ``Search``; those of parts too, since the problem's own search may have found some
+        that are not handed on."""
+        told = {} if told is None else told
+        asked = await super().judge_proofs_again(told)
+        for key, search in self.searches.items():
+            asked += await search.judge_proofs_again(told if key == ROOT else None)
         for body in told:
             self._verdicts.pop(Candidate(self.problem, body).key, None)
-        root = self.searches.get(ROOT)
-        return told if root is None else await root.judge_proofs_again(told)
+        return asked
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
         own = self.spent.verdicts if candidate.problem == self.problem else {}
@@ -300,8 +303,10 @@ class Composite(Search):
         }
         self.searches = {}
         for key, saved in state["searches"].items():
-            # Not as a line of a file is read: a policy may have written some of it.
-            self._open_part(key, Problem(**saved["problem"])).load_state_dict(saved)
+            # Not as a line of a file is read: a policy may have written some of it. What the whole
+            # problem says is no matter of the file.
+            problem = self.problem if key == ROOT else Problem(**saved["problem"])
+            self._open_part(key, problem).load_state_dict(saved)
 
 
 def _explain_kinds(part: Literal["pooling", "sketching"]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import SearchConfig
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RecordError, RunError, UsageError
 from proverrl.files.lines import make_file_name, write_whole
 from proverrl.files.seal import CHANGED, has_own_seal, write_sealed
 from proverrl.files.strict_json import read_object
@@ -238,7 +238,7 @@ def _explain(path: Path) -> Iterator[None]:
         yield
     except RunError as error:
         raise RunError(f"{path}: {error} (--out)") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (RecordError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise RunError(
             f"{path} is damaged ({error!r}); start in another folder with --out"
         ) from error

@@ -114,7 +114,7 @@ class TreeSearch(Search):
             self._close(job)
         if self.config.base_name not in SEARCHES:
             # A strategy of somebody's own had what its spending is written down in.
-            await self.judge_proofs_again({})
+            await self.judge_proofs_again()
         return self._result()
 
     def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job], waiting: list[Job]) -> None:

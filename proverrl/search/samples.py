@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import RecordError, RunError, UsageError
-from proverrl.files.lines import write_lines_atomically
+from proverrl.files.lines import find_text_fault, write_lines_atomically
 from proverrl.files.typed_rows import ROW, iter_typed_lines
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import make_row, read_problem
@@ -91,7 +91,7 @@ class SearchSample:
 def collect_samples(search: Search) -> list[SearchSample]:
     """What a search leaves, in the order in which bodies were judged, and last the bodies that a
     search of several put together; of one that has not ended, what its finished expansions leave.
-    A body on which two verifiers differ is no sample."""
+    A body on which two verifiers differ, or that no file can hold, is no sample."""
     samples: list[SearchSample] = []
     parts = search.searches if isinstance(search, Composite) else {ROOT: search}
     for key, part in parts.items():
@@ -102,7 +102,9 @@ def collect_samples(search: Search) -> list[SearchSample]:
             body: verdict
             for one in spent
             for body, verdict in one.verdicts.items()
-            if verdict.status.judged and not (verdict.proved and body in differ)
+            if verdict.status.judged
+            and not (verdict.proved and body in differ)
+            and not find_text_fault(body)
         }
         samples += _value_prefixes(part, verdicts, search)
     return samples

@@ -48,6 +48,8 @@ from proverrl.search.value_fit import (
 from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
+VALUE_FOLDER = "value"
+"""Where a run that trains a value model keeps it."""
 _REMEDY = "train one with proverrl train configs/value.toml"
 _MAX_LOGITS = 2**24
 
@@ -327,7 +329,10 @@ def read_about(folder: Path) -> dict[str, Any]:
     """What ``save_value`` wrote beside the weights. Raises ``UsageError`` if the folder holds no
     value model, and ``RunError`` if the file is damaged."""
     if not (folder / SETTINGS).is_file():
-        raise UsageError(f"{folder} holds no value model: it has no {SETTINGS}; {_REMEDY}")
+        # The folder of its run was given.
+        inside = folder / VALUE_FOLDER
+        remedy = f"give {inside}" if (inside / SETTINGS).is_file() else _REMEDY
+        raise UsageError(f"{folder} holds no value model: it has no {SETTINGS}; {remedy}")
     return read_row(folder / SETTINGS, _ABOUT, _REMEDY)
 
 
