@@ -196,6 +196,12 @@ def test_real_dafny_finds_the_claims_that_do_not_hold(tmp_path: Path) -> None:
         (row["line"], row["status"]) for row in written
     ]
     assert out.read_text().startswith(lines[0] + lines[1])
+    forged = lines[2].replace('"rejected"', '"proved"')
+    assert forged != lines[2]
+    out.write_text(lines[0] + lines[1] + forged)
+    stopped = recheck(*arguments)
+    assert stopped.returncode == 2
+    assert f"{out}, line 3: changed after it was written" in stopped.stderr
     damaged = lines[0] + lines[1][:40] + "\n" + lines[2]
     out.write_text(damaged)
     stopped = recheck(*arguments)

@@ -165,10 +165,11 @@ def _open_out(path: Path, mode: str) -> IO[str]:
 
 def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
     from proverrl.files.disk import saving
+    from proverrl.files.seal import write_sealed
 
     if sink is not None:
         with saving(Path(sink.name)):
-            sink.write(json.dumps(outcome.to_json()) + "\n")
+            sink.write(write_sealed(outcome.to_json()) + "\n")
             sink.flush()
     if not outcome.confirmed:
         place = f"{file}:{outcome.claim.line}"

@@ -20,8 +20,10 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from proverrl.errors import RunError
 from proverrl.evaluation.claims import Claim, Misfit
 from proverrl.files.lines import iter_numbered_lines, write_atomically
+from proverrl.files.seal import CHANGED, has_own_seal
 from proverrl.files.typed_rows import ROW, check_fields
 from proverrl.lang import find_language
 from proverrl.lang.records import Extraction
@@ -87,6 +89,7 @@ class _RecheckRow(TypedDict):
 
 
 _RECHECK = TypeAdapter(_RecheckRow)
+_ANEW = "leave out --resume to start anew"
 
 
 def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
@@ -97,7 +100,10 @@ def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
         return {}
     rows = []
     for line, _, row in iter_numbered_lines(path, lambda text: None):
-        check_fields(_RECHECK, row, f"{path}, line {line}", "leave out --resume to start anew")
+        where = f"{path}, line {line}"
+        check_fields(_RECHECK, row, where, _ANEW)
+        if not has_own_seal(row, required=True):
+            raise RunError(f"{where}: {CHANGED}, or an earlier version wrote it; {_ANEW}")
         if row["status"] not in ("timeout", "crashed"):
             rows.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
