@@ -54,11 +54,30 @@ COUNTED = ("calls", "confirmations", "refuted")
 
 
 def choose_problems(run: Path, name: str, problems: Path, levels: Sequence[str]) -> list[Problem]:
-    """The problems that the run's policy did not always solve in the evaluation."""
+    """The problems that the run's policy did not always solve in the evaluation. Raises
+    ``UsageError`` where there are none."""
     evaluation = StoredEvaluation(run / "evals" / f"{name}.json", {})
     tallies = evaluation.require_attempts().problems
-    failed = {name for name, tally in tallies.items() if tally.solved < tally.attempts}
-    return [p for p in load_problems(problems) if str(p.level) in levels and p.id in failed]
+    known = [p for p in load_problems(problems) if p.id in tallies]
+    if not known:
+        raise UsageError(
+            f"{evaluation.path} has attempts at no problem of {problems}; evaluate the policy on "
+            "them first (proverrl eval) and name that evaluation with chosen_by=NAME"
+        )
+    failed = [p for p in known if tallies[p.id].solved < tallies[p.id].attempts]
+    chosen = [p for p in failed if str(p.level) in levels]
+    if not chosen:
+        there = ", ".join(sorted({str(p.level) for p in failed})) or "none"
+        raise UsageError(
+            f"{problems}: no problem of level {' or '.join(levels)} that the policy did not always "
+            f"solve (such levels: {there}); choose others with levels=1,2 or chosen_by=NAME"
+        )
+    print(
+        f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy; "
+        f"{len(known) - len(failed)} others it always solves, {len(failed) - len(chosen)} are of "
+        "other levels"
+    )
+    return chosen
 
 
 def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: list[str]) -> Config:
@@ -154,15 +173,9 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
         raise UsageError("seeds and calls are at least 1")
     levels = given.pop("levels", "4,5").split(",")
     chosen = choose_problems(run, given.pop("chosen_by", "after"), problems, levels)
-    if not chosen:
-        raise UsageError(
-            f"{problems}: no problem of level {' or '.join(levels)} that the evaluation has and "
-            "did not always solve; choose others with levels=1,2 or chosen_by=NAME"
-        )
     keys = [f"{key}={value}" for key, value in given.items()]
     source = out / "problems.jsonl"
     refuse_overwriting(source, problems)
-    print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")
     stored: dict[str, list[list[AttemptRow]]] = {}
     # All of them first: a wrong word in the last one is said before anything is searched.
     pairs = [(method, seed) for seed in range(seeds) for method in methods]
