@@ -222,7 +222,7 @@ def test_searches_under_another_budget_are_not_mixed(tmp_path: Path) -> None:
     search_all(tmp_path, FakeVerifier(judge_short))
     other = make_evaluation(tmp_path, calls=8)
     tools = open_tools(FakeVerifier(judge_short))
-    with pytest.raises(UsageError, match="search = "):
+    with pytest.raises(UsageError, match=r"search\.calls = 4; now it is 8"):
         asyncio.run(evaluate_searches(other, tools, CONFIG, searches=1))
 
 

@@ -34,6 +34,7 @@ def make_rows(problem: Problem) -> list[dict[str, Any]]:
     """A proof that begins with k, and a failure that begins with 0."""
     return [
         {
+            "rollout_id": f"{problem.id}-{word}",
             "problem": make_row(problem),
             "status": "proved" if word == "k" else "rejected",
             "body": f"invariant {word}\ninvariant true",
