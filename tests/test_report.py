@@ -114,7 +114,7 @@ def test_a_search_or_a_part_of_the_problems_shows_no_change(
     columns = {column.title: column for column in list_columns(load_runs([run]))}
     shown = {title: find_cell(column, "all", 1) for title, column in columns.items()}
     differences = {title: cell and cell.difference for title, cell in shown.items()}
-    assert differences["Same"] == pytest.approx(38.8)
+    assert differences["same"] == pytest.approx(38.8)
     assert differences["Other"] is None
 
 
@@ -136,8 +136,8 @@ def test_each_tile_names_its_evaluation(tmp_path: Path) -> None:
     assert tiles == [
         ("pass@1 · After", "46.5"),
         ("pass@8 · After", "68.2"),
-        ("pass@1 · Own", "50.0"),
-        ("pass@8 · Own", "75.0"),
+        ("pass@1 · own", "50.0"),
+        ("pass@8 · own", "75.0"),
     ]
 
 

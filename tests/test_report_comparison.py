@@ -121,9 +121,9 @@ def test_evaluations_of_one_name_are_compared_with_each_other(tmp_path: Path) ->
     [shelf] = list_shelves(load_runs(runs))
     titles = [column.title for column in shelf.columns]
     assert [(titles[a], titles[b]) for a, b in list_pairs(shelf.columns)] == [
-        ("Late, one", "After one"),
+        ("late, one", "After one"),
         ("After two", "After one"),
-        ("Late, two", "Late, one"),
+        ("late, two", "late, one"),
     ]
 
 

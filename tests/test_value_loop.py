@@ -286,3 +286,9 @@ def test_the_command_says_what_came_of_it(
     assert "all prefixes of held-back problems: AUC" in result.output
     again = CliRunner().invoke(cli, ["train", str(file)], catch_exceptions=False)
     assert "is finished; nothing to do" in again.output
+    problems = tmp_path / "new.jsonl"
+    problems.write_text(json.dumps(make_row(build_problem("new", n=9))) + "\n", "utf-8")
+    words = ["search", str(problems), "--config", str(file), "--out", str(tmp_path / "searches")]
+    unused = CliRunner().invoke(cli, [*words, "--value", str(config.run / "value")])
+    assert 'search.name = "best_of_n" asks no value model' in str(unused.exception)
+    assert not (tmp_path / "searches").exists()

@@ -45,7 +45,7 @@ def write_error(path: Path, reason: OSError | str) -> RunError:
         reason = reason.strerror or str(reason)
     return RunError(
         f"cannot write {path}: {reason}. What was written before is kept; make room or fix the "
-        "permissions, then give the same command again"
+        "permissions, then give the same command again, with --resume if it has that option"
     )
 
 

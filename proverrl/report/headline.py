@@ -90,11 +90,10 @@ def list_columns(runs: Sequence[RunRecord]) -> list[Column]:
     for run in runs:
         if run.before is not None and not shared:
             columns.append(Column(_title("Before", run, runs), run.before))
-        afters = [run.after] if run.after is not None else []
-        for evaluation in (*afters, *run.others):
-            name = evaluation.name.replace("_", " ")
+        afters = [("After", run.after)] if run.after is not None else []
+        for name, evaluation in (*afters, *((item.name, item) for item in run.others)):
             base = run.before if _shows_change(run.before, evaluation) else None
-            columns.append(Column(_title(name[:1].upper() + name[1:], run, runs), evaluation, base))
+            columns.append(Column(_title(name, run, runs), evaluation, base))
     return columns
 
 

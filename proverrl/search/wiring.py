@@ -100,15 +100,16 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     )
 
 
-def _reads_states(config: SearchConfig) -> bool:
-    """Whether the search goes on from states; of one of somebody's own it is assumed."""
-    known = [one for name, one in SEARCHES.items() if name == config.base_name]
-    return all("segment" in strategy.NEEDS for strategy in known)
+def uses_function(config: SearchConfig, name: str) -> bool:
+    """Whether the search asks this one of ``Functions`` (``segment``, ``value``); of one of
+    somebody's own it is assumed."""
+    known = [one for known_name, one in SEARCHES.items() if known_name == config.base_name]
+    return all(name in strategy.NEEDS for strategy in known)
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
-    if not _reads_states(config):
+    if not uses_function(config, "segment"):
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
@@ -126,7 +127,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
     """Whether verdicts must carry the goals before each step."""
-    if not _reads_states(config):
+    if not uses_function(config, "segment"):
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
