@@ -127,6 +127,8 @@ class Server:
         line = self.text.split("\n")[position["line"]]
         if "GOAL_ERROR" in line:
             send({"id": number, "error": {"code": -32801, "message": "content modified"}})
+        elif "GOAL_UNPRINTABLE" in line:
+            send({"id": number, "error": {"code": -32603, "message": "Unknown constant `t`"}})
         elif "GOAL_ODD" in line:
             send({"id": number, "result": {"goals": [1]}})
         elif "GOAL_OF_NOBODY" in line:

@@ -193,6 +193,18 @@ def test_the_goals_before_every_tactic_are_told_when_asked() -> None:
     assert judge_one("first\n  second").states == ()
 
 
+def test_goals_that_lean_cannot_print_cost_no_verdict() -> None:
+    body = "first\n  GOAL_UNPRINTABLE\n  GOAL_UNPRINTABLE\n  last"
+    told = judge_one(body, LeanLimits(trace_states=True))
+    assert told.proved
+    assert told.states == ((1, 0, "⊢ before first"), (4, 2, "⊢ before last"))
+    (said,) = told.diagnostics
+    assert (said.severity, said.body_line, said.body_column) == ("info", 2, 2)
+    assert said.message == (
+        "Lean cannot print the goals at 2 places, the first here: Unknown constant `t`"
+    )
+
+
 def test_an_answer_without_end_is_a_worker_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lsp, "MAX_ANSWER_BYTES", 100_000)
 

@@ -115,7 +115,7 @@ def test_a_search_or_a_part_of_the_problems_shows_no_change(
     shown = {title: find_cell(column, "all", 1) for title, column in columns.items()}
     differences = {title: cell and cell.difference for title, cell in shown.items()}
     assert differences["same"] == pytest.approx(38.8)
-    assert differences["Other"] is None
+    assert differences["other"] is None
 
 
 def test_a_table_has_its_title_on_one_line(tmp_path: Path) -> None:

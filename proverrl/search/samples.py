@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, with_config
+from pydantic import NonNegativeInt, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import RecordError, RunError, UsageError
@@ -46,7 +46,7 @@ class _SampleRow(TypedDict):
     values: list[float]
     advantages: list[float]
     search: str
-    calls: int
+    calls: NonNegativeInt
 
 
 _SAMPLE = TypeAdapter(_SampleRow)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from proverrl.errors import WorkerError
@@ -51,6 +52,8 @@ from proverrl.verifier.process_group import ProcessGroup
 _OPTIONS = ("-Dserver.reportDelayMs=3", *LEAN_OPTIONS)
 _URI = "file:///proverrl/Candidate.lean"
 _NO_ID = -1
+# What Lean answers (JSON-RPC's internal error) when the printing of a goal itself failed.
+_CANNOT_PRINT = -32603
 # A document without imports starts in under 0.1 seconds and holds about 40 MB.
 _MAX_PLAIN_DOCUMENTS = 8
 _MAX_DOCUMENTS = 10
@@ -103,10 +106,11 @@ class LeanServer(LeanSession):
         before = tuple(message for message in messages if message.start.line <= first_line)
         if is_fatal or before != env.messages:
             raise WorkerError("Lean's server says something else of the text before the question")
-        tactics = await document.list_goals(*_find_places(text, first_line, goals_at))
+        tactics, notes = await document.list_goals(*_find_places(text, first_line, goals_at))
         after = TextEnvironment(whole, messages, env.num_header)
         done = Elaboration(after, messages[len(before) :], tactics=tactics).down(-first_line)
-        return strip_end(done, end, text.count("\n") + 2)
+        done = strip_end(done, end, text.count("\n") + 2)
+        return replace(done, messages=(*done.messages, *(one.down(-first_line) for one in notes)))
 
     async def _elaborate(
         self, text: str, num_header: int, num_shared: int
@@ -196,16 +200,18 @@ class _Document:
                 if progress.document.version == self._version:
                     is_done, is_fatal = not progress.processing, progress.is_fatal or is_fatal
             elif method is None:
-                if self._take_result(message, (request,)) != {}:
+                self._check_asked(message, (request,))
+                if self._take_result(message) != {}:
                     raise WorkerError(f"Lean's server answered with something: {message!r:.200}")
                 answered = True
         return read_messages(published, text), is_fatal
 
     async def list_goals(
         self, holes: Sequence[Position], steps: Sequence[Position]
-    ) -> tuple[TacticStep, ...]:
+    ) -> tuple[tuple[TacticStep, ...], tuple[LeanMessage, ...]]:
         """The goals at places of the newest text; places without a tactic are left out. A hole
-        that is a term has the goal of that term, and comes first."""
+        that is a term has the goal of that term, and comes first. Goals that Lean cannot print are
+        left out too, since the proof is what it is, and a message says so."""
         lines = self.text.split("\n")
         asked = [("$/lean/plainTermGoal", place) for place in holes]
         asked += [("$/lean/plainGoal", place) for place in (*holes, *steps)]
@@ -217,20 +223,29 @@ class _Document:
             sent += encode({"id": request, "method": method, "params": params})
         await self._write(sent)
         found: dict[int, TacticStep] = {}
+        failed: list[tuple[Position, str]] = []
         waiting = {request: place for request, (_, place) in zip(requests, asked, strict=True)}
         while waiting:
             message = await self._read()
             if "method" in message:
                 continue
-            result = self._take_result(message, tuple(waiting))
+            self._check_asked(message, tuple(waiting))
             place = waiting.pop(message["id"])
-            if result is not None:
+            if reason := _find_print_failure(message):
+                failed.append((place, reason))
+            elif (result := self._take_result(message)) is not None:
                 told = result if isinstance(result, dict) else {}
                 goals = told.get("goals", [told.get("goal")])
                 if not isinstance(goals, list) or not all(isinstance(goal, str) for goal in goals):
                     raise WorkerError(f"Lean's server gave no goals: {result!r:.200}")
                 found[message["id"]] = TacticStep("\n\n".join(goals), place)
-        return tuple(found[request] for request in requests if request in found)
+        steps_found = tuple(found[request] for request in requests if request in found)
+        if not failed:
+            return steps_found, ()
+        place, reason = failed[0]
+        where = f"at {len(failed)} places, the first here" if len(failed) > 1 else "here"
+        text = f"Lean cannot print the goals {where}: {reason:.300}"
+        return steps_found, (LeanMessage("info", text, place),)
 
     def _number(self, count: int) -> list[int]:
         """Numbers for requests that were never used before."""
@@ -244,9 +259,11 @@ class _Document:
         if version > self._version:
             raise WorkerError(f"Lean's server speaks of version {version} of {self._version}")
 
-    def _take_result(self, message: dict[str, Any], expected: Sequence[int]) -> Any:
+    def _check_asked(self, message: dict[str, Any], expected: Sequence[int]) -> None:
         if message.get("id", _NO_ID) not in expected or isinstance(message["id"], bool):
             raise WorkerError(f"Lean's server answered what was not asked: {message!r:.200}")
+
+    def _take_result(self, message: dict[str, Any]) -> Any:
         if "error" in message or "result" not in message:
             raise WorkerError(f"Lean's server failed: {message.get('error')!r:.300}")
         return message["result"]
@@ -280,6 +297,14 @@ class _Document:
     async def _explain_end(self) -> WorkerError:
         said = self.group.stderr_tail.strip()[-500:]
         return await self.group.explain_end("Lean's server died", said)
+
+
+def _find_print_failure(message: dict[str, Any]) -> str:
+    """Why Lean cannot print a goal; empty for every other answer."""
+    error = message.get("error")
+    if not isinstance(error, dict) or error.get("code") != _CANNOT_PRINT or "result" in message:
+        return ""
+    return str(error.get("message") or "no reason given")
 
 
 def _find_places(
