@@ -21,6 +21,8 @@ from proverrl.lang.records import Prefix
 from proverrl.loops import value as value_module
 from proverrl.loops.train import LOOPS, is_finished, train
 from proverrl.problems.load import make_row
+from proverrl.report.run import load_runs
+from proverrl.report.sections import describe_state
 from proverrl.search.samples import write_samples
 from proverrl.search.value_fit import HeadFit, ValueData, compute_rank_loss
 from proverrl.search.values import load_value
@@ -284,6 +286,8 @@ def test_the_command_says_what_came_of_it(
     assert result.exit_code == 0
     assert f"value model: {config.run / 'value'}" in result.output
     assert "all prefixes of held-back problems: AUC" in result.output
+    (record,) = load_runs([config.run])
+    assert describe_state(record).startswith("value model of 2 epochs, finished. On held-back")
     again = CliRunner().invoke(cli, ["train", str(file)], catch_exceptions=False)
     assert "is finished; nothing to do" in again.output
     problems = tmp_path / "new.jsonl"
