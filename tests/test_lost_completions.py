@@ -318,7 +318,7 @@ def test_an_endpoint_that_is_cut_everywhere_is_loud(
     assert list_result_warnings([result]) == [f"eval: {cut}", f"eval: {none}"]
     text = render(headline_table([run]))
     assert (
-        "Eval: of 12 completions 100% cut off, 100% without a candidate (most often: no code block "
+        "eval: of 12 completions 100% cut off, 100% without a candidate (most often: no code block "
         "in the answer); 1,200 tokens in, 240 out"
     ) in text
     assert f"warning: evaluation: eval: {cut}" in text
