@@ -266,9 +266,9 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     name = ".".join(str(part) for part in location)
     if kind != "extra_forbidden":
-        # What does not fit together has no single place.
         if kind in ("tuple_type", "list_type"):
             message = 'a list is wanted, as \'["a", "b"]\''
+        # What does not fit together has no single place.
         return f"{name}: {message}" if name else message.removeprefix("Value error, ")
     valid = sorted(_key_names(Config))
     section, _, last = name.rpartition(".")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,8 @@ async def list_proofs(session: Session) -> list[tuple[Problem, str]]:
     from them."""
     if not session.config.samples.warm_start:
         return []
-    paths, _ = await _check_paths(session, lambda sample: sample.proved)
+    proved = [sample for sample in _read_samples(session.config) if sample.proved]
+    paths, _ = await _check_paths(session, proved)
     return list({Candidate(p.problem, p.body).key: (p.problem, p.body) for p in paths}.values())
 
 
@@ -126,7 +127,8 @@ async def keep_sample_proofs(session: Session, store: ProofStore) -> int:
     settings = session.config.samples
     if not settings.files or not settings.proofs:
         return 0
-    paths, num_calls = await _check_paths(session, lambda sample: sample.proved)
+    proved = [sample for sample in _read_samples(session.config) if sample.proved]
+    paths, num_calls = await _check_paths(session, proved)
     for path in paths:
         _keep(session, store, path.problem, path.body)
     return num_calls
@@ -143,9 +145,10 @@ async def learn_paths(session: Session, learner: TorchLearner) -> int:
     told = _read_samples(session.config)
     # Where all bodies of a problem ended alike there is nothing to learn from.
     mixed = {sample.problem.id for sample in told if any(sample.advantages)}
-    if alike := sum(sample.problem.id not in mixed for sample in told):
+    wanted = [sample for sample in told if sample.problem.id in mixed]
+    if alike := len(told) - len(wanted):
         monitor.phase("paths", f"{alike} of {len(told)} left out: no advantage in their problem")
-    paths, num_calls = await _check_paths(session, lambda sample: sample.problem.id in mixed)
+    paths, num_calls = await _check_paths(session, wanted)
     groups: dict[str, list[TrainingSample]] = {}
     num_lost = 0
     for number, path in enumerate(paths):
@@ -188,18 +191,16 @@ def _learn(learner: TorchLearner, samples: Sequence[TrainingSample]) -> dict[str
 
 
 async def _check_paths(
-    session: Session, is_wanted: Callable[[SearchSample], bool]
+    session: Session, samples: Sequence[SearchSample]
 ) -> tuple[list[SearchSample], int]:
-    """The paths that are wanted and may be learned from, in the order of the files, and the
-    verifier calls: those of problems that the loop draws from, with this run's statements, of which
-    the run's own verifier says now what the file says."""
+    """Of samples those that may be learned from, in their order, and the verifier calls: those of
+    problems that the loop draws from, with this run's statements, of which the run's own verifier
+    says now what the file says."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     dropped: list[dict[str, Any]] = []
     wanted: list[tuple[Candidate, SearchSample]] = []
-    for sample in _read_samples(session.config):
+    for sample in samples:
         name, problem = sample.problem.id, by_id.get(sample.problem.id)
-        if not is_wanted(sample):
-            continue
         if problem is None:
             dropped.append(_describe_drop(name, sample.body, _NO_PROBLEM))
         elif Candidate(problem, "").key != Candidate(sample.problem, "").key:

@@ -90,8 +90,9 @@ def list_columns(runs: Sequence[RunRecord]) -> list[Column]:
     for run in runs:
         if run.before is not None and not shared:
             columns.append(Column(_title("Before", run, runs), run.before))
-        afters = [("After", run.after)] if run.after is not None else []
-        for name, evaluation in (*afters, *((item.name, item) for item in run.others)):
+        named = [("After", run.after)] if run.after is not None else []
+        named += [(evaluation.name, evaluation) for evaluation in run.others]
+        for name, evaluation in named:
             base = run.before if _shows_change(run.before, evaluation) else None
             columns.append(Column(_title(name, run, runs), evaluation, base))
     return columns
