@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import Cause, RunError
-from proverrl.files.seal import CHANGED, SEAL, has_own_seal
+from proverrl.files.seal import CHANGED, SEAL, check_seal, has_own_seal
 from proverrl.files.typed_rows import ROW, check_fields, iter_typed_lines, read_row
 from proverrl.types import FinishReason, Status
 
@@ -196,8 +196,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
     summary = read_row(path, _SUMMARY, ANEW)
-    if not has_own_seal(summary, required=ATTEMPTS_SEAL in summary):
-        raise RunError(f"{path}: {CHANGED}; {ANEW}")
+    check_seal(summary, str(path), ANEW, required=ATTEMPTS_SEAL in summary)
     return summary
 
 
@@ -208,8 +207,7 @@ def read_owner(attempts: Path) -> str:
     if not path.exists():
         return ""
     settings = read_row(path, SETTINGS, _RESTORE_SETTINGS)
-    if not has_own_seal(settings):
-        raise RunError(f"{path}: {CHANGED}; {_RESTORE_SETTINGS}")
+    check_seal(settings, str(path), _RESTORE_SETTINGS)
     return str(settings.get(SEAL, ""))
 
 

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from proverrl.errors import RunError
+
 SEAL = "sha256"
 CHANGED = "changed after it was written (sha256 does not fit)"
 
@@ -35,6 +37,12 @@ def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = Fa
         return not required
     said = {key: value for key, value in row.items() if key != SEAL}
     return bool(row[SEAL] == _hash(said, owner))
+
+
+def check_seal(row: Mapping[str, Any], where: str, remedy: str, *, required: bool = False) -> None:
+    """Raises ``RunError`` with the place and the remedy unless ``has_own_seal``."""
+    if not has_own_seal(row, required=required):
+        raise RunError(f"{where}: {CHANGED}; {remedy}")
 
 
 def _hash(said: Mapping[str, Any], owner: str) -> str:

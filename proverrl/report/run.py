@@ -24,7 +24,7 @@ from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.disk import refuse_inside
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
-from proverrl.files.seal import CHANGED, has_own_seal
+from proverrl.files.seal import check_seal
 from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
@@ -83,8 +83,7 @@ _PROBLEM = TypeAdapter(with_config(ROW)(ProblemRow))
 def read_posterior(file: Path) -> dict[str, list[float]]:
     """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
     row = read_row(file, _STATE, RESTORE)
-    if not has_own_seal(row):
-        raise RunError(f"{file}: {CHANGED}; {RESTORE}")
+    check_seal(row, str(file), RESTORE)
     found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
     return found
 

@@ -19,7 +19,7 @@ from typing import Any
 from proverrl.config import SearchConfig
 from proverrl.errors import RecordError, RunError, UsageError
 from proverrl.files.lines import make_file_name, write_whole
-from proverrl.files.seal import CHANGED, has_own_seal, write_sealed
+from proverrl.files.seal import check_seal, write_sealed
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
@@ -110,8 +110,7 @@ class SearchFolder:
             raise RunError(
                 f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
-        if not has_own_seal(saved):
-            raise RunError(f"{path}: {CHANGED}; start in another folder with --out")
+        check_seal(saved, str(path), "start in another folder with --out")
         keys = sorted({*settings, *self.settings})
         other = [key for key in keys if settings.get(key) != self.settings.get(key)]
         if other:
