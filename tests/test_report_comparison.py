@@ -28,7 +28,12 @@ from proverrl.report.comparison import (
     list_shelves,
     list_warnings,
 )
-from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
+from proverrl.report.formats import (
+    BUDGET_COLUMNS,
+    DIFFERENCE_COLUMNS,
+    HEADLINE_COLUMNS,
+    PROBLEM_COLUMNS,
+)
 from proverrl.report.headline import list_columns
 from proverrl.report.run import load_runs
 from proverrl.statistics import McNemar, compare_paired
@@ -278,13 +283,23 @@ def test_the_tables_hold_the_figures_of_the_page(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
     out = tmp_path / "tables" / "r.csv"
     files = write_tables(runs, "csv", out=out)
-    tables = ["r.csv", "r_differences.csv", "r_problems.csv", "r_completions.csv"]
-    assert [file.name for file in files] == [*tables, "r_warnings.csv"]
-    headline, differences, problems, _, warnings = map(read_csv, files)
+    parts = ("", "_differences", "_budgets", "_problems", "_completions", "_warnings")
+    assert [file.name for file in files] == [f"r{part}.csv" for part in parts]
+    headline, differences, budgets, problems, _, warnings = map(read_csv, files)
     assert warnings == [{"warning": text} for text in list_warnings(load_runs(runs))]
     assert tuple(headline[0]) == HEADLINE_COLUMNS
     assert tuple(differences[0]) == DIFFERENCE_COLUMNS
     assert tuple(problems[0]) == PROBLEM_COLUMNS
+    assert tuple(budgets[0]) == BUDGET_COLUMNS
+    # As in test_solved_within_a_budget: 3 budgets of turns and of calls, 6 of tokens.
+    assert len(budgets) == 2 * (3 + 3 + 6)
+    [row] = [
+        row for row in budgets if (row["unit"], row["budget"]) == ("calls", "2") and row["against"]
+    ]
+    found = [
+        row[key] for key in ("column", "against", "solved", "difference", "ran_out", "problems")
+    ]
+    assert found == ["After two", "After one", "0.75", "0.25", "0.0", "4"]
 
     page = Page(build_page(runs))
     index = page.piece("problems-0")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proverrl.files.lines import write_whole
+from proverrl.report.budgets import build_tables
 from proverrl.report.comparison import Shelf, list_differences, list_shelves, list_warnings
 from proverrl.report.completions import (
     COMPLETION_COLUMNS,
@@ -33,13 +34,17 @@ HEADLINE_COLUMNS = (
 DIFFERENCE_COLUMNS = (
     "column", "against", "k", "difference", "low", "high", "problems", "left_out", "p",
 )  # fmt: skip
+BUDGET_COLUMNS = (
+    "column", "against", "unit", "budget", "solved", "low", "high", "spent", "ran_out",
+    "difference", "difference_low", "difference_high", "problems", "unjudged",
+)  # fmt: skip
 PROBLEM_COLUMNS = (
     "problem", "level", "family", "column", "evaluation", "attempts", "judged", "unjudged",
     "proved", "solve_rate",
 )  # fmt: skip
 _COLUMNS = (
-    *(HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS, COMPLETION_COLUMNS),
-    ("warning",),
+    *(HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, BUDGET_COLUMNS, PROBLEM_COLUMNS),
+    *(COMPLETION_COLUMNS, ("warning",)),
 )
 
 
@@ -99,6 +104,34 @@ def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
     ]
 
 
+def list_budget_rows(shelves: Sequence[Shelf]) -> list[Row]:
+    """One row per unit, budget and column: the share of problems that is solved within so many
+    completions ("turns"), calls or tokens a problem."""
+    return [
+        {
+            "column": title,
+            "against": table.titles[0] if gap else None,
+            "unit": table.unit,
+            "budget": cell.budget,
+            "solved": cell.solved,
+            "low": cell.low,
+            "high": cell.high,
+            "spent": cell.spent,
+            "ran_out": cell.ran_out,
+            "difference": gap.value if gap else None,
+            "difference_low": gap.low if gap else None,
+            "difference_high": gap.high if gap else None,
+            "problems": table.problems,
+            "unjudged": table.unjudged,
+        }
+        for shelf in shelves
+        for table in build_tables(shelf)[0]
+        for row in table.rows
+        for title, cell in zip(table.titles, row, strict=True)
+        for gap in [cell.against_first]
+    ]
+
+
 def list_problem_rows(shelves: Sequence[Shelf]) -> list[Row]:
     """One row per problem and column whose attempts were kept."""
     return [
@@ -126,9 +159,9 @@ def write_tables(
 ) -> list[Path]:
     """Write the tables and return their paths; without ``out`` into the first run's folder.
 
-    CSV takes a file a table: OUT, OUT_differences, OUT_problems and OUT_completions, with the same
-    ending, and OUT_warnings. Raises RunError: a folder is not a run, or a file cannot be written;
-    UsageError: ``out`` could be a file of a run's.
+    CSV takes a file a table: OUT, OUT_differences, OUT_budgets, OUT_problems and OUT_completions,
+    with the same ending, and OUT_warnings. Raises RunError: a folder is not a run, or a file cannot
+    be written; UsageError: ``out`` could be a file of a run's.
     """
     path = choose_place(run_dirs, out, kind)
     runs = load_runs(run_dirs)
@@ -136,6 +169,7 @@ def write_tables(
     tables = {
         "headline": list_headline_rows(runs),
         "differences": list_difference_rows(shelves),
+        "budgets": list_budget_rows(shelves),
         "problems": list_problem_rows(shelves),
         "completions": list_completion_rows(runs),
     }
@@ -166,6 +200,7 @@ def _markdown(tables: dict[str, list[Row]], warnings: Sequence[str]) -> str:
     titles = {
         "headline": "Results",
         "differences": "Differences, paired by problem",
+        "budgets": "At equal cost",
         "problems": "Problems",
         "completions": "Completions",
     }
