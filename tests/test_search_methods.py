@@ -152,6 +152,12 @@ def test_best_first_takes_states_in_order_and_each_once() -> None:
     assert found == ["", "a", "ab", "aa"]
 
 
+def test_best_first_does_not_stay_where_every_body_runs_into_the_deadline() -> None:
+    script = ["ax", "bx", "aa", "ab", "bbx", "bax"]
+    world = World(script=script, statuses=dict.fromkeys(("aa", "ab"), Status.TIMEOUT))
+    assert expanded(world, name="best_first", width=2, calls=6) == ["", "a", "b"]
+
+
 def test_best_first_goes_on_where_it_was_least_when_nothing_is_open() -> None:
     """A sure policy writes the same again: the tree is not left for the root."""
     world = World(target="none", script=["ab"] * 6)

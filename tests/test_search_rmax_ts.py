@@ -159,12 +159,13 @@ def test_the_reward_is_one_for_a_new_node_and_nothing_else() -> None:
     assert [state for state, _ in gained] == ["", "a", "ab"]
 
 
-def test_nothing_judged_is_no_reward_and_no_zero() -> None:
+def test_an_expansion_of_which_nothing_was_judged_found_nothing_new() -> None:
     world = World(script=["a", "b"], statuses={"a": Status.TIMEOUT})
     found = run_search(world, calls=2)
     root = found.tree["tree"]["nodes"][0]
     assert (found.calls, found.expansions) == (2, 2)
-    assert root["subtree"] == [1.0, 1.0, 0]
+    # Rewards in order 0, 1: gamma is 0.99.
+    assert root["subtree"] == pytest.approx([1.0, 1.99, 0])
 
 
 def test_texts_above_the_token_budget_are_not_inserted() -> None:

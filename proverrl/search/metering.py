@@ -36,7 +36,7 @@ class MeteredFunctions:
         self._search = search
         self._spending = spending
         self._asked = asked
-        self.num_unjudged = 0
+        self.num_unasked = 0
 
     async def propose(self, prefix: Prefix, num: int, seed: int) -> list[CountedProposal]:
         """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
@@ -92,8 +92,10 @@ class MeteredFunctions:
         search = self._search
         candidate = Candidate(search.problem, written.proposal.body)
         verdict = await self._verdict_of(candidate, written)
-        if verdict is None or not verdict.status.judged:
-            self.num_unjudged += 1
+        if verdict is None:
+            self.num_unasked += 1
+            return None
+        if not verdict.status.judged:
             return None
         segment = search.functions.segment
         return JudgedProposal(

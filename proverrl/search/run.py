@@ -145,7 +145,7 @@ class TreeSearch(Search):
         return job
 
     async def _expand(self, job: Job) -> Expansion | None:
-        """None when nothing that was written could be judged."""
+        """None when the budget ended before anything that was written could be judged."""
         functions = MeteredFunctions(self, self._spent_by_job[job.number], self._asked)
         name = self.config.base_name
         with refuse_exit("search.name", name):
@@ -153,7 +153,7 @@ class TreeSearch(Search):
         if not isinstance(expansion, Expansion):
             wanted = "a proverrl.search.strategy.Expansion"
             raise refuse("search", name, expansion, "an expansion", wanted)
-        return None if functions.num_unjudged and not expansion.judged else expansion
+        return None if functions.num_unasked and not expansion.judged else expansion
 
     def _end(self, job: Job, expansion: Expansion | None) -> None:
         if expansion is None:

@@ -94,7 +94,7 @@ class Strategy(ABC):
         return Expansion(await functions.judge(written))
 
     def withdraw(self, job: Job) -> None:
-        """Forget a job that says nothing, as when no verdict could be had."""
+        """Forget a job that says nothing, as when the budget ended before it could ask."""
         self.tree.withdraw(self.tree.nodes[job.node])
 
     def insert(self, job: Job, judged: JudgedProposal) -> tuple[list[Node], list[Node]]:

@@ -140,7 +140,7 @@ class Tree:
             self._refresh(here)
 
     def withdraw(self, node: Node) -> None:
-        """An expansion ended that says nothing, as when no verdict could be had."""
+        """An expansion ended that says nothing, as when the budget ended before it could ask."""
         node.own_jobs -= 1
         for here in self.ancestors(node):
             here.sub_jobs -= 1
