@@ -578,7 +578,8 @@ def test_the_commands_of_a_figure_set_keys_that_there_are(
                 settings = before + settings
             loaded = load_config(config, settings)
             if [config, *words] in trained:
-                assert loaded.seed == seed
+                # One policy for both seeds of the search.
+                assert loaded.seed == (0 if name == "lean_best_first" else seed)
                 runs[words[words.index("--run") + 1]] = config, settings
 
 
