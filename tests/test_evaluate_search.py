@@ -160,6 +160,7 @@ def search_all(folder: Path, verifier: FakeVerifier, searches: int = 1) -> list[
     lines = (folder / "e.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     assert summary["verifier_calls"] == sum(row["search"]["calls"] for row in rows)
+    assert summary["search_calls"] == CONFIG.calls
     assert summary["generated_tokens"] == sum(
         turn["num_tokens"] for row in rows for turn in row["turns"]
     )

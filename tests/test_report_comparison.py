@@ -195,6 +195,8 @@ def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
     assert tables == []
     assert len(notes) == 1
     assert notes[0].startswith("Before, After: what a turn cost is not known")
+    [file] = write_tables([run], "json", out=tmp_path / "r.json")
+    assert notes[0] in json.loads(file.read_text())["warnings"]
     turn = {"candidate": "x", "num_tokens": None}
     problems = tally_rows([(0, make_attempt(0, "rejected", [turn]))]).problems
     assert measure_spending(problems, "tokens") is None

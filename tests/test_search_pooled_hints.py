@@ -357,6 +357,29 @@ def test_what_was_not_judged_is_not_paid_twice_on_the_way_back() -> None:
         assert run_stopped(lambda: build_slow([], Status.TIMEOUT), asyncio.run, after) == whole
 
 
+def test_what_was_judged_the_second_time_is_not_known_the_first_time_on_the_way_back() -> None:
+    said = [Status.TIMEOUT, Status.EXHAUSTED]
+
+    async def verify(candidate: Candidate) -> Verdict:
+        return Verdict(said.pop(0))
+
+    def build() -> Composite:
+        config = SearchConfig(name="pooled_hints", calls=8)
+        search = make_search(LOOP, Functions(Writer([SUM], []).propose, verify), config)
+        assert isinstance(search, Composite)
+        return search
+
+    async def ask(search: Composite) -> list[Status]:
+        found = [await search.judge(Candidate(LOOP, SUM)) for _ in range(3)]
+        return [verdict.status for verdict in found if verdict is not None]
+
+    first, again = build(), build()
+    told = asyncio.run(ask(first))
+    assert told == [Status.TIMEOUT, Status.EXHAUSTED, Status.EXHAUSTED]
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert asyncio.run(ask(again)) == told
+
+
 def test_a_call_that_a_stop_cuts_off_is_not_counted() -> None:
     bodies = [f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"]
 
@@ -395,6 +418,29 @@ def test_a_call_that_a_stop_cuts_off_is_not_counted() -> None:
         again = build(Loop().verify, Loop().verify)
         again.load_state_dict(json.loads(json.dumps(first.state_dict())))
         assert asyncio.run(again.run()) == whole
+
+
+def test_a_pooled_proof_that_could_not_be_confirmed_is_neither_proved_nor_refuted() -> None:
+    bodies = [f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"]
+
+    def build() -> Search:
+        async def late(candidate: Candidate) -> Verdict:
+            return Verdict(Status.TIMEOUT)
+
+        writer = Writer(bodies, [SUM])
+        config = SearchConfig(name="pooled_hints", calls=8, width=2, whole_share=0.25)
+        return make_search(LOOP, Functions(writer.propose, Loop().verify, confirm=late), config)
+
+    search = build()
+    found = asyncio.run(search.run())
+    assert not found.proofs
+    assert {verdict.status for _, verdict in found.refuted} == {Status.TIMEOUT}
+    assert not any(sample.proved for sample in collect_samples(search))
+    unjudged = [turn.body for turn in found.turns if turn.is_call and not turn.judged]
+    assert f"{RANGE}\n{SUM}" in unjudged
+    again = build()
+    again.load_state_dict(json.loads(json.dumps(search.state_dict())))
+    assert asyncio.run(again.run()) == found
 
 
 def test_a_search_that_has_ended_stays_as_it_was() -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -328,6 +329,42 @@ def test_only_what_the_fresh_verifier_proves_too_is_found() -> None:
     assert [(proof.body, proof.confirmed) for proof in found.proofs] == [("anb", True)]
     assert [(body, verdict.status) for body, verdict in found.refuted] == [("ab", Status.REJECTED)]
     assert (asked, found.confirmations, found.calls) == (["ab", "anb"], 2, 2)
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
+def test_a_proof_that_the_fresh_verifier_could_not_judge_is_not_refuted(status: Status) -> None:
+    world = World(target="ab", script=["ab", "ab"])
+    fresh = [build_verdict(status), build_verdict(Status.PROVED)]
+
+    async def confirm(candidate: Candidate) -> Verdict:
+        return fresh.pop(0)
+
+    functions = world.functions(confirm=confirm)
+    once = TreeSearch(PROBLEM, functions, SearchConfig(calls=1, name="best_of_n", width=1))
+    found = asyncio.run(once.run())
+    # One call without a verdict says nothing of the problem, and the body may be asked again.
+    assert (found.proofs, found.refuted, found.judged, found.calls) == ((), (), False, 1)
+    again = TreeSearch(PROBLEM, functions, SearchConfig(calls=2, name="best_of_n", width=1))
+    again.load_state_dict(once.state_dict())
+    assert [proof.body for proof in asyncio.run(again.run()).proofs] == ["ab"]
+
+
+def test_a_proof_that_is_judged_again_keeps_the_verdict_with_its_states() -> None:
+    """Fresh workers do not read states: their verdict would leave a proof without any."""
+    first = replace(build_verdict(Status.PROVED), checks=("with states",))
+
+    async def verify(candidate: Candidate) -> Verdict:
+        return first
+
+    async def confirm(candidate: Candidate) -> Verdict:
+        return build_verdict(Status.PROVED)
+
+    functions = World(script=["ab"]).functions(verify=verify, confirm=confirm)
+    search = TreeSearch(PROBLEM, functions, SearchConfig(calls=1, name="rmax_ts"))
+    asyncio.run(search.run())
+    asyncio.run(search.judge_proofs_again())
+    assert [proof.verdict for proof in search.spent.proofs] == [first]
+    assert search.spent.verdicts == {"ab": first}
 
 
 def test_what_is_not_judged_is_asked_again_and_costs_a_call_each_time() -> None:

@@ -31,6 +31,7 @@ EXPECTED_TO_AGREE = {
     "top_k": "top-k",
     "max_new_tokens": "most tokens of a completion",
     "mode": "mode",
+    "search_calls": "verifier calls of a search",
     "rollout": "rollout",
     "layout": "layout",
     "proverrl_version": "version of ProverRL",

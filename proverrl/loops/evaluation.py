@@ -255,9 +255,8 @@ def _sum_up(rows: Sequence[Mapping[str, Any]], config: SearchConfig) -> dict[str
     return {
         "verifier_calls": sum(item["calls"] for item in spent),
         "generated_tokens": sum(item["tokens"] for item in spent),
-        "search": {
-            "name": config.name,
-            "calls": config.calls,
+        "search_calls": config.calls,
+        "search_spent": {
             "mean_calls": round(sum(item["calls"] for item in spent) / num, 2),
             "mean_nodes": round(sum(item["nodes"] for item in spent) / num, 2),
             "confirmations": sum(item["confirmations"] for item in spent),

@@ -173,7 +173,8 @@ def write_tables(
         "problems": list_problem_rows(shelves),
         "completions": list_completion_rows(runs),
     }
-    warnings = [*list_warnings(runs), *list_completion_warnings(runs)]
+    missing = [note for shelf in shelves for note in build_tables(shelf)[1]]
+    warnings = [*list_warnings(runs), *list_completion_warnings(runs), *missing]
     if kind == "json":
         text = json.dumps({"warnings": warnings, **tables}, indent=1, ensure_ascii=False)
         return [write_whole(path, text + "\n")]

@@ -149,11 +149,11 @@ class SearchResult:
 
     @property
     def verifier_seconds(self) -> float | None:
-        """What all calls took, second verdicts on proofs not counted; None where an earlier version
-        saved the search without them."""
+        """What the calls took that ended, second verdicts on proofs not counted; None where an
+        earlier version saved the search without them."""
         seconds = [turn.seconds for turn in self.turns if turn.is_call]
         known = [each for each in seconds if each is not None]
-        return sum(known) if len(known) == len(seconds) else None
+        return sum(known) if known or not seconds else None
 
 
 class Search(ABC):
@@ -236,7 +236,9 @@ class Search(ABC):
                 candidate = Candidate(self.problem, body)
                 verdict = await self.functions.verify(candidate)
                 if verdict.proved and self.functions.confirm is not None:
-                    verdict = await self.functions.confirm(candidate)
+                    second = await self.functions.confirm(candidate)
+                    # Only the first verifier's verdict may hold the states of a proof.
+                    verdict = verdict if second.proved else second
                 told[body] = verdict
                 asked.append(verdict)
             return told[body]

@@ -154,9 +154,8 @@ class Composite(Search):
         """What the verifier says; no call for what it was asked before, None without one left. What
         was not judged is asked again, and a walk that is repeated is told so as often as before."""
         key, is_own = candidate.key, candidate.problem == self.problem
-        known = self._find_known(candidate)
-        unjudged = self._unjudged.get(key, [])
-        if known is None and self._repeated[key] < len(unjudged):
+        unjudged, known = self._unjudged.get(key, []), self._find_known(candidate)
+        if self._repeated[key] < len(unjudged):
             known = unjudged[self._repeated[key]]
             self._repeated[key] += 1
         if known is None and is_own and ROOT in self.searches:
@@ -194,7 +193,10 @@ class Composite(Search):
             second = await confirm(candidate)
             self.spent.confirmations += 1
             if not second.proved:
+                # Without a verdict too, so that a walk which is repeated takes the same path.
                 self.spent.refuted.append((body, second))
+            if not second.status.judged:
+                self._withhold(self._tell_apart(candidate))
         if any(body == refused for refused, _ in self.spent.refuted):
             return False
         self.spent.proofs.append(
@@ -202,6 +204,11 @@ class Composite(Search):
         )
         self._tick()
         return True
+
+    def _withhold(self, body: str) -> None:
+        """A call whose proof the second verifier could not judge ended without a verdict."""
+        for place in [n for n, turn in enumerate(self.spent.turns) if turn.body == body]:
+            self.spent.turns[place] = replace(self.spent.turns[place], judged=False)
 
     async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
         """See ``Search``; those of parts too, since the problem's own search may have found some

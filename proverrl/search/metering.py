@@ -132,24 +132,27 @@ class MeteredFunctions:
         turns[written.place] = replace(turns[written.place], is_call=True)
         calls = search.calls
         verdict = await search.functions.verify(candidate)
-        judged = verdict.status.judged
-        turns[written.place] = replace(turns[written.place], seconds=verdict.seconds, judged=judged)
+        turns[written.place] = replace(turns[written.place], seconds=verdict.seconds)
         if verdict.proved:
             verdict = await self._confirm(candidate, verdict, calls, written.tokens)
-        if verdict.status.judged:
+        judged = verdict.status.judged
+        turns[written.place] = replace(turns[written.place], judged=judged)
+        if judged:
             self._asked.known[candidate.body] = self._spending.verdicts[candidate.body] = verdict
         return verdict
 
     async def _confirm(
         self, candidate: Candidate, verdict: Verdict, calls: int, tokens: int
     ) -> Verdict:
-        """Write the proof down, unless the second verifier does not prove it."""
+        """Write the proof down, unless the second verifier does not prove it. One that it could not
+        judge is neither proved nor refuted."""
         confirm = self._search.functions.confirm
         if confirm is not None:
             self._spending.confirmations += 1
             second = await confirm(candidate)
-            if not second.proved:
+            if second.status.judged and not second.proved:
                 self._spending.refuted.append((candidate.body, second))
+            if not second.proved:
                 return second
         proof = FoundProof(candidate.body, verdict, calls, tokens, confirm is not None)
         self._spending.proofs.append(proof)

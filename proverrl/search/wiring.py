@@ -95,7 +95,8 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
         segment=choose_states(problem, config),
         value=tools.value,
         correct=tools.correct,
-        confirm=partial(tools.confirm.verify, deadline_seconds=tools.deadline_seconds),
+        # A fresh process starts from nothing, so that it may take twice as long.
+        confirm=partial(tools.confirm.verify, deadline_seconds=2 * tools.deadline_seconds),
         count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
     )
 
