@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proverrl.files.lines import write_whole
-from proverrl.report.budgets import build_tables
+from proverrl.report.budgets import BudgetTable, build_tables
 from proverrl.report.comparison import Shelf, list_differences, list_shelves, list_warnings
 from proverrl.report.completions import (
     COMPLETION_COLUMNS,
@@ -104,7 +104,7 @@ def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
     ]
 
 
-def list_budget_rows(shelves: Sequence[Shelf]) -> list[Row]:
+def list_budget_rows(tables: Sequence[BudgetTable]) -> list[Row]:
     """One row per unit, budget and column: the share of problems that is solved within so many
     completions ("turns"), calls or tokens a problem."""
     return [
@@ -124,8 +124,7 @@ def list_budget_rows(shelves: Sequence[Shelf]) -> list[Row]:
             "problems": table.problems,
             "unjudged": table.unjudged,
         }
-        for shelf in shelves
-        for table in build_tables(shelf)[0]
+        for table in tables
         for row in table.rows
         for title, cell in zip(table.titles, row, strict=True)
         for gap in [cell.against_first]
@@ -166,14 +165,15 @@ def write_tables(
     path = choose_place(run_dirs, out, kind)
     runs = load_runs(run_dirs)
     shelves = list_shelves(runs)
+    budgets = [build_tables(shelf) for shelf in shelves]
     tables = {
         "headline": list_headline_rows(runs),
         "differences": list_difference_rows(shelves),
-        "budgets": list_budget_rows(shelves),
+        "budgets": list_budget_rows([table for found, _ in budgets for table in found]),
         "problems": list_problem_rows(shelves),
         "completions": list_completion_rows(runs),
     }
-    missing = [note for shelf in shelves for note in build_tables(shelf)[1]]
+    missing = [note for _, notes in budgets for note in notes]
     warnings = [*list_warnings(runs), *list_completion_warnings(runs), *missing]
     if kind == "json":
         text = json.dumps({"warnings": warnings, **tables}, indent=1, ensure_ascii=False)

@@ -207,8 +207,9 @@ class Composite(Search):
 
     def _withhold(self, body: str) -> None:
         """A call whose proof the second verifier could not judge ended without a verdict."""
-        for place in [n for n, turn in enumerate(self.spent.turns) if turn.body == body]:
-            self.spent.turns[place] = replace(self.spent.turns[place], judged=False)
+        for place, turn in enumerate(self.spent.turns):
+            if turn.body == body:
+                self.spent.turns[place] = replace(turn, judged=False)
 
     async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
         """See ``Search``; those of parts too, since the problem's own search may have found some

@@ -150,9 +150,9 @@ class MeteredFunctions:
         if confirm is not None:
             self._spending.confirmations += 1
             second = await confirm(candidate)
-            if second.status.judged and not second.proved:
-                self._spending.refuted.append((candidate.body, second))
             if not second.proved:
+                if second.status.judged:
+                    self._spending.refuted.append((candidate.body, second))
                 return second
         proof = FoundProof(candidate.body, verdict, calls, tokens, confirm is not None)
         self._spending.proofs.append(proof)

@@ -28,7 +28,7 @@ from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
 from proverrl.types import Problem
-from proverrl.verifier.base import Limits, Verifier
+from proverrl.verifier.base import FRESH_GROWTH, Limits, Verifier
 
 COMPOSITES: dict[CompositeName, type[Composite]] = {
     "subgoals": SubgoalSearch,
@@ -95,8 +95,9 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
         segment=choose_states(problem, config),
         value=tools.value,
         correct=tools.correct,
-        # A fresh process starts from nothing, so that it may take twice as long.
-        confirm=partial(tools.confirm.verify, deadline_seconds=2 * tools.deadline_seconds),
+        confirm=partial(
+            tools.confirm.verify, deadline_seconds=FRESH_GROWTH * tools.deadline_seconds
+        ),
         count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
     )
 

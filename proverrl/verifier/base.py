@@ -22,6 +22,9 @@ NOTHING = "nothing to verify: "
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 
+FRESH_GROWTH = 2.0
+"""How much longer a process may take that judges a proof once more: it starts from nothing."""
+
 
 class Lane(NamedTuple):
     """A queue of candidates. Lanes with the highest ``priority`` are served first, those with the

@@ -11,11 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.base import DEFAULT_LANE, FRESH_GROWTH, Lane, LanedVerifier, PoolStats
 
 _HEX_DIGITS = 8
-_GROWTH = 2.0
-"""A fresh process starts from nothing, so that it may take longer."""
 
 
 def read_rate(confirm: str) -> float:
@@ -51,7 +49,7 @@ class ConfirmingVerifier:
         if not verdict.proved or share >= self._rate:
             return verdict
         again = await self._confirming.verify(
-            candidate, deadline_seconds=_GROWTH * deadline_seconds, lane=lane
+            candidate, deadline_seconds=FRESH_GROWTH * deadline_seconds, lane=lane
         )
         timed = replace(verdict, seconds=verdict.seconds + again.seconds)
         if again.proved:
