@@ -43,6 +43,7 @@ def make_path(
         problem=problem,
         body=body,
         ends=tuple(ends),
+        states=("",) * len(ends),
         values=(0.0,) * len(ends),
         advantages=tuple(advantages),
         proved=proved,

@@ -25,6 +25,7 @@ def make_sample(**changed: Any) -> SearchSample:
         "body": "a; b;",
         "proved": True,
         "ends": (2, 5),
+        "states": ("s", ""),
         "values": (0.5, 1.0),
         "advantages": (0.25, 0.5),
         "search": "rmax_ts",
@@ -55,6 +56,9 @@ def test_prefix_values_by_hand() -> None:
     assert (samples["anb"].ends, samples["anb"].proved) == ((1, 3), False)
     # What follows the last state is a stretch with the body's outcome.
     assert samples["bx"].ends == (1, 2)
+    # Each stretch names the state that ends it, the key by which the tree knows it.
+    assert proof.states == ("a", "ab", "")
+    assert (samples["anb"].states, samples["bx"].states) == (("a", "ab"), ("b", ""))
     assert samples["bx"].values == (0.0, 0.0)
     assert samples["bx"].advantages == pytest.approx((-1 / 4, 0.0))
     assert {(s.search, s.calls) for s in samples.values()} == {("best_of_n", 4)}
@@ -113,7 +117,10 @@ def test_a_file_gives_back_what_was_written(
         tuple(data.draw(st.lists(st.floats(least, 1), min_size=len(ends), max_size=len(ends))))
         for least in (0, -1)
     )
-    sample = make_sample(body=body, proved=proved, ends=ends, values=values, advantages=advantages)
+    states = tuple(data.draw(st.text(max_size=3)) for _ in ends)
+    sample = make_sample(
+        body=body, proved=proved, ends=ends, states=states, values=values, advantages=advantages
+    )
     path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
     write_samples(path, [sample, make_sample()])
     assert read_samples(path) == [sample, make_sample()]
@@ -122,6 +129,7 @@ def test_a_file_gives_back_what_was_written(
         "body",
         "proved",
         "ends",
+        "states",
         "values",
         "advantages",
         "search",
@@ -136,6 +144,8 @@ def test_a_file_gives_back_what_was_written(
         ({"ends": [2, 6]}, "'ends' must rise to the body's length 5"),
         ({"ends": [0, 5]}, "'ends' must rise"),
         ({"ends": [5]}, "differ in length"),
+        ({"states": ["s"]}, "'ends', 'states', 'values' and 'advantages' differ in length"),
+        ({"states": ["s", None]}, "states.1: Input should be a valid string"),
         ({"ends": [2, 5.0]}, "ends.1: Input should be a valid integer"),
         ({"values": [None, 1.0]}, "values.0: Input should be a valid number"),
         ({"advantages": [True, 1.0]}, "advantages.0: Input should be a valid number"),
@@ -183,6 +193,8 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
 def test_a_sample_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(RecordError, match="differ in length"):
         make_sample(values=(1.0,))
-    assert make_sample(body="", ends=(0,), values=(0.0,), advantages=(0.0,)).ends == (0,)
+    assert make_sample(body="", ends=(0,), states=("",), values=(0.0,), advantages=(0.0,)).ends == (
+        0,
+    )
     with pytest.raises(RecordError, match="must rise"):
-        make_sample(body="", ends=(), values=(), advantages=())
+        make_sample(body="", ends=(), states=(), values=(), advantages=())

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.search.proposals import render_prefix
+from proverrl.search.samples import SearchSample
 from proverrl.search.value_fit import (
     HeadFit,
     ValueData,
@@ -35,6 +38,8 @@ from proverrl.search.values import (
     ValuePair,
     build_data,
     compute_features,
+    hash_pairs,
+    list_pairs,
     list_rollout_pairs,
     load_value,
     measure_head,
@@ -42,6 +47,7 @@ from proverrl.search.values import (
     save_value,
 )
 from proverrl.statistics import compute_calibration
+from proverrl.types import HOLE, Problem
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT32
@@ -107,7 +113,8 @@ ROLLOUTS = [
 
 def test_pairs_of_rollouts() -> None:
     pairs = list_rollout_pairs(FILE, ROLLOUTS)
-    assert [(pair.prefix, pair.solved) for pair in pairs] == [
+    assert {pair.prefix.state for pair in pairs} == {""}
+    assert [(pair.prefix.text, pair.solved) for pair in pairs] == [
         ("", True),
         ("invariant a", True),
         ("", False),
@@ -131,7 +138,7 @@ def test_pairs_of_rollouts() -> None:
 def make_pairs() -> list[ValuePair]:
     """40 problems; a prefix that says "good" is solved."""
     return [
-        ValuePair(build_problem(f"p{i}", n=i), f"invariant {word}", word == "k")
+        ValuePair(build_problem(f"p{i}", n=i), Prefix(f"invariant {word}", ""), word == "k")
         for i in range(40)
         for word in ("k", "0")
     ]
@@ -155,7 +162,8 @@ def test_problems_are_held_back_whole_and_by_their_id() -> None:
 
 def test_features_do_not_depend_on_the_batch() -> None:
     policy = tiny_policy()
-    rows = [(pair.problem, pair.prefix) for pair in make_pairs()[:5]] + [(build_problem("q"), "")]
+    rows = [(pair.problem, pair.prefix) for pair in make_pairs()[:5]]
+    rows.append((build_problem("q"), Prefix("", "")))
     together = compute_features(policy, rows, 2)
     alone = torch.cat([compute_features(policy, [row], 2) for row in rows])
     size = policy.model.config.hidden_size
@@ -174,7 +182,9 @@ def test_features_say_how_likely_the_policy_finds_the_prefix() -> None:
     with torch.no_grad():
         spread = policy.model(input_ids=torch.tensor([[*prompt, *own]])).logits[0].log_softmax(-1)
     expected = [float(spread[len(prompt) - 1 + i, token]) for i, token in enumerate(own)]
-    features = compute_features(policy, [(problem, "invariant k"), (problem, "")])
+    features = compute_features(
+        policy, [(problem, Prefix("invariant k", "")), (problem, Prefix("", ""))]
+    )
     total, mean, least, entropy = features[0, -4:].tolist()
     assert total == pytest.approx(sum(expected), abs=len(own) * FLOAT32)
     assert mean == pytest.approx(sum(expected) / len(own), abs=FLOAT32)
@@ -184,6 +194,40 @@ def test_features_say_how_likely_the_policy_finds_the_prefix() -> None:
     size = policy.model.config.hidden_size
     assert features[1, -4:-1].tolist() == [0.0, 0.0, 0.0]
     assert features[1, 2 * size : 3 * size].abs().max() == 0.0
+
+
+def test_a_lean_prefix_is_judged_with_its_goals_and_as_likely_as_its_own_text() -> None:
+    policy = tiny_policy()
+    problem = Problem("t", "lean", "tactics", "", f"theorem t : p ∧ q := by\n  {HOLE}\n")
+    prefixes = [Prefix("constructor", state) for state in ("⊢ p\n\n⊢ q", "⊢ q", "")]
+    features = compute_features(policy, [(problem, prefix) for prefix in prefixes])
+    size = policy.model.config.hidden_size
+    prompt = policy.prompt(problem).token_ids
+    for row, prefix in zip(features, prefixes, strict=True):
+        # The state after the last token is what the policy has when it goes on from there.
+        opening, comment = render_prefix(policy, problem, prefix)
+        assert ("⊢" in comment, "tactic state" in comment) == (bool(prefix.state),) * 2
+        tokens = [*prompt, *policy.tokenizer(opening, add_special_tokens=False)["input_ids"]]
+        with torch.no_grad():
+            out = policy.model(input_ids=torch.tensor([tokens]), output_hidden_states=True)
+        torch.testing.assert_close(
+            row[:size], out.hidden_states[-1][0, -1], atol=FLOAT32, rtol=FLOAT32
+        )
+        # The comment is not the policy's: the sum, mean and minimum are those of the text alone.
+        torch.testing.assert_close(row[-4:-1], features[2, -4:-1], atol=FLOAT32, rtol=FLOAT32)
+    assert (features[0, :size] - features[1, :size]).abs().max() > 100 * FLOAT32
+
+
+def test_pairs_of_searches_have_the_state_of_each_end() -> None:
+    problem = build_problem("p", n=7)
+    sample = SearchSample(problem, "a; b;", True, (2, 5), ("s", ""), (0.5, 1.0), (0, 0), "puct", 2)
+    other = replace(sample, states=("t", ""))
+    pairs = list_pairs([sample])
+    assert pairs == [
+        ValuePair(problem, Prefix("", ""), True),
+        ValuePair(problem, Prefix("a;", "s"), True),
+    ]
+    assert hash_pairs(pairs) != hash_pairs(list_pairs([other]))
 
 
 def test_a_head_learns_what_tells_prefixes_apart_and_loads_back_exactly(tmp_path: Path) -> None:

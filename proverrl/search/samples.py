@@ -43,6 +43,7 @@ class _SampleRow(TypedDict):
     body: str
     proved: bool
     ends: list[int]
+    states: list[str]
     values: list[float]
     advantages: list[float]
     search: str
@@ -50,6 +51,7 @@ class _SampleRow(TypedDict):
 
 
 _SAMPLE = TypeAdapter(_SampleRow)
+_LISTS = ("ends", "states", "values", "advantages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,10 @@ class SearchSample:
     """A judged body, cut into segments.
 
     ``ends`` are where the segments end, in characters of ``body``; the last is its length.
-    ``values`` are those of the states there, between 0 and 1; the last is the body's outcome where
-    no state ends it. ``advantages`` has one a
-    segment. ``search`` is the name of the search, ``calls`` the verifier calls that it made in all.
+    ``states`` are the keys of the states there, the last "" where no state ends the body.
+    ``values`` are those of the states, between 0 and 1; the last is the body's outcome where no
+    state ends it. ``advantages`` has one a segment. ``search`` is the name of the search, ``calls``
+    the verifier calls that it made in all.
     Raises ``RecordError`` if the fields do not fit together.
     """
 
@@ -67,14 +70,15 @@ class SearchSample:
     body: str
     proved: bool
     ends: tuple[int, ...]
+    states: tuple[str, ...]
     values: tuple[float, ...]
     advantages: tuple[float, ...]
     search: str
     calls: int
 
     def __post_init__(self) -> None:
-        if not len(self.ends) == len(self.values) == len(self.advantages):
-            raise RecordError("'ends', 'values' and 'advantages' differ in length")
+        if len({len(getattr(self, name)) for name in _LISTS}) > 1:
+            raise RecordError("'ends', 'states', 'values' and 'advantages' differ in length")
         starts = (0, *self.ends)
         rises = all(a < b for a, b in zip(starts, self.ends, strict=False))
         if self.ends[-1:] != (len(self.body),) or not (rises or self.ends == (0,)):
@@ -192,16 +196,16 @@ def _value_prefixes(
             good.update(nodes)
     for body, proved, steps in ways:
         shares = [good[node] / total[node] for node in _list_nodes(steps)]
-        ends = [end for end, _ in steps]
-        if not ends or ends[-1] < len(body):
-            ends.append(len(body))
+        if not steps or steps[-1][0] < len(body):
+            steps = (*steps, (len(body), ""))
             shares.append(float(proved))
         gains = [after - before for before, after in pairwise(shares)]
         yield SearchSample(
             part.problem,
             body,
             proved,
-            tuple(ends),
+            tuple(end for end, _ in steps),
+            tuple(state for _, state in steps),
             tuple(shares[1:]),
             tuple(gains),
             search=search.config.name,
@@ -241,7 +245,7 @@ def _refuse_cut(told: str) -> None:
 
 def _read_sample(where: str, row: dict[str, Any]) -> SearchSample:
     problem = read_problem(where, row["problem"])
-    lists = {name: tuple(row[name]) for name in ("ends", "values", "advantages")}
+    lists = {name: tuple(row[name]) for name in _LISTS}
     try:
         return SearchSample(**row | lists | {"problem": problem})
     except RecordError as error:

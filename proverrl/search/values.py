@@ -34,6 +34,7 @@ from proverrl.lang.records import Prefix
 from proverrl.policy.decoding import measure_entropy
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_opening
 from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.search.samples import SearchSample
 from proverrl.search.value_fit import (
@@ -84,10 +85,11 @@ _ABOUT = TypeAdapter(_ValueRow)
 
 @dataclass(frozen=True, slots=True)
 class ValuePair:
-    """A prefix of a body, and whether the whole body was proved."""
+    """A prefix of a body, and whether the whole body was proved. Rollouts do not hold the prefix's
+    state."""
 
     problem: Problem
-    prefix: str
+    prefix: Prefix
     solved: bool
 
 
@@ -110,9 +112,9 @@ def list_rollout_pairs(file: Path, rows: Iterable[Mapping[str, Any]]) -> list[Va
 def list_pairs(samples: Iterable[SearchSample]) -> list[ValuePair]:
     """The pairs of searches: the empty prefix, and the body up to each end but the last."""
     return [
-        ValuePair(sample.problem, sample.body[:end], sample.proved)
+        ValuePair(sample.problem, Prefix(sample.body[:end], state), sample.proved)
         for sample in samples
-        for end in (0, *sample.ends[:-1])
+        for end, state in ((0, ""), *zip(sample.ends[:-1], sample.states[:-1], strict=True))
     ]
 
 
@@ -120,8 +122,9 @@ def hash_pairs(pairs: Sequence[ValuePair]) -> str:
     """SHA-256 of the pairs in their order."""
     digest = hashlib.sha256()
     for pair in pairs:
-        key = Candidate(pair.problem, pair.prefix).key
-        digest.update(f"{pair.problem.id}\0{key}\0{pair.solved}\n".encode())
+        key = Candidate(pair.problem, pair.prefix.text).key
+        state = pair.prefix.state
+        digest.update(f"{pair.problem.id}\0{key}\0{state}\0{pair.solved}\n".encode())
     return digest.hexdigest()
 
 
@@ -139,7 +142,8 @@ def _read_row(row: Mapping[str, Any]) -> list[ValuePair]:
     searching = find_language(language).searching
     if searching is None:
         raise UsageError(f"proofs in {language} have no states that a value model could judge")
-    return [ValuePair(problem, prefix, solved) for prefix in searching.list_prefixes(body)]
+    texts = searching.list_prefixes(body)
+    return [ValuePair(problem, Prefix(text, ""), solved) for text in texts]
 
 
 class ValueModel:
@@ -153,10 +157,10 @@ class ValueModel:
 
     async def __call__(self, problem: Problem, prefixes: Sequence[Prefix]) -> list[float]:
         """The chance for each prefix, in [0, 1]."""
-        return await asyncio.to_thread(self.score, [(problem, p.text) for p in prefixes])
+        return await asyncio.to_thread(self.score, [(problem, prefix) for prefix in prefixes])
 
     @torch.inference_mode()
-    def score(self, rows: Sequence[tuple[Problem, str]]) -> list[float]:
+    def score(self, rows: Sequence[tuple[Problem, Prefix]]) -> list[float]:
         """``__call__`` for prefixes of any problems, in this thread."""
         if not rows:
             return []
@@ -177,14 +181,15 @@ def _count_features(policy: TransformersPolicy, layers: int) -> int:
 
 def compute_features(
     policy: TransformersPolicy,
-    rows: Sequence[tuple[Problem, str]],
+    rows: Sequence[tuple[Problem, Prefix]],
     layers: int = 1,
     batch_size: int = 64,
 ) -> Tensor:
     """Features of prompt and prefix, shape (rows, layers x 3 x hidden size + 4), in 32 bits,
     without gradients.
 
-    For each of the last layers, the last one first: the state of the last token, the mean of all,
+    A prefix is shown as a search shows it to the policy, in Lean with its state in a comment. For
+    each of the last layers, the last one first: the state of the last token, the mean of all,
     the mean of the prefix's own. Then of the prefix's own tokens the log-probabilities' sum, mean
     and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
     ``UsageError`` if the model has fewer than ``layers`` layers.
@@ -192,17 +197,21 @@ def compute_features(
     check_layers(policy, layers)
     extend = make_extend(policy)
     tokens: list[tuple[int, ...]] = []
-    starts: list[int] = []
-    for problem, text in rows:
+    owned: list[tuple[int, int]] = []
+    for problem, prefix in rows:
         prompt = policy.prompt(problem)
-        opening, _ = render_prefix(policy, problem, Prefix(text, ""))
-        starts.append(len(prompt.token_ids))
-        tokens.append((extend(prompt, opening) if opening else prompt).token_ids)
+        opening, comment = render_prefix(policy, problem, prefix)
+        full = (extend(prompt, opening) if opening else prompt).token_ids
+        # The policy did not write the comment, and how likely it finds it says nothing.
+        text = render_opening(problem, prefix.text, policy.layout)
+        end = len(extend(prompt, text).token_ids) if comment else len(full)
+        owned.append((len(prompt.token_ids), end))
+        tokens.append(full)
     order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
     found: list[Tensor] = [torch.empty(0)] * len(tokens)
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        features = _embed(policy, [tokens[i] for i in chosen], [starts[i] for i in chosen], layers)
+        features = _embed(policy, [tokens[i] for i in chosen], [owned[i] for i in chosen], layers)
         for index, feature in zip(chosen, features, strict=True):
             found[index] = feature
     return torch.stack(found)
@@ -255,7 +264,7 @@ def measure_head(
         held = [
             (score, pair)
             for score, pair, chosen in zip(scores, pairs, mask.tolist(), strict=True)
-            if chosen and len(pair.prefix) >= least
+            if chosen and len(pair.prefix.text) >= least
         ]
         if held:
             found[name] = measure_values(
@@ -340,18 +349,18 @@ def read_about(folder: Path) -> dict[str, Any]:
 def _embed(
     policy: TransformersPolicy,
     rows: Sequence[Sequence[int]],
-    starts: Sequence[int],
+    owned: Sequence[tuple[int, int]],
     layers: int,
 ) -> Tensor:
     device = policy.device
     lengths = torch.tensor([len(row) for row in rows], device=device)
-    first = torch.tensor(starts, device=device)
+    first, end = torch.tensor(owned, device=device).T
     longest = int(lengths.max())
     padded = [[*row, *[policy.end_id] * (longest - len(row))] for row in rows]
     ids = torch.tensor(padded, device=device)
     places = torch.arange(longest, device=device)
     mask = places < lengths[:, None]
-    own = mask & (places >= first[:, None])
+    own = (places >= first[:, None]) & (places < end[:, None])
     policy.model.eval()
     out = policy.model(
         input_ids=ids,

@@ -150,8 +150,9 @@ def _ends_with(body: str, block: Block, place: int) -> bool:
 
 def resume_comment(problem: Problem, prefix: Prefix) -> str:
     """The text between a kept prefix and what is written next: its state in a comment, indented as
-    the block that the prefix ends in; "" at the root. The comment does not close itself early."""
-    if not prefix.text:
+    the block that the prefix ends in; "" at the root and where the state is not known. The comment
+    does not close itself early."""
+    if not prefix.text or not prefix.state:
         return ""
     indent = " " * _find_indent(problem, prefix.text)
     state = prefix.state.replace("-/", "- /").replace("/-", "/ -")
