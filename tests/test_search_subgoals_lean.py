@@ -3,10 +3,13 @@ decompositions on a real Lean."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from proverrl.config.search import SearchConfig
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.search.extract import (
     Goal,
@@ -18,6 +21,9 @@ from proverrl.lang.lean.search.extract import (
 )
 from proverrl.lang.lean.search.subgoals import close, fill, lift, make_sketch, refine
 from proverrl.lang.records import Sketch, Subgoal
+from proverrl.search.base import Functions, Proposal
+from proverrl.search.samples import collect_samples
+from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.lean_search import SPLIT, Lean, follow_script, open_lean
 
@@ -310,6 +316,32 @@ def test_hypotheses_without_a_name_get_one_where_a_proof_uses_it() -> None:
         "have h1 : x + 0 = x := by\n    rename_i a_1\n    exact f a_1\n  have h2"
     )
     assert "rename_i" not in fill(sketch, {"H1": "simp"}).body
+
+
+def test_a_sketch_with_its_holes_is_no_sample_of_the_problem() -> None:
+    body = "constructor\n  · simp\n  · exact wrong"
+    sketches: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        if candidate.problem != SPLIT:
+            return Verdict(Status.REJECTED, checks=("messages",))
+        if "hole H1" not in candidate.body:
+            return failed((3, 4))
+        sketches.append(candidate.body)
+        error = Diagnostic("error", "hole H1\nx : Nat\n⊢ 0 ≤ x", body_line=3)
+        return Verdict(Status.REJECTED, (error,), checks=("audit", "messages"))
+
+    async def propose(*_: Any) -> list[Proposal]:
+        return [Proposal(body, 3, -1.0)]
+
+    config = SearchConfig(name="subgoals", calls=8, width=1, max_idle=2)
+    search = make_search(SPLIT, Functions(propose, verify), config)
+    asyncio.run(search.run())
+    assert sketches == [body.replace("exact wrong", hole(1))]
+    # It is known, though, and stands among what was verified.
+    assert sketches[0] in [turn.body for turn in search.all_turns]
+    found = collect_samples(search)
+    assert [s.body for s in found if s.problem == SPLIT] == [body]
 
 
 # Real Lean

@@ -150,9 +150,10 @@ class Composite(Search):
                 raise
             self.malformed[key] = str(error)
 
-    async def judge(self, candidate: Candidate) -> Verdict | None:
+    async def judge(self, candidate: Candidate, *, is_answer: bool = True) -> Verdict | None:
         """What the verifier says; no call for what it was asked before, None without one left. What
-        was not judged is asked again, and a walk that is repeated is told so as often as before."""
+        was not judged is asked again, and a walk that is repeated is told so as often as before.
+        What is no answer to the problem, unless it is proved, does not stand among its bodies."""
         key, is_own = candidate.key, candidate.problem == self.problem
         unjudged, known = self._unjudged.get(key, []), self._find_known(candidate)
         if self._repeated[key] < len(unjudged):
@@ -171,7 +172,7 @@ class Composite(Search):
         self.spent.turns.append(
             SearchTurn(body, 0, is_call=True, seconds=verdict.seconds, judged=judged)
         )
-        if judged and is_own:
+        if judged and is_own and (is_answer or verdict.proved):
             self.spent.verdicts[candidate.body] = verdict
         elif judged:
             self._verdicts[key] = verdict
@@ -224,7 +225,7 @@ class Composite(Search):
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
         own = self.spent.verdicts if candidate.problem == self.problem else {}
-        # Earlier versions kept the verdicts on the problem's own bodies among the others.
+        # A sketch may have no hole left that anybody sees, and be a body of the problem.
         return own.get(candidate.body) or self._verdicts.get(candidate.key)
 
     def _open_part(self, key: str, problem: Problem) -> TreeSearch:
