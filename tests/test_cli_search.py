@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import subprocess
@@ -14,10 +15,13 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.search import find_problems, search
 from proverrl.config import Config, SearchConfig
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.seal import add_seal
-from proverrl.loops.search_run import _judge_saved
+from proverrl.loops.search_run import SearchOptions, _judge_saved, _SearchRun
+from proverrl.monitor.search_display import open_display
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.search.base import Proposal
+from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
 from proverrl.search.spending import FoundProof
@@ -245,6 +249,37 @@ def test_a_saved_proof_that_cannot_be_judged_now_ends_the_command(tmp_path: Path
     saved.spent.proofs.append(FoundProof("abb", verdict, 1, 4, True))
     asyncio.run(_judge_saved(saved, tmp_path))
     assert [proof.body for proof in saved.spent.proofs] == ["abba"]
+
+
+@pytest.mark.parametrize("name", ["best_of_n", "lying_search:Chance"])
+def test_a_proof_that_was_found_before_a_stop_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "lying_search.py").write_text(
+        "from proverrl.search.whole_body import BestOfN as Chance\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    world = World(script=["abxba", "abba", "abnba"])
+
+    async def propose(*given: Any) -> list[Proposal]:
+        if not world.script:
+            raise StoppedError("enough")
+        return await world.propose(*given)
+
+    config = SearchConfig(name=name, stop_after=9, width=1)
+    search = TreeSearch(PROBLEM, world.functions(propose=propose), config)
+    display = open_display(io.StringIO(), 64)
+    tools: Any = None
+    run = _SearchRun(Config(search=config), SearchOptions(tmp_path), tools, tools, display, {})
+    folder = SearchFolder(tmp_path / "search", config, 0, {})
+    with pytest.raises(StoppedError):
+        asyncio.run(run._run_saved(search, folder))
+    picture = (folder.path / "tree.svg").read_text("utf-8")
+    # What somebody's own search called proved has not been verified yet.
+    is_ours = name == "best_of_n"
+    assert ("3 of 64 verifier calls, 14 tokens, proved" in picture) == is_ours
+    written = [path.read_text("utf-8") for path in folder.path.glob("proof.*")]
+    assert written == [Candidate(PROBLEM, "abba").source] * is_ours
 
 
 @pytest.mark.slow

@@ -537,6 +537,28 @@ def test_a_round_ends_after_so_many_answers_without_a_new_hint() -> None:
     assert [count(most) for most in (4, 5, 8, 9)] == [2, 4, 4, 6]
 
 
+def test_rounds_that_were_begun_keep_their_limit_when_a_search_is_continued() -> None:
+    settings = {"name": "pooled_hints", "width": 2, "whole_share": 0.25}
+    writer, loop = Writer([RANGE], [RANGE]), Loop()
+    functions = Functions(writer.propose, loop.verify)
+
+    def build(calls: int, max_idle: int) -> Search:
+        config = SearchConfig.model_validate({**settings, "calls": calls, "max_idle": max_idle})
+        return make_search(LOOP, functions, config)
+
+    one = build(2, 4)
+    asyncio.run(one.run())
+    assert (one.calls, len(writer.openings)) == (1, 9)
+    state = json.loads(json.dumps(one.state_dict()))
+    # The walk is repeated: nothing is written for it again, and nothing more.
+    for max_idle in (4, 1, 64):
+        writer.openings.clear()
+        other = build(2, max_idle)
+        other.load_state_dict(state)
+        asyncio.run(other.run())
+        assert (other.calls, writer.openings) == (1, [])
+
+
 def test_a_policy_that_writes_nothing_ends_the_search() -> None:
     async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
         return []

@@ -23,6 +23,7 @@ from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import render_prefix
 from proverrl.search.samples import SearchSample
+from proverrl.search.value_features import compute_features
 from proverrl.search.value_fit import (
     HeadFit,
     ValueData,
@@ -37,7 +38,6 @@ from proverrl.search.values import (
     ValueModel,
     ValuePair,
     build_data,
-    compute_features,
     hash_pairs,
     list_pairs,
     list_rollout_pairs,

@@ -42,7 +42,7 @@ from proverrl.policy.likelihood import LikelihoodPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import PROPOSERS, Corrector
-from proverrl.search.wiring import Tools, needs_traces, open_confirm, open_value, uses_function
+from proverrl.search.wiring import Tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
 
@@ -144,17 +144,11 @@ async def evaluate_benchmarks(
 
 def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
     """What searches share; whoever opens them closes ``confirm``. Raises ``UsageError``:
-    ``search.value`` holds no value model for the policy, or the search would not ask it, or
-    ``evaluation.top_p`` or ``top_k`` would leave a search without log-probabilities of the whole
-    distribution."""
+    ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` or ``top_k`` would
+    leave a search without log-probabilities of the whole distribution."""
     settings = config.evaluation
     if reason := settings.against_search:
         raise UsageError(reason)
-    if config.search.value and not uses_function(config.search, "value"):
-        raise UsageError(
-            f'search.name = "{config.search.name}" asks no value model: leave out --value '
-            '(search.value), or set search.name = "puct"'
-        )
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )

@@ -27,6 +27,7 @@ from proverrl.policy.engines import name_weights
 from proverrl.search.base import Search, SearchResult
 from proverrl.search.folder import SearchFolder, check_folder, describe_result, name_folders
 from proverrl.search.minimise import Minimised, minimise
+from proverrl.search.run import SEARCHES
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, make_search
@@ -128,7 +129,7 @@ class _SearchRun:
             result = await self._run_saved(search, folder)
             shown = await self._find_finished(folder, search, result)
             if shown is None:
-                minimised = await self._keep_proof(folder, search, result)
+                minimised = await self._minimise(folder, search, result)
                 shown = folder.write_result(search, result, minimised)
             if options.samples is not None:
                 self.samples[problem.id] = collect_samples(search)
@@ -136,33 +137,35 @@ class _SearchRun:
             return shown
 
     async def _run_saved(self, search: Search, folder: SearchFolder) -> SearchResult:
-        """Run it; however it ends, what was found out is saved."""
+        """Run it; however it ends, what was found out is saved, the shortest proof as a whole
+        file."""
 
         def watch(_: Search) -> None:
             folder.save_if_due(search)
             self.display.watch(search)
 
         self.display.watch(search)
-        bodies: list[str] = []
+        # What a strategy of somebody's own wrote down as proved is verified when the search ends.
+        is_proved = search.config.base_name in SEARCHES
         try:
             result = await search.run(watch)
-            bodies = [proof.body for proof in result.proofs]
+            is_proved = True
         finally:
+            bodies = [proof.body for proof in search.spent.proofs] if is_proved else []
             folder.save(search)
             folder.write_tree(search, bodies)
+            if bodies:
+                folder.write_proof(search.problem, min(bodies, key=len))
         return result
 
-    async def _keep_proof(
+    async def _minimise(
         self, folder: SearchFolder, search: Search, result: SearchResult
     ) -> Minimised | None:
-        """Write the shortest proof as a whole file, and beside it what is left of it."""
-        if not result.proofs:
-            return None
+        """Write what is left of the shortest proof when it is minimised."""
         problem, functions, calls = search.problem, search.functions, self.options.minimise_calls
-        body = min((proof.body for proof in result.proofs), key=len)
-        folder.write_proof(problem, body)
-        if not calls:
+        if not result.proofs or not calls:
             return None
+        body = min((proof.body for proof in result.proofs), key=len)
         self.display.note(f"{problem.id}: proved; shorter proofs are tried, {calls} calls at most")
         minimised = await minimise(
             problem, body, functions.verify, calls=calls, confirm=functions.confirm

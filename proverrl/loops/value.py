@@ -36,6 +36,7 @@ from proverrl.monitor.trackers import open_trackers
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.samples import read_samples
+from proverrl.search.value_features import check_layers
 from proverrl.search.value_fit import ValueData
 from proverrl.search.values import (
     SETTINGS,
@@ -43,7 +44,6 @@ from proverrl.search.values import (
     ValueModel,
     ValuePair,
     build_data,
-    check_layers,
     hash_pairs,
     list_pairs,
     list_rollout_pairs,

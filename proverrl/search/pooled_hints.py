@@ -86,7 +86,9 @@ class PooledHints(Composite):
         if new := self._take_up(verdicts):
             await self._settle(new)
         idle = turn = 0
-        while self.left and idle < self.config.max_idle:
+        # A round that was begun keeps its limit, so that it is repeated as it was.
+        most_idle = self.decide(f"round {number}/max_idle", self.config.max_idle)
+        while self.left and idle < most_idle:
             bodies = await self._continue()
             if new := self._take_up(bodies):
                 await self._settle(new)

@@ -2,9 +2,9 @@
 
 Flows in: a policy, and pairs of a prefix and whether the whole body was proved, from rollouts of a
 run and from samples of searches. Flows out: a ``ValueFn``, the chance that a prefix can be
-completed. The policy's weights are not trained: features of prompt and prefix are computed once,
-and a perceptron with one hidden layer is fitted to them (``value_fit``). How likely the policy
-finds the prefix is a feature: a policy that is surprised by what it wrote is often wrong.
+completed. Features of prompt and prefix are computed once (``value_features``), and a perceptron
+with one hidden layer is fitted to them (``value_fit``). How likely the policy finds the prefix is a
+feature: a policy that is surprised by what it wrote is often wrong.
 Not handled here: policies that give no hidden states.
 """
 
@@ -31,12 +31,10 @@ from proverrl.files.disk import saving
 from proverrl.files.typed_rows import ROW, read_row
 from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
-from proverrl.policy.decoding import measure_entropy
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import render_opening
-from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.search.samples import SearchSample
+from proverrl.search.value_features import compute_features, count_features
 from proverrl.search.value_fit import (
     HeadFit,
     Side,
@@ -52,7 +50,6 @@ WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 VALUE_FOLDER = "value"
 """Where a run that trains a value model keeps it."""
 _REMEDY = "train one with proverrl train configs/value.toml"
-_MAX_LOGITS = 2**24
 
 
 # A figure that needs pairs which there are none of is NaN.
@@ -168,55 +165,6 @@ class ValueModel:
         return [float(v) for v in torch.sigmoid(self.head(features))]
 
 
-def check_layers(policy: TransformersPolicy, layers: int) -> None:
-    """Raise ``UsageError`` if the model has fewer than ``layers`` layers."""
-    depth = policy.model.config.get_text_config(decoder=True).num_hidden_layers
-    if layers > depth:
-        raise UsageError(f"value.layers is {layers} and the policy has {depth} layers; lower it")
-
-
-def _count_features(policy: TransformersPolicy, layers: int) -> int:
-    return int(layers * 3 * policy.model.config.get_text_config(decoder=True).hidden_size + 4)
-
-
-def compute_features(
-    policy: TransformersPolicy,
-    rows: Sequence[tuple[Problem, Prefix]],
-    layers: int = 1,
-    batch_size: int = 64,
-) -> Tensor:
-    """Features of prompt and prefix, shape (rows, layers x 3 x hidden size + 4), in 32 bits,
-    without gradients.
-
-    A prefix is shown as a search shows it to the policy, in Lean with its state in a comment. For
-    each of the last layers, the last one first: the state of the last token, the mean of all,
-    the mean of the prefix's own. Then of the prefix's own tokens the log-probabilities' sum, mean
-    and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
-    ``UsageError`` if the model has fewer than ``layers`` layers.
-    """
-    check_layers(policy, layers)
-    extend = make_extend(policy)
-    tokens: list[tuple[int, ...]] = []
-    owned: list[tuple[int, int]] = []
-    for problem, prefix in rows:
-        prompt = policy.prompt(problem)
-        opening, comment = render_prefix(policy, problem, prefix)
-        full = (extend(prompt, opening) if opening else prompt).token_ids
-        # The policy did not write the comment, and how likely it finds it says nothing.
-        text = render_opening(problem, prefix.text, policy.layout)
-        end = len(extend(prompt, text).token_ids) if comment else len(full)
-        owned.append((len(prompt.token_ids), end))
-        tokens.append(full)
-    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-    found: list[Tensor] = [torch.empty(0)] * len(tokens)
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        features = _embed(policy, [tokens[i] for i in chosen], [owned[i] for i in chosen], layers)
-        for index, feature in zip(chosen, features, strict=True):
-            found[index] = feature
-    return torch.stack(found)
-
-
 def build_data(policy: TransformersPolicy, pairs: Sequence[ValuePair], layers: int) -> ValueData:
     """The features of the pairs: each distinct prefix of a problem is computed once."""
     rows = {(pair.problem.id, pair.prefix): (pair.problem, pair.prefix) for pair in pairs}
@@ -325,7 +273,7 @@ def _open_head(
 ) -> ValueHead:
     """Raises ``RuntimeError`` or ``ValueError`` where something does not fit."""
     size, layers, hidden = about["size"], about["layers"], about["config"]["hidden"]
-    if layers < 1 or hidden < 1 or size != _count_features(policy, layers):
+    if layers < 1 or hidden < 1 or size != count_features(policy, layers):
         raise ValueError(f"{SETTINGS} does not fit the policy's hidden states")
     if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
         raise ValueError("a weight is not finite")
@@ -343,59 +291,3 @@ def read_about(folder: Path) -> dict[str, Any]:
         remedy = f"give {inside}" if (inside / SETTINGS).is_file() else _REMEDY
         raise UsageError(f"{folder} holds no value model: it has no {SETTINGS}; {remedy}")
     return read_row(folder / SETTINGS, _ABOUT, _REMEDY)
-
-
-@torch.inference_mode()
-def _embed(
-    policy: TransformersPolicy,
-    rows: Sequence[Sequence[int]],
-    owned: Sequence[tuple[int, int]],
-    layers: int,
-) -> Tensor:
-    device = policy.device
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    first, end = torch.tensor(owned, device=device).T
-    longest = int(lengths.max())
-    padded = [[*row, *[policy.end_id] * (longest - len(row))] for row in rows]
-    ids = torch.tensor(padded, device=device)
-    places = torch.arange(longest, device=device)
-    mask = places < lengths[:, None]
-    own = (places >= first[:, None]) & (places < end[:, None])
-    policy.model.eval()
-    out = policy.model(
-        input_ids=ids,
-        attention_mask=mask.long(),
-        output_hidden_states=True,
-        logits_to_keep=1,
-    )
-    numbers = torch.arange(len(rows), device=device)
-    parts = []
-    for layer in range(1, layers + 1):
-        states = out.hidden_states[-layer].float()
-        parts.append(states[numbers, lengths - 1])
-        for chosen in (mask, own):
-            count = chosen.sum(1).clamp(min=1)[:, None]
-            parts.append((states * chosen[..., None]).sum(1) / count)
-    parts.append(_likelihoods(policy, out.hidden_states[-1], ids, own, lengths))
-    return torch.cat(parts, dim=1).cpu()
-
-
-def _likelihoods(
-    policy: TransformersPolicy, states: Tensor, ids: Tensor, own: Tensor, lengths: Tensor
-) -> Tensor:
-    """Sum, mean and minimum of the log-probabilities of a row's ``own`` tokens, and the entropy
-    after its last one; shape (rows, 4)."""
-    output = policy.model.get_output_embeddings()
-    logprobs = torch.zeros(own.shape, device=own.device)
-    row, place = own.nonzero(as_tuple=True)
-    size = max(1, _MAX_LOGITS // int(output.weight.shape[0]))
-    for start in range(0, len(row), size):
-        r, p = row[start : start + size], place[start : start + size]
-        spread = torch.log_softmax(output(states[r, p - 1]).float(), -1)
-        logprobs[r, p] = spread.gather(-1, ids[r, p][:, None]).squeeze(-1)
-    total = logprobs.sum(1)
-    numbers = torch.arange(len(lengths), device=own.device)
-    last = torch.log_softmax(output(states[numbers, lengths - 1]).float(), -1)
-    entropy = measure_entropy(last)
-    mean = total / own.sum(1).clamp(min=1)
-    return torch.stack([total, mean, logprobs.amin(1), entropy], dim=1)

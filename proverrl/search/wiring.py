@@ -25,6 +25,7 @@ from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
 from proverrl.search.run import SEARCHES, TreeSearch
+from proverrl.search.strategy import Strategy
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
 from proverrl.types import Problem
@@ -102,16 +103,15 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     )
 
 
-def uses_function(config: SearchConfig, name: str) -> bool:
-    """Whether the search asks this one of ``Functions`` (``segment``, ``value``); of one of
-    somebody's own it is assumed."""
-    known = [one for known_name, one in SEARCHES.items() if known_name == config.base_name]
-    return all(name in strategy.NEEDS for strategy in known)
+def uses_states(config: SearchConfig) -> bool:
+    """Whether the search reads states from verdicts; of one of somebody's own it is assumed."""
+    strategy = dict[str, type[Strategy]](SEARCHES.items()).get(config.base_name)
+    return strategy is None or "segment" in strategy.NEEDS
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
-    if not uses_function(config, "segment"):
+    if not uses_states(config):
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
@@ -129,7 +129,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
     """Whether verdicts must carry the goals before each step."""
-    if not uses_function(config, "segment"):
+    if not uses_states(config):
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
