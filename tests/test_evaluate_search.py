@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
-from proverrl.errors import UsageError, VerifierError
+from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.evaluation.attempts import read_attempt
 from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
@@ -311,6 +311,15 @@ def test_a_nested_lean_body_is_read_again_line_for_line_in_the_canonical_layout(
         prefix = "\n".join(lines[:end])
         opening = render_opening(problem, prefix, "canonical")
         assert read_answer(problem, opening, "canonical") == (prefix, "")
+
+
+def test_a_missing_verifier_for_second_verdicts_is_told_before_the_first_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    pool = PoolConfig(servers=("http://127.0.0.1:9",))
+    with pytest.raises(ToolchainError, match=r"a second time on this machine: Dafny is not inst"):
+        open_confirm(pool, ["dafny"])
 
 
 @pytest.mark.slow

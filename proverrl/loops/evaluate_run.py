@@ -11,7 +11,7 @@ import itertools
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,10 +142,13 @@ async def evaluate_benchmarks(
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
 
 
-def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
-    """What searches share; whoever opens them closes ``confirm``. Raises ``UsageError``:
-    ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` or ``top_k`` would
-    leave a search without log-probabilities of the whole distribution."""
+def open_tools(
+    policy: Policy, verifier: CachedVerifier, config: Config, languages: Iterable[str]
+) -> Tools:
+    """What searches of problems in these languages share; whoever opens them closes ``confirm``.
+    Raises ``UsageError``: ``search.value`` holds no value model for the policy, or
+    ``evaluation.top_p`` or ``top_k`` would leave a search without log-probabilities of the whole
+    distribution; ``ToolchainError``: as ``open_confirm``."""
     settings = config.evaluation
     if reason := settings.against_search:
         raise UsageError(reason)
@@ -156,7 +159,7 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
         propose=PROPOSERS[config.search.step](policy, sampling),
         correct=Corrector(policy, sampling, config.rollout),
         verifier=verifier,
-        confirm=open_confirm(config.pool),
+        confirm=open_confirm(config.pool, languages),
         deadline_seconds=config.pool.deadline_seconds,
         value=open_value(policy, config.search.value) if config.search.value else None,
     )
@@ -184,8 +187,10 @@ async def open_prover(
             trace_states=searches and needs_traces(problems, config.search),
         )
         stack.push_async_callback(verifier.aclose)
-        tools = open_tools(policy, verifier, config) if searches else None
-        if tools is not None:
+        tools = None
+        if searches:
+            languages = {problem.language for problem in problems}
+            tools = open_tools(policy, verifier, config, languages)
             stack.push_async_callback(tools.confirm.aclose)
         yield policy, verifier, tools
 

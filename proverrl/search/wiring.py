@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proverrl.config import PoolConfig, SearchConfig
 from proverrl.config.search import CompositeName
-from proverrl.errors import UsageError
+from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
@@ -61,8 +61,10 @@ class Tools:
     value: ValueFn | None = None
 
 
-def open_confirm(pool: PoolConfig) -> Verifier:
-    """A verifier that starts a fresh worker for every candidate and remembers nothing."""
+def open_confirm(pool: PoolConfig, languages: Iterable[str] = ()) -> Verifier:
+    """A verifier of this machine that starts a fresh worker for every candidate and remembers
+    nothing. Raises ``ToolchainError`` if one for these languages is missing: without it a search
+    would end at its first proof."""
     limits = Limits(rlimit=pool.rlimit)
     options = BackendOptions(
         workers=1,
@@ -72,7 +74,15 @@ def open_confirm(pool: PoolConfig) -> Verifier:
         lean_backend="lean-file",
         confirm="off",
     )
-    return open_router(options, pool.rlimit)
+    router = open_router(options, pool.rlimit)
+    for language in languages:
+        try:
+            router.open_backend(language)
+        except ToolchainError as error:
+            raise ToolchainError(
+                f"proofs that a search finds are verified a second time on this machine: {error}"
+            ) from error
+    return router
 
 
 def open_value(policy: Policy, folder: Path) -> ValueFn:
