@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.search import find_problems, search
 from proverrl.config import Config, SearchConfig
-from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
+from proverrl.errors import CanaryError, ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.seal import add_seal
 from proverrl.loops.search_run import SearchOptions, _judge_saved, _SearchRun
 from proverrl.monitor.search_display import open_display
@@ -25,6 +25,7 @@ from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
 from proverrl.search.spending import FoundProof
+from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.search_world import PROBLEM, World
 from tests.test_policy import tiny_policy
@@ -247,13 +248,26 @@ def test_a_saved_proof_that_cannot_be_judged_now_ends_the_command(tmp_path: Path
     saved.functions = world.functions()
     saved.spent.proofs.append(FoundProof("abba", verdict, 1, 4, True))
     saved.spent.proofs.append(FoundProof("abb", verdict, 1, 4, True))
-    asyncio.run(_judge_saved(saved, tmp_path))
+    assert not asyncio.run(_judge_saved(saved, tmp_path))
     assert [proof.body for proof in saved.spent.proofs] == ["abba"]
 
 
-@pytest.mark.parametrize("name", ["best_of_n", "lying_search:Chance"])
+@pytest.mark.parametrize(
+    ("name", "error", "is_written"),
+    [
+        ("best_of_n", StoppedError, True),
+        ("pooled_hints", StoppedError, True),
+        # What somebody's own search called proved has not been verified yet.
+        ("lying_search:Chance", StoppedError, False),
+        ("best_of_n", CanaryError, False),
+    ],
+)
 def test_a_proof_that_was_found_before_a_stop_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    error: type[Exception],
+    is_written: bool,
 ) -> None:
     (tmp_path / "lying_search.py").write_text(
         "from proverrl.search.whole_body import BestOfN as Chance\n"
@@ -263,23 +277,44 @@ def test_a_proof_that_was_found_before_a_stop_is_written(
 
     async def propose(*given: Any) -> list[Proposal]:
         if not world.script:
-            raise StoppedError("enough")
+            raise error("enough")
         return await world.propose(*given)
 
     config = SearchConfig(name=name, stop_after=9, width=1)
-    search = TreeSearch(PROBLEM, world.functions(propose=propose), config)
+    search = make_search(PROBLEM, world.functions(propose=propose), config)
     display = open_display(io.StringIO(), 64)
     tools: Any = None
     run = _SearchRun(Config(search=config), SearchOptions(tmp_path), tools, tools, display, {})
     folder = SearchFolder(tmp_path / "search", config, 0, {})
-    with pytest.raises(StoppedError):
+    with pytest.raises(error):
         asyncio.run(run._run_saved(search, folder))
     picture = (folder.path / "tree.svg").read_text("utf-8")
-    # What somebody's own search called proved has not been verified yet.
-    is_ours = name == "best_of_n"
-    assert ("3 of 64 verifier calls, 14 tokens, proved" in picture) == is_ours
+    assert ("3 of 64 verifier calls, 14 tokens, proved" in picture) == is_written
     written = [path.read_text("utf-8") for path in folder.path.glob("proof.*")]
-    assert written == [Candidate(PROBLEM, "abba").source] * is_ours
+    assert written == [Candidate(PROBLEM, "abba").source] * is_written
+    folder.drop_proofs(PROBLEM)
+    assert not list(folder.path.glob("proof.*"))
+    # The search holds them, and they are judged again when it is continued.
+    assert {proof.body for proof in search.all_proofs} == {"abba", "abnba"}
+
+
+def test_proofs_that_are_judged_again_are_not_lost_when_that_is_stopped() -> None:
+    world = World()
+    told: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        if told:
+            raise asyncio.CancelledError
+        told.append(candidate.body)
+        return await world.verify(candidate)
+
+    search = TreeSearch(PROBLEM, world.functions(verify=verify), SearchConfig())
+    verdict = Verdict(Status.PROVED, checks=("obligations:4",))
+    search.spent.proofs = [FoundProof(body, verdict, 1, 4, True) for body in ("abb", "abba")]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(search.judge_proofs_again())
+    assert [proof.body for proof in search.spent.proofs] == ["abb", "abba"]
+    assert search.spent.refuted == []
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_shipped_configs_keep_the_limit_of_the_small_model(path: Path) -> None:
     assert server.sampling.max_new_tokens == 8192
 
 
-def test_what_is_for_evaluations_or_for_searches_alone(tmp_path: Path) -> None:
+def test_top_p_is_for_evaluation_only(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, ""), ["evaluation.top_p=0.95"])
     assert config.evaluation.top_p == 0.95
     message = r"sampling: .*top_p cuts where a rounding difference .* only evaluation\.top_p"
@@ -117,9 +117,6 @@ def test_what_is_for_evaluations_or_for_searches_alone(tmp_path: Path) -> None:
         load_config(write(tmp_path, ""), both)
     both = ["evaluation.top_k=20", "evaluation.search=true"]
     with pytest.raises(ConfigError, match=r"evaluation\.top_k is for whole proofs and turns"):
-        load_config(write(tmp_path, ""), both)
-    both = ["search.stop_after=4", "evaluation.search=true"]
-    with pytest.raises(ConfigError, match=r"until its first proof; set search\.stop_after to 1"):
         load_config(write(tmp_path, ""), both)
     for share in ("0", "1.5"):
         with pytest.raises(ConfigError, match=r"evaluation\.top_p"):

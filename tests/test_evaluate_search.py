@@ -21,6 +21,8 @@ from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
 from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.lang.records import Prefix
+from proverrl.loops import evaluate_run
+from proverrl.loops.evaluate_run import open_prover
 from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
 from proverrl.search.base import CurvePoint, Functions, Proposal, SearchResult
@@ -313,13 +315,37 @@ def test_a_nested_lean_body_is_read_again_line_for_line_in_the_canonical_layout(
         assert read_answer(problem, opening, "canonical") == (prefix, "")
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"stop_after": 4}, r"until its first proof; set search\.stop_after to 1"),
+        ({"name": "pooled_hints", "value": "v"}, r'search\.base = "best_of_n" asks no value'),
+        ({"name": "rmax_ts", "value": "v"}, r'search\.name = "rmax_ts" asks no value'),
+        # This one would be used, and a policy is missed next.
+        ({"name": "subgoals", "base": "puct", "value": "v"}, r"nothing to evaluate: give --run"),
+    ],
+)
+def test_what_an_evaluation_by_search_cannot_use_is_refused_first(
+    given: dict[str, Any], told: str
+) -> None:
+    config = Config.model_validate({"evaluation": {"search": True}, "search": given})
+    with pytest.raises(UsageError, match=told):
+        asyncio.run(evaluate_run.evaluate_benchmarks(config, from_run=None, benchmarks={}))
+
+
 def test_a_missing_verifier_for_second_verdicts_is_told_before_the_first_call(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    pool = PoolConfig(servers=("http://127.0.0.1:9",))
+    verifier = FakeVerifier(lambda _: PROVED)
+    monkeypatch.setattr(evaluate_run, "open_configured", lambda *_, **__: verifier)
+
+    async def go() -> None:
+        async with open_prover(tiny_policy(), Config(), [LOOP], searches=True):
+            pytest.fail("a search would begin")
+
     with pytest.raises(ToolchainError, match=r"a second time on this machine: Dafny is not inst"):
-        open_confirm(pool, ["dafny"])
+        asyncio.run(go())
 
 
 @pytest.mark.slow

@@ -551,12 +551,20 @@ def test_rounds_that_were_begun_keep_their_limit_when_a_search_is_continued() ->
     assert (one.calls, len(writer.openings)) == (1, 9)
     state = json.loads(json.dumps(one.state_dict()))
     # The walk is repeated: nothing is written for it again, and nothing more.
-    for max_idle in (4, 1, 64):
+    for max_idle in (4, 1):
         writer.openings.clear()
         other = build(2, max_idle)
         other.load_state_dict(state)
         asyncio.run(other.run())
         assert (other.calls, writer.openings) == (1, [])
+    # Its last round goes on with a larger limit.
+    writer.later = [SUM]
+    other = build(4, 64)
+    other.load_state_dict(state)
+    assert asyncio.run(other.run()).proved
+    again = build(4, 4)
+    again.load_state_dict(json.loads(json.dumps(other.state_dict())))
+    assert again.state_dict() == other.state_dict()
 
 
 def test_a_policy_that_writes_nothing_ends_the_search() -> None:

@@ -209,7 +209,7 @@ def test_the_state_is_a_comment_before_what_is_written_next() -> None:
     assert resume_comment(PROBLEM, deep) == "\n    /- tactic state:\n      ⊢ q\n    -/\n"
     assert resume_comment(PROBLEM, Prefix("", "")) == ""
     # What is not known is not shown: a policy never met a comment without goals.
-    assert resume_comment(PROBLEM, Prefix("intro h", "")) == ""
+    assert resume_comment(PROBLEM, Prefix("intro h", "")) == "\n"
 
 
 # Real Lean

@@ -20,7 +20,10 @@ from proverrl.config import ValueConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
+from proverrl.policy.loading import build_policy
+from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_opening
 from proverrl.search.proposals import render_prefix
 from proverrl.search.samples import SearchSample
 from proverrl.search.value_features import compute_features
@@ -49,7 +52,7 @@ from proverrl.search.values import (
 from proverrl.statistics import compute_calibration
 from proverrl.types import HOLE, Problem
 from tests.builders import build_problem
-from tests.test_policy import tiny_policy
+from tests.test_policy import TINY, tiny_policy
 from tests.tolerance import FLOAT32
 
 SMALL = ValueConfig(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)
@@ -196,7 +199,7 @@ def test_features_say_how_likely_the_policy_finds_the_prefix() -> None:
     assert features[1, 2 * size : 3 * size].abs().max() == 0.0
 
 
-def test_a_lean_prefix_is_judged_with_its_goals_and_as_likely_as_its_own_text() -> None:
+def test_a_lean_prefix_is_judged_with_its_goals() -> None:
     policy = tiny_policy()
     problem = Problem("t", "lean", "tactics", "", f"theorem t : p ∧ q := by\n  {HOLE}\n")
     prefixes = [Prefix("constructor", state) for state in ("⊢ p\n\n⊢ q", "⊢ q", "")]
@@ -216,6 +219,65 @@ def test_a_lean_prefix_is_judged_with_its_goals_and_as_likely_as_its_own_text() 
         # The comment is not the policy's: the sum, mean and minimum are those of the text alone.
         torch.testing.assert_close(row[-4:-1], features[2, -4:-1], atol=FLOAT32, rtol=FLOAT32)
     assert (features[0, :size] - features[1, :size]).abs().max() > 100 * FLOAT32
+
+
+def test_a_token_that_is_also_of_the_comment_is_not_counted() -> None:
+    text = "simp [h]"
+    # A tokenizer that makes one piece of the bracket and the beginning of a comment behind it.
+    texts = [f"{text}\n  /- tactic state:", "method M() { /* x */ }"] * 40
+    policy = build_policy(TINY, train_tokenizer(texts, vocab_size=290), seed=0, device="cpu")
+    problem = Problem("t", "lean", "tactics", "", f"theorem t : p ∧ q := by\n  {HOLE}\n")
+    prompt = policy.prompt(problem).token_ids
+    bare, whole = (
+        policy.tokenizer(opening, add_special_tokens=False)
+        for opening in (
+            render_opening(problem, text, policy.layout),
+            render_prefix(policy, problem, Prefix(text, "⊢ q"))[0],
+        )
+    )
+    own = [a for a, b in zip(bare["input_ids"], whole["input_ids"], strict=False) if a == b]
+    assert len(own) == len(bare["input_ids"]) - 1
+    assert own == whole["input_ids"][: len(own)]
+    tokens = torch.tensor([[*prompt, *whole["input_ids"]]])
+    with torch.no_grad():
+        spread = policy.model(input_ids=tokens).logits[0].log_softmax(-1)
+    expected = [float(spread[len(prompt) - 1 + i, token]) for i, token in enumerate(own)]
+    (row,) = compute_features(policy, [(problem, Prefix(text, "⊢ q"))])
+    assert float(row[-4]) == pytest.approx(sum(expected), abs=len(own) * FLOAT32)
+    assert float(row[-2]) == pytest.approx(min(expected), abs=FLOAT32)
+
+
+def test_goals_that_the_context_has_no_room_for_are_left_out() -> None:
+    policy = tiny_policy()
+    problem = Problem("t", "lean", "tactics", "", f"theorem t : p ∧ q := by\n  {HOLE}\n")
+    long = "h : p\n" * policy.context_tokens + "⊢ q"
+    rows = [(problem, Prefix("intro h", state)) for state in (long, "")]
+    first, second = compute_features(policy, rows)
+    torch.testing.assert_close(first, second, atol=FLOAT32, rtol=FLOAT32)
+
+
+def test_each_prefix_that_is_shown_is_computed_once() -> None:
+    policy = tiny_policy()
+    problem = build_problem("p", n=7)
+    lean = Problem("t", "lean", "tactics", "", f"theorem t : p ∧ q := by\n  {HOLE}\n")
+    prefixes = [Prefix("invariant k", "s"), Prefix("invariant k", ""), Prefix("invariant k", "t")]
+    pairs = [ValuePair(one, prefix, True) for one in (problem, lean) for prefix in prefixes]
+    data = build_data(policy, pairs, 1)
+    # Dafny's states are not shown.
+    assert data.rows.tolist() == [0, 0, 0, 1, 2, 3]
+    assert len(data.features) == 4
+
+
+def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    fit, _ = fit_pairs(policy, make_pairs())
+    save_value(ValueModel(policy, fit.best, SMALL.layers), tmp_path, SMALL, {})
+    about = json.loads((tmp_path / SETTINGS).read_text())
+    # Earlier versions did not say which features they had.
+    assert about.pop("features") == 2
+    (tmp_path / SETTINGS).write_text(json.dumps(about))
+    with pytest.raises(UsageError, match=r"by another version of proverrl.*; train one with"):
+        load_value(policy, tmp_path)
 
 
 def test_pairs_of_searches_have_the_state_of_each_end() -> None:

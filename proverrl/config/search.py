@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from proverrl.config.base import (
     NonNegative,
@@ -87,15 +87,6 @@ class SearchConfig(Section):
     """folder of a value model, for ``puct``"""
     check: bool = False
     """checks the tree after every expansion, for debugging"""
-
-    @model_validator(mode="after")
-    def _value_is_asked(self) -> SearchConfig:
-        if self.value and self.base_name in get_args(BaseName) and self.base_name != "puct":
-            raise ValueError(
-                f'search.name = "{self.name}" asks no value model: leave out --value '
-                '(search.value), or set search.name = "puct"'
-            )
-        return self
 
     @property
     def base_name(self) -> str:

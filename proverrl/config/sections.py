@@ -226,11 +226,6 @@ class Config(Section):
             raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
-        if self.evaluation.search and self.search.stop_after > 1:
-            raise ValueError(
-                "evaluation.search counts what a search spends until its first proof; set "
-                "search.stop_after to 1"
-            )
         if self.sampling.top_k and (reason := self._against_top_k()):
             raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.engine == "vllm" and (reason := self._against_vllm()):

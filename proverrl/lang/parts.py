@@ -72,6 +72,9 @@ class Sketching(Protocol):
 
     kinds: frozenset[str]
 
+    def has_holes(self, body: str) -> bool:
+        """Whether a body is a sketch that can be verified with its holes."""
+
     def make_sketch(self, candidate: Candidate, verdict: Verdict) -> Sketch | None:
         """A failed body with holes where it failed; None where nothing is worth keeping."""
 

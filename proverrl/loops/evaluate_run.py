@@ -42,7 +42,7 @@ from proverrl.policy.likelihood import LikelihoodPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import PROPOSERS, Corrector
-from proverrl.search.wiring import Tools, needs_traces, open_confirm, open_value
+from proverrl.search.wiring import Tools, check_search, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
 
@@ -95,12 +95,19 @@ async def evaluate_benchmarks(
     ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other settings;
     ``RunError``: the run has no weights yet."""
     config = settle(config)
+    searches = config.evaluation.search
+    if searches:
+        check_search(config.search)
+        if config.search.stop_after > 1:
+            raise UsageError(
+                "an evaluation counts what a search spends until its first proof; set "
+                "search.stop_after to 1"
+            )
     trained = open_policy(config, from_run)
     writer = open_writer(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: prepare(load_benchmark(config, src)) for name, src in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
-    searches = config.evaluation.search
     with lock_run(config.run), contextlib.closing(display):
         async with open_prover(trained, config, everything, searches=searches) as prover:
             policy, verifier, tools = prover
@@ -155,13 +162,14 @@ def open_tools(
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )
+    value = open_value(policy, config.search.value) if config.search.value else None
     return Tools(
         propose=PROPOSERS[config.search.step](policy, sampling),
         correct=Corrector(policy, sampling, config.rollout),
         verifier=verifier,
         confirm=open_confirm(config.pool, languages),
         deadline_seconds=config.pool.deadline_seconds,
-        value=open_value(policy, config.search.value) if config.search.value else None,
+        value=value,
     )
 
 

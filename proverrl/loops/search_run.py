@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RunError, UsageError, VerifierError
 from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
@@ -30,7 +30,7 @@ from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.run import SEARCHES
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import Tools, make_functions, make_search
+from proverrl.search.wiring import Tools, check_search, make_functions, make_search
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.cache import CachedVerifier
 
@@ -65,6 +65,7 @@ async def search_problems(
             "this policy writes instructions, and a search needs one that writes bodies: search "
             "with its writer, --set policy.path=RUN/policy --set rollout.mode=whole_proof"
         )
+    check_search(config.search)
     folders = name_folders(options.out, problems)
     for path in folders.values():
         check_folder(path, resume=options.resume)
@@ -125,7 +126,8 @@ class _SearchRun:
             folder = SearchFolder(path, config.search, config.seed, settings)
             if options.resume and folder.load(search):
                 self.display.note(f"{problem.id}: going on after {search.calls} calls")
-                await _judge_saved(search, path)
+                if not await _judge_saved(search, path):
+                    folder.drop_proofs(problem)
             result = await self._run_saved(search, folder)
             shown = await self._find_finished(folder, search, result)
             if shown is None:
@@ -146,12 +148,16 @@ class _SearchRun:
 
         self.display.watch(search)
         # What a strategy of somebody's own wrote down as proved is verified when the search ends.
-        is_proved = search.config.base_name in SEARCHES
+        is_trusted = search.config.base_name in SEARCHES
         try:
             result = await search.run(watch)
-            is_proved = True
+            is_trusted = True
+        except VerifierError:
+            # It may have been caught proving what is false.
+            is_trusted = False
+            raise
         finally:
-            bodies = [proof.body for proof in search.spent.proofs] if is_proved else []
+            bodies = [proof.body for proof in search.all_proofs] if is_trusted else []
             folder.save(search)
             folder.write_tree(search, bodies)
             if bodies:
@@ -194,15 +200,17 @@ class _SearchRun:
         return earlier if verdict.proved else None
 
 
-async def _judge_saved(search: Search, path: Path) -> None:
-    """Judge the proofs of a saved search again. Raises ``RunError`` where that is not possible now:
-    nothing has been saved then, and no proof is lost."""
-    for verdict in await search.judge_proofs_again():
+async def _judge_saved(search: Search, path: Path) -> bool:
+    """Judge the proofs of a saved search again, and say whether all still are. Raises ``RunError``
+    where that is not possible now: nothing has been saved then, and no proof is lost."""
+    verdicts = await search.judge_proofs_again()
+    for verdict in verdicts:
         if not verdict.status.judged:
             raise RunError(
                 f"{path}: a saved proof could not be verified again ({verdict.status.value}); "
                 "continue with --resume when the machine has time, or raise pool.deadline_seconds"
             )
+    return all(verdict.proved for verdict in verdicts)
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def _load(path: Path, identity: str) -> dict[str, Any] | None:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     if state["of"] != identity:
         raise RunError(
-            f"{path.parent}: the policy, rollouts or samples changed since this run was begun; "
-            "bring them back, or name another folder with --run"
+            f"{path.parent}: the policy, rollouts, samples or proverrl changed since this run was "
+            "begun; bring them back, or name another folder with --run"
         )
     return state

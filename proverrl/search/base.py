@@ -201,6 +201,11 @@ class Search(ABC):
         return len(self.spent.proofs)
 
     @property
+    def all_proofs(self) -> list[FoundProof]:
+        """Proofs of the problem by all that has ended, also where ``run`` was stopped."""
+        return list(self.spent.proofs)
+
+    @property
     @abstractmethod
     def all_turns(self) -> list[SearchTurn]:
         """What was written so far, by parts under way as well."""
@@ -243,13 +248,10 @@ class Search(ABC):
                 asked.append(verdict)
             return told[body]
 
-        claimed, self.spent.proofs = self.spent.proofs, []
-        for proof in claimed:
-            verdict = await ask(proof.body)
-            if verdict.proved:
-                self.spent.proofs.append(replace(proof, verdict=verdict))
-            else:
-                self.spent.refuted.append((proof.body, verdict))
+        claimed = [(proof, await ask(proof.body)) for proof in self.spent.proofs]
+        # All at once: what is stopped before loses none.
+        self.spent.proofs = [replace(proof, verdict=now) for proof, now in claimed if now.proved]
+        self.spent.refuted += [(proof.body, now) for proof, now in claimed if not now.proved]
         differ = {body for body, _ in self.spent.refuted} - {*told}
         for body, verdict in self.spent.verdicts.items():
             if verdict.proved and body not in differ:

@@ -82,6 +82,12 @@ class Composite(Search):
         return self.spent.tokens + sum(one.tokens for one in self.searches.values())
 
     @property
+    def all_proofs(self) -> list[FoundProof]:
+        root = self.searches.get(ROOT)
+        found = [*self.spent.proofs, *(root.spent.proofs if root is not None else ())]
+        return list({proof.body: proof for proof in reversed(found)}.values())[::-1]
+
+    @property
     def all_turns(self) -> list[SearchTurn]:
         """What was written so far, by parts under way last."""
         parts = self.searches.items()
@@ -150,10 +156,9 @@ class Composite(Search):
                 raise
             self.malformed[key] = str(error)
 
-    async def judge(self, candidate: Candidate, *, is_answer: bool = True) -> Verdict | None:
+    async def judge(self, candidate: Candidate) -> Verdict | None:
         """What the verifier says; no call for what it was asked before, None without one left. What
-        was not judged is asked again, and a walk that is repeated is told so as often as before.
-        What is no answer to the problem, unless it is proved, does not stand among its bodies."""
+        was not judged is asked again, and a walk that is repeated is told so as often as before."""
         key, is_own = candidate.key, candidate.problem == self.problem
         unjudged, known = self._unjudged.get(key, []), self._find_known(candidate)
         if self._repeated[key] < len(unjudged):
@@ -172,7 +177,7 @@ class Composite(Search):
         self.spent.turns.append(
             SearchTurn(body, 0, is_call=True, seconds=verdict.seconds, judged=judged)
         )
-        if judged and is_own and (is_answer or verdict.proved):
+        if judged and is_own:
             self.spent.verdicts[candidate.body] = verdict
         elif judged:
             self._verdicts[key] = verdict
@@ -225,7 +230,7 @@ class Composite(Search):
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
         own = self.spent.verdicts if candidate.problem == self.problem else {}
-        # A sketch may have no hole left that anybody sees, and be a body of the problem.
+        # Earlier versions kept the verdicts on the problem's own bodies among the others.
         return own.get(candidate.body) or self._verdicts.get(candidate.key)
 
     def _open_part(self, key: str, problem: Problem) -> TreeSearch:

@@ -156,9 +156,17 @@ class SearchFolder:
 
     def write_proof(self, problem: Problem, body: str, *, minimised: bool = False) -> Path:
         """The whole file with a proof in it."""
+        return write_whole(self._place(problem, minimised), Candidate(problem, body).source)
+
+    def drop_proofs(self, problem: Problem) -> None:
+        """Remove what speaks of proofs, of which one is none any more."""
+        (self.path / RESULT).unlink(missing_ok=True)
+        for minimised in (False, True):
+            self._place(problem, minimised).unlink(missing_ok=True)
+
+    def _place(self, problem: Problem, minimised: bool) -> Path:
         stem = "proof.min" if minimised else "proof"
-        path = self.path / f"{stem}{find_language(problem.language).suffix}"
-        return write_whole(path, Candidate(problem, body).source)
+        return self.path / f"{stem}{find_language(problem.language).suffix}"
 
     def read_result(self) -> dict[str, Any] | None:
         """What ``write_result`` wrote; None when it was not or cannot be read."""

@@ -66,11 +66,11 @@ class PooledHints(Composite):
     async def work(self) -> None:
         """Rounds of whole bodies and of the pool."""
         self._begin()
-        number, moved = 0, 1
+        number, moved = 0, True
         while self.left and moved:
             before = self.decide(f"round {number}", self.calls)
             await self._run_round(number)
-            moved = self.decide(f"round {number}/moved", int(self.calls > before))
+            moved = self.calls > before
             number += 1
 
     async def _run_round(self, number: int) -> None:
@@ -86,8 +86,11 @@ class PooledHints(Composite):
         if new := self._take_up(verdicts):
             await self._settle(new)
         idle = turn = 0
-        # A round that was begun keeps its limit, so that it is repeated as it was.
-        most_idle = self.decide(f"round {number}/max_idle", self.config.max_idle)
+        name = f"round {number}/max_idle"
+        most_idle = self._log.get(name, self.config.max_idle)
+        if f"round {number + 1}" not in self._log:
+            # The last round may go on; one that ended is repeated as it was.
+            most_idle = self._log[name] = max(most_idle, self.config.max_idle)
         while self.left and idle < most_idle:
             bodies = await self._continue()
             if new := self._take_up(bodies):

@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 from proverrl.errors import RecordError, RunError, UsageError
 from proverrl.files.lines import find_text_fault, write_lines_atomically
 from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.lang import find_language
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import make_row, read_problem
 from proverrl.problems.prompt import render_body, render_opening
@@ -95,8 +96,9 @@ class SearchSample:
 def collect_samples(search: Search) -> list[SearchSample]:
     """What a search leaves, in the order in which bodies were judged, and last the bodies that a
     search of several put together; of one that has not ended, what its finished expansions leave.
-    A body on which two verifiers differ, or that no file can hold, is no sample."""
+    A body on which two verifiers differ, one with holes, or that no file can hold, is no sample."""
     samples: list[SearchSample] = []
+    sketching = find_language(search.problem.language).sketching
     parts = search.searches if isinstance(search, Composite) else {ROOT: search}
     for key, part in parts.items():
         assert isinstance(part, TreeSearch)
@@ -109,6 +111,7 @@ def collect_samples(search: Search) -> list[SearchSample]:
             if verdict.status.judged
             and not (verdict.proved and body in differ)
             and not find_text_fault(body)
+            and (verdict.proved or sketching is None or not sketching.has_holes(body))
         }
         samples += _value_prefixes(part, verdicts, search)
     return samples

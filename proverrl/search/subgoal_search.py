@@ -234,8 +234,7 @@ class SubgoalSearch(Composite):
         start = self.decide(f"{key}/start", self.calls)
         for _ in range(_MAX_CLOSINGS):
             closed = self._parts.close(problem, sketch)
-            # In Lean a sketch with its holes can be verified; no policy should learn from it.
-            verdict = None if closed is None else await self.judge(closed, is_answer=False)
+            verdict = None if closed is None else await self.judge(closed)
             if closed is None or verdict is None:
                 record.outcome = "no lift" if closed is None else "open"
                 return None

@@ -7,6 +7,7 @@ weights are not trained. Not handled here: what is fitted to the features (``val
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -14,10 +15,14 @@ from torch import Tensor
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.policy.decoding import measure_entropy
+from proverrl.policy.engines import find_context
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_opening
 from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.types import Problem
+
+FEATURES = 2
+"""The version of what ``compute_features`` computes."""
 
 _MAX_LOGITS = 2**24
 
@@ -43,25 +48,33 @@ def compute_features(
     """Features of prompt and prefix, shape (rows, layers x 3 x hidden size + 4), in 32 bits,
     without gradients.
 
-    A prefix is shown as a search shows it to the policy, in Lean with its state in a comment. For
-    each of the last layers, the last one first: the state of the last token, the mean of all,
-    the mean of the prefix's own. Then of the prefix's own tokens the log-probabilities' sum, mean
-    and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
-    ``UsageError`` if the model has fewer than ``layers`` layers.
+    A prefix is shown as a search shows it to the policy, in Lean with its state in a comment, which
+    is left out where the model's context has no room for it. For each of the last layers, the last
+    one first: the state of the last token, the mean of all, the mean of the prefix's own. Then of
+    the prefix's own tokens the log-probabilities' sum, mean and minimum, and the entropy of what
+    comes next. What an empty prefix lacks is 0. Raises ``UsageError`` if the model has fewer than
+    ``layers`` layers.
     """
     check_layers(policy, layers)
-    extend = make_extend(policy)
+    extend, context = make_extend(policy), find_context(policy)
     tokens: list[tuple[int, ...]] = []
     owned: list[tuple[int, int]] = []
     for problem, prefix in rows:
         prompt = policy.prompt(problem)
         opening, comment = render_prefix(policy, problem, prefix)
-        full = (extend(prompt, opening) if opening else prompt).token_ids
-        # The policy did not write the comment, and how likely it finds it says nothing.
-        text = render_opening(problem, prefix.text, policy.layout)
-        end = len(extend(prompt, text).token_ids) if comment else len(full)
+        whole = extend(prompt, opening).token_ids
+        if comment and len(whole) > context:
+            opening, comment = render_prefix(policy, problem, Prefix(prefix.text, ""))
+            whole = extend(prompt, opening).token_ids
+        end = len(whole)
+        if comment:
+            bare = extend(prompt, render_opening(problem, prefix.text, policy.layout)).token_ids
+            # The policy did not write the comment, and how likely it finds it says nothing. A token
+            # at its beginning may be of both.
+            same = (one == other for one, other in zip(bare, whole, strict=False))
+            end = sum(1 for _ in takewhile(bool, same))
         owned.append((len(prompt.token_ids), end))
-        tokens.append(full)
+        tokens.append(whole)
     order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
     found: list[Tensor] = [torch.empty(0)] * len(tokens)
     for start in range(0, len(order), batch_size):

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import torch
 from pydantic import TypeAdapter, with_config
@@ -33,8 +33,9 @@ from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.search.proposals import render_prefix
 from proverrl.search.samples import SearchSample
-from proverrl.search.value_features import compute_features, count_features
+from proverrl.search.value_features import FEATURES, compute_features, count_features
 from proverrl.search.value_fit import (
     HeadFit,
     Side,
@@ -70,6 +71,7 @@ class _HeadRow(TypedDict):
 
 @with_config(ROW)
 class _ValueRow(TypedDict):
+    features: NotRequired[int]
     size: int
     layers: int
     policy_sha256: str
@@ -167,12 +169,14 @@ class ValueModel:
 
 def build_data(policy: TransformersPolicy, pairs: Sequence[ValuePair], layers: int) -> ValueData:
     """The features of the pairs: each distinct prefix of a problem is computed once."""
-    rows = {(pair.problem.id, pair.prefix): (pair.problem, pair.prefix) for pair in pairs}
+    # A state that is not shown tells no prefixes apart.
+    keys = [(pair.problem.id, *render_prefix(policy, pair.problem, pair.prefix)) for pair in pairs]
+    rows = {key: (pair.problem, pair.prefix) for key, pair in zip(keys, pairs, strict=True)}
     numbers = {key: number for number, key in enumerate(rows)}
     names = {name: i for i, name in enumerate(dict.fromkeys(pair.problem.id for pair in pairs))}
     return ValueData(
         features=compute_features(policy, list(rows.values()), layers),
-        rows=torch.tensor([numbers[pair.problem.id, pair.prefix] for pair in pairs]),
+        rows=torch.tensor([numbers[key] for key in keys]),
         labels=torch.tensor([float(pair.solved) for pair in pairs]),
         problems=torch.tensor([names[pair.problem.id] for pair in pairs]),
     )
@@ -233,6 +237,7 @@ def save_value(
     """Write the head with the name of the weights that it belongs to."""
     state = {name: tensor.contiguous() for name, tensor in model.head.state_dict().items()}
     about = {
+        "features": FEATURES,
         "size": len(model.head.mean),
         "layers": model.layers,
         "policy_sha256": name_weights(model.policy),
@@ -253,6 +258,11 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise UsageError(f"{folder} holds no value model: {error}; {_REMEDY}") from error
+    if about.get("features", 1) != FEATURES:
+        raise UsageError(
+            f"the value model in {folder} was fitted by another version of proverrl, to other "
+            f"features of a prefix; {_REMEDY}"
+        )
     named = about["policy_sha256"]
     if named != name_weights(policy):
         raise UsageError(

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from proverrl.config import PoolConfig, SearchConfig
-from proverrl.config.search import CompositeName
+from proverrl.config.search import BaseName, CompositeName
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
@@ -25,7 +26,6 @@ from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
 from proverrl.search.run import SEARCHES, TreeSearch
-from proverrl.search.strategy import Strategy
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
 from proverrl.types import Problem
@@ -115,8 +115,21 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 
 def uses_states(config: SearchConfig) -> bool:
     """Whether the search reads states from verdicts; of one of somebody's own it is assumed."""
-    strategy = dict[str, type[Strategy]](SEARCHES.items()).get(config.base_name)
-    return strategy is None or "segment" in strategy.NEEDS
+    return config.base_name not in SEARCHES or _needs(config, "segment")
+
+
+def check_search(config: SearchConfig) -> None:
+    """Raise ``UsageError`` if there is a value model that the search would not ask."""
+    if config.value and config.base_name in SEARCHES and not _needs(config, "value"):
+        key = "name" if config.base_name == config.name else "base"
+        raise UsageError(
+            f'search.{key} = "{config.base_name}" asks no value model: leave out --value '
+            f'(search.value), or set search.{key} = "puct"'
+        )
+
+
+def _needs(config: SearchConfig, name: str) -> bool:
+    return name in SEARCHES[cast("BaseName", config.base_name)].NEEDS
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:

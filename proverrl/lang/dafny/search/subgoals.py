@@ -54,7 +54,7 @@ from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 # What ``Sketching`` promises.
-__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine"]
+__all__ = ["close", "fill", "has_holes", "kinds", "lift", "make_sketch", "refine"]
 
 kinds = KINDS
 
@@ -118,6 +118,11 @@ def is_circular(problem: Problem, lifted: Problem) -> bool:
         return True
     is_same_goal = was.name != now.name and goal == _words(read_goal(was))
     return is_same_goal and asked <= {_words(clause) for clause in was.list_clauses("requires")}
+
+
+def has_holes(body: str) -> bool:
+    """No: holes are empty in what is verified."""
+    return False
 
 
 def close(problem: Problem, sketch: Sketch) -> Candidate | None:

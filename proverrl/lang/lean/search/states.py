@@ -150,10 +150,10 @@ def _ends_with(body: str, block: Block, place: int) -> bool:
 
 def resume_comment(problem: Problem, prefix: Prefix) -> str:
     """The text between a kept prefix and what is written next: its state in a comment, indented as
-    the block that the prefix ends in; "" at the root and where the state is not known. The comment
-    does not close itself early."""
+    the block that the prefix ends in; "" at the root, a line break where the state is not known.
+    The comment does not close itself early."""
     if not prefix.text or not prefix.state:
-        return ""
+        return "\n" if prefix.text else ""
     indent = " " * _find_indent(problem, prefix.text)
     state = prefix.state.replace("-/", "- /").replace("/-", "/ -")
     lines = ["/- tactic state:", *(f"  {line}" if line else "" for line in state.split("\n")), "-/"]

@@ -37,7 +37,7 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, hole_column
 
 # What ``Sketching`` promises.
-__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine"]
+__all__ = ["close", "fill", "has_holes", "kinds", "lift", "make_sketch", "refine"]
 
 kinds = frozenset({"tactics", "term"})
 
@@ -84,6 +84,11 @@ def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
         made = _put_mark(made, start, end, indent)
     is_all = any(start == 0 for start, _, _ in outer)
     return _number(made) if outer and not is_all else None
+
+
+def has_holes(body: str) -> bool:
+    """Whether the marks of holes stand in a body."""
+    return _MARK.search(body) is not None
 
 
 def close(problem: Problem, sketch: Sketch) -> Candidate:
