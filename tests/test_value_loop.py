@@ -160,7 +160,9 @@ def test_a_run_whose_rollouts_changed_is_refused(
     with pytest.raises(KeyboardInterrupt):
         run(make_config())
     (tmp_path / "rollouts" / "step_2.jsonl").unlink()
-    with pytest.raises(RunError, match="rollouts, samples or proverrl changed since this run was begun"):
+    with pytest.raises(
+        RunError, match="rollouts, samples or proverrl changed since this run was begun"
+    ):
         run(make_config())
     with pytest.raises(RunError, match=r"was begun with value.layers = 1, now it is 2"):
         run(make_config(layers=2))
