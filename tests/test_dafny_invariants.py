@@ -51,6 +51,16 @@ def test_a_choice_and_a_call_of_an_object_are_joined_too() -> None:
     assert "invariant (o != null) &&        (o.G() == 5)\n" in join_invariants(member).text
 
 
+def test_types_that_were_written_into_patterns_are_read_as_ours() -> None:
+    typed = write("invariant r > 0 invariant F(r) == 5").replace(
+        "method M", "predicate P(d: D) { match d case B(e: D) => true }\nmethod M"
+    )
+    with pytest.raises(GrammarError, match="a type in the pattern of a case is believed"):
+        join_invariants(typed)
+    joined = join_invariants(typed, types_are_ours=True)
+    assert "  while r > 0 invariant (r > 0) &&        (F(r) == 5)\n" in joined.text
+
+
 @pytest.mark.parametrize(
     ("clauses", "message"),
     [

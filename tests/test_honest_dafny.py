@@ -21,10 +21,10 @@ from proverrl.verifier.base import Limits
 
 HONEST = [
     json.loads(line)
-    for name in ("dafny_bodies.jsonl", "dafny_annotated.jsonl")
+    for name in ("dafny_bodies.jsonl", "dafny_annotated.jsonl", "dafny_idioms.jsonl")
     for line in (Path(__file__).parent / "honest" / name).read_text("ascii").splitlines()
 ]
-SAMPLED = HONEST[::6]
+SAMPLED = [*HONEST[:152:6], *HONEST[152:]]
 
 
 def make_candidate(case: dict[str, Any]) -> Candidate:
@@ -38,16 +38,17 @@ def test_honest_text_is_admitted(case: dict[str, Any]) -> None:
 
 
 def test_there_is_enough_honest_text() -> None:
-    assert len({case["id"] for case in HONEST}) == len(HONEST) == 152
-    assert len({(case["statement"], case["body"]) for case in HONEST}) == 152
+    assert len({case["id"] for case in HONEST}) == len(HONEST) == 194
+    assert len({(case["statement"], case["body"]) for case in HONEST}) == 194
     assert Counter(case["kind"] for case in HONEST) == {
-        "annotate": 52,
-        "assertions": 6,
+        "annotate": 63,
+        "assertions": 8,
         "calc": 6,
-        "invariants": 43,
-        "statements": 45,
+        "invariants": 48,
+        "program": 1,
+        "statements": 68,
     }
-    assert Counter(case["status"] for case in HONEST) == {"proved": 144, "rejected": 8}
+    assert Counter(case["status"] for case in HONEST) == {"proved": 186, "rejected": 8}
 
 
 @pytest.mark.slow

@@ -108,3 +108,27 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
     assert done.output.endswith("2 problems, 2 with a reference; 11 faults\n")
     (tmp_path / "none.jsonl").write_text("")
     assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)
+
+
+def test_a_reference_whose_invariants_dafny_cannot_get_is_found_without_dafny(
+    tmp_path: Path,
+) -> None:
+    """Two invariants, one of them of a partial function, in a program with a variable in a case."""
+    statement = (
+        "datatype D = A | B(d: D)\n"
+        "function F(d: D, n: int): int requires n > 0 { match d case A => 1 case B(e) => F(e, n) }\n"
+        "method M(d: D)\n{\n  var n := 5;\n  while n > 1\n    /*{HOLE}*/\n"
+        "  { n := n - 1; }\n}\n"
+    )
+    apart = "invariant n > 0\ndecreases n\ninvariant F(d, n) == 1"
+    rows = [
+        make(id="joined", statement=statement, reference="invariant n > 0\ninvariant F(d, n) == 1"),
+        make(id="apart", statement=statement + "\n", reference=apart),
+    ]
+    write_problems(tmp_path / "p.jsonl", rows)
+    found = check_file(tmp_path / "p.jsonl")
+    assert [problem.id for _, problem, _ in found.right] == ["joined"]
+    assert [fault.partition(": ")[2] for fault in found.faults] == [
+        "problem 'apart': the audit does not admit its own proof: line 9: grammar: write the "
+        "invariants of this loop one after the other"
+    ]

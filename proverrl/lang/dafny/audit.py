@@ -21,8 +21,9 @@ from proverrl.lang.dafny.believed import (
     has_infinite_types,
 )
 from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.loop_measures import find_unordered_measures
-from proverrl.lang.dafny.method_audit import audit_method, read_declared
+from proverrl.lang.dafny.method_audit import audit_method, move_to_body, read_declared
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
@@ -33,7 +34,7 @@ from proverrl.lang.dafny.syntax.hint_grammar import (
     refuse_attribute,
     refuse_word,
 )
-from proverrl.lang.dafny.syntax.plain import write_plain
+from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
@@ -41,7 +42,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 16
+AUDIT_VERSION = 17
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -106,7 +107,7 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     if problem.kind in (*HOLE_KINDS, PROGRAM):
         check_problem(problem)
     try:
-        findings = audit(problem.kind, candidate.body, problem=problem)
+        findings = audit(problem.kind, candidate.body, problem=problem) or _find_unjoined(candidate)
     except RecursionError:
         findings = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]
     if candidate.prelude:
@@ -118,6 +119,18 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
     return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
+
+
+def _find_unjoined(candidate: Candidate) -> list[Finding]:
+    """Invariants that Dafny 2.3 has to get as one conjunction, and that cannot be joined."""
+    plain, written = make_plain(candidate)
+    try:
+        join_invariants(plain.source)
+    except GrammarError as error:
+        found = error.finding
+        column = written.find_column(found.line, found.column)
+        return [move_to_body(candidate, replace(found, column=column))]
+    return []
 
 
 @cache_texts
@@ -194,8 +207,9 @@ def _scan(tokens: list[Token], allowed: Set[str]) -> Iterator[Finding]:
 
 
 def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Finding]:
+    closed = problem is not None and _is_closed(problem.statement)
     try:
-        declared, program = parse_body(kind, tokens)
+        declared, program = parse_body(kind, tokens, closed=closed)
     except GrammarError as error:
         return [error.finding]
     if problem is None:
@@ -218,6 +232,13 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
         if t.text in later_words
     ]
     return findings
+
+
+@cache_texts
+def _is_closed(statement: str) -> bool:
+    """Whether what follows the hole ends the block around it."""
+    tail, _ = read_file(statement.partition(HOLE)[2])
+    return tail[:1] != [] and tail[0].text == "}"
 
 
 def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Finding]:

@@ -75,7 +75,12 @@ def read_hint(tokens: list[Token], slot: ElementSlot, element: Element) -> Added
 
 
 class _HintParser(HintGrammar):
-    """The proof statements of a hole, with ghost variables marked as such, and declarations."""
+    """The proof statements of a hole, with ghost variables marked as such, and declarations.
+
+    Where a hint ends was found before: its last case takes in nothing of ours.
+    """
+
+    closed = True
 
     def __init__(self, tokens: list[Token], *, ghost: bool) -> None:
         super().__init__(tokens)
@@ -94,10 +99,6 @@ class _HintParser(HintGrammar):
             is_attribute = token.text == "{" and self._token_at(index + 1).text == ":"
             if is_attribute and name.text not in HARMLESS_ATTRIBUTES:
                 raise GrammarError(refuse_attribute(name))
-
-    def open_cases(self, *, statement: bool) -> bool:
-        """Braces may be missing: what the last case takes in was found to be part of the hint."""
-        return (statement and self.take("{")) or super().open_cases(statement=False)
 
     def _parse_forall(self) -> None:
         """A proof, as calculations are: what is declared inside it is ghost."""

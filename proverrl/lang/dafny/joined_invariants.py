@@ -20,15 +20,16 @@ from proverrl.lang.dafny.syntax.plain import Insertion, WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 
 
-def join_invariants(text: str) -> WrittenText:
-    """The file with its invariants joined where that is due.
+def join_invariants(text: str, *, types_are_ours: bool = False) -> WrittenText:
+    """The file with its invariants joined where that is due; ``types_are_ours`` as for
+    ``read_program``.
 
     Raises ``GrammarError`` when the file is not a program, or when an invariant that has to be
     joined has an attribute or does not follow the one before it.
     """
     if text.count("invariant") < 2:
         return WrittenText(text, {})
-    program = read_text(text)
+    program = read_text(text, types_are_ours=types_are_ours)
     risky = _find_risky(program)
     kept = list(text)
     insertions: list[Insertion] = []

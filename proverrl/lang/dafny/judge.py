@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from proverrl.errors import WorkerError
+from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.annotate import list_entry_names
 from proverrl.lang.dafny.audit import CONTRACT, PROGRAM
 from proverrl.lang.dafny.joined_invariants import join_invariants
@@ -24,7 +24,6 @@ from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
-from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
 from proverrl.verifier.base import NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
@@ -52,9 +51,12 @@ async def judge_candidate(
     problem = named.problem
     written = await known.write_types(process, named)
     try:
-        joined = join_invariants(written.text)
+        joined = join_invariants(written.text, types_are_ours=True)
     except GrammarError as error:
-        return _refuse(error.finding, time.monotonic() - started, toolchain)
+        raise ProblemError(
+            f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
+            f"written out it cannot be read ({error.finding.message}); write them out in it"
+        ) from error
     reply = await process.ask(joined.text)
     reply = given.restore(lines.restore(written.restore(joined.restore(reply))))
     expected = None
@@ -67,17 +69,6 @@ async def judge_candidate(
         expected = expected or frozenset()
     verdict = judge_reply(reply, candidate, expected)
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain)
-
-
-def _refuse(finding: Finding, seconds: float, toolchain: str) -> Verdict:
-    """The verdict of a file that cannot be sent."""
-    return Verdict(
-        Status.REJECTED,
-        (Diagnostic("error", f"{finding.rule}: {finding.message}", finding.line),),
-        checks=(f"audit:{finding.rule}",),
-        seconds=seconds,
-        toolchain=toolchain,
-    )
 
 
 def count_obligations(reply: Reply) -> tuple[Obligations, ...]:

@@ -97,13 +97,13 @@ def audit_method(problem: Problem, body: str, tokens: list[Token]) -> list[Findi
     """
     ours, candidate = read_declared(problem), Candidate(problem, body)
     findings = [found for token in tokens if (found := _check_token(token, ours))]
-    findings += [_move(candidate, finding) for finding in audit_file(candidate.source)]
+    findings += [move_to_body(candidate, finding) for finding in audit_file(candidate.source)]
     if findings:
         return findings
     try:
         program = read_text(candidate.source)
     except GrammarError as error:
-        return [_move(candidate, error.finding)]
+        return [move_to_body(candidate, error.finding)]
     return _check_shape(candidate, program, ours, tokens)
 
 
@@ -134,7 +134,7 @@ def _check_shape(
     if ours.is_given:
         allowed, why = _GIVEN_CLAUSES, "may not be added to the contract, which is given"
     return [
-        _move(candidate, token.refuse("cheat", "contract", f"{token.text!r} {why}"))
+        move_to_body(candidate, token.refuse("cheat", "contract", f"{token.text!r} {why}"))
         for clause in own.slots[0].elements
         if program.places[clause.start] >= len(candidate.head)
         and (token := program.tokens[clause.start]).text not in allowed
@@ -145,7 +145,7 @@ def _list_declarations(program: ParsedProgram) -> list[Element]:
     return program.root.slots[0].elements
 
 
-def _move(candidate: Candidate, finding: Finding) -> Finding:
+def move_to_body(candidate: Candidate, finding: Finding) -> Finding:
     """With its place in the body; the body's beginning for what was found outside it."""
     line, column = find_body_place(candidate, finding.line, finding.column) or (1, 0)
     return replace(finding, line=line, column=column)

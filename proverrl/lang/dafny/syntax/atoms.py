@@ -178,8 +178,9 @@ class CodeAtoms(CodeTypes):
         if self.take("("):
             self.parse_list(self._parse_member_update, ")")
             return False
-        is_number = self.token.kind == "number" and (self.whole or self.token.text.isdigit())
-        if is_number or self.at("requires", "reads"):
+        # A tuple in a tuple gives ``1.1``.
+        is_plain = self.whole or self.token.text.replace(".", "", 1).isdigit()
+        if (self.token.kind == "number" and is_plain) or self.at("requires", "reads"):
             self.advance()
         else:
             self._take_name()

@@ -175,10 +175,12 @@ class CodeTypes(Cursor):
     """Types, bound names and patterns.
 
     ``whole``: this is the grammar of whole programs. Forms that ask for it are not read in a hole.
+    ``types_are_ours``: the text was admitted before the types in its patterns were written.
     A list of types after a name (``f<T>(x)``) is told from a comparison by Dafny 2.3's look-ahead.
     """
 
     whole = True
+    types_are_ours = False
 
     def parse_list(self, parse: Callable[[], object], end: str) -> None:
         """Items separated by commas, up to and with ``end``."""
@@ -316,7 +318,7 @@ class CodeTypes(Cursor):
         elif self.at_name:
             place = self._place
             self.bound.append(self.advance())
-            if self.at(":") and not typed:
+            if self.at(":") and not typed and not self.types_are_ours:
                 raise self.refuse_typed_pattern()
             if self.take(":"):
                 self.parse_type()

@@ -100,7 +100,7 @@ class CodeExpressions(CodeAtoms):
 
     def _take_leading(self) -> None:
         """The first of a list of conjuncts or disjuncts may have its operator too."""
-        if self.whole and self.at("&&", "||"):
+        if self.at("&&", "||"):
             self.advance()
 
     def _take_operator(self, bits: bool) -> bool:
@@ -114,7 +114,7 @@ class CodeExpressions(CodeAtoms):
             self.advance()
             if text == "!":
                 self.take("!")
-            elif text in ("==", "!=") and self.take("#"):
+            elif text in ("==", "!=") and self.whole and self.take("#"):
                 self.expect("[")
                 self.parse_inner()
                 self.expect("]")

@@ -6,9 +6,9 @@ hole; a body outside the grammar raises ``GrammarError`` with the first finding.
 refused beyond them: wherever ``<`` or a brace could be read otherwise by Dafny, and what only
 whole programs may hold (``CodeTypes.whole``). A body is whole clauses or whole ghost statements,
 each with its own end, so that none can run into the text after the hole.
-Not covered (refused): labelled statements, ``if`` with cases, assignments, loops, declarations,
-statement expressions, bit operators, type tests, lambdas outside brackets or with ``requires`` or
-``reads``.
+Not covered (refused): labelled statements, assignments, loops, declarations, statement expressions,
+type tests, lambdas with ``requires`` or ``reads``, or where neither a bracket nor a semicolon ends
+them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proverrl.lang.dafny.syntax.statements import StatementElements
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Category, Finding
 
-HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn")
+HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn", "split_here")
 # What Dafny or Boogie would not check, or say otherwise, because of them.
 _CHEATING_ATTRIBUTES = frozenset(
     """axiom assumption error extern ignore only options rlimit selective_checking
     start_checking_here subsumption termination timeLimit timeLimitMultiplier verify""".split()
 )
-_BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / %".split())
+_BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / % & | ^".split())
 _STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
 # What these words do in a hole would get a verdict without a proof.
 _CHEATING_WORDS = {
@@ -67,11 +67,15 @@ def refuse_word(word: Token) -> Finding:
 
 
 class HintGrammar(StatementElements):
-    """Ghost proof statements, loop clauses, and the expressions in them."""
+    """Ghost proof statements, loop clauses, and the expressions in them.
+
+    ``closed``: what follows the text is the brace that ends the block around it.
+    """
 
     whole = False
     max_chain = 200
     signs = ("-", "!")
+    closed = False
     endless = frozenset("if match forall exists var set iset map imap".split())
 
     def _parse_named_type(self, in_expression: bool) -> None:
@@ -115,9 +119,9 @@ class HintGrammar(StatementElements):
         self.parse_expressions()
 
     def _take_operator(self, bits: bool) -> bool:
-        if not self.at(*_BINARY):
+        if not self.at(*_BINARY) or not super()._take_operator(bits):
             return False
-        if self.advance().text == ">" and (self.at("{") or self._at_lambda()):
+        if self._text(self._place - 1) == ">" and (self.at("{") or self._at_lambda()):
             # Dafny may read a<b> as types here, and the brace as a body.
             raise self.fail("put what stands after '>' in parentheses")
         return True
@@ -138,7 +142,10 @@ class HintGrammar(StatementElements):
             self.parse_expression()
         else:
             self.expect(":=")
+            # The semicolon ends a lambda here as a bracket does elsewhere.
+            self._brackets += 1
             self.parse_items(self.parse_expression)
+            self._brackets -= 1
         return names
 
     def _parse_let(self) -> None:
@@ -146,12 +153,11 @@ class HintGrammar(StatementElements):
         self.expect(";")
 
     def open_cases(self, *, statement: bool) -> bool:
-        """A match without cases is refused, and a statement whose last case could take in what
-        follows the hole."""
-        if statement:
-            self.expect("{")
-            return True
+        """No cases are refused, and a statement whose last case could take in what follows the
+        hole."""
         braced = self.take("{")
+        if statement and not braced and not (self.closed or self._blocks):
+            raise self.fail("expected '{'")
         if not self.at("case"):
             raise self.fail("expected 'case'")
         return braced
@@ -252,14 +258,18 @@ class HintGrammar(StatementElements):
         self.parse_expression()
 
 
-def parse_body(kind: str, tokens: list[Token]) -> tuple[list[Token], ParsedProgram]:
+def parse_body(
+    kind: str, tokens: list[Token], *, closed: bool = False
+) -> tuple[list[Token], ParsedProgram]:
     """Parse a whole body; returns the names that it declares for the text after the hole, and what
     was read.
 
-    ``kind`` is ``invariants``, ``statements``, ``calc``, ``assertions`` or ``contract``. Raises
-    ``GrammarError`` on the first thing that is not in the grammar of that kind.
+    ``kind`` is ``invariants``, ``statements``, ``calc``, ``assertions`` or ``contract``; ``closed``
+    as for ``HintGrammar``. Raises ``GrammarError`` on the first thing that is not in the grammar of
+    that kind.
     """
     parser = HintGrammar(tokens)
+    parser.closed = closed
     if kind == "invariants":
         parser.parse_clauses()
     elif kind == "contract":

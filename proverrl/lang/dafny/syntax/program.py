@@ -357,19 +357,23 @@ class _Declarations(StatementElements):
             self._parse_members()
 
 
-def read_program(tokens: list[Token]) -> ParsedProgram:
-    """A whole program; raises ``GrammarError`` at what is not in the grammar."""
+def read_program(tokens: list[Token], *, types_are_ours: bool = False) -> ParsedProgram:
+    """A whole program; raises ``GrammarError`` at what is not in the grammar.
+
+    ``types_are_ours``: it was admitted before, and its patterns have got types since.
+    """
     parser = _Declarations(tokens)
+    parser.types_are_ours = types_are_ours
     parser.parse_root()
     return parser.program
 
 
-def read_text(text: str) -> ParsedProgram:
+def read_text(text: str, *, types_are_ours: bool = False) -> ParsedProgram:
     """As ``read_program``, from text."""
     tokens, findings = read_file(text)
     for finding in findings:
         raise GrammarError(finding)
-    program = read_program(tokens)
+    program = read_program(tokens, types_are_ours=types_are_ours)
     program.text, program.places = text, find_places(text, tokens)
     return program
 

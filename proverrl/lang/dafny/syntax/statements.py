@@ -92,7 +92,7 @@ class StatementElements(SimpleElements):
 
     def _parse_if(self) -> None:
         self.expect("if")
-        if self.whole and self._at_alternatives():
+        if self._at_alternatives():
             self._parse_alternatives()
             return
         if self.at_binding_guard():
@@ -112,7 +112,7 @@ class StatementElements(SimpleElements):
         return self.at("case") or (self.at("{") and self.peek().text == "case")
 
     def _parse_alternatives(self) -> None:
-        braced = self.take("{")
+        braced = self.open_cases(statement=True)
         while self.take("case"):
             if self.at_binding_guard():
                 self.parse_binding_guard(lambdas=False)

@@ -39,7 +39,7 @@ class Token:
 
 
 _OPERATORS = "<==> ==> <== --> ... && || == != !! <= >= := :| :: .. => -> ~>".split()
-_OPERATORS += "+-*/%<>=!.,;:|()[]{}"
+_OPERATORS += "+-*/%<>=!.,;:|&^()[]{}"
 _OPERATOR = "|".join(re.escape(operator) for operator in _OPERATORS)
 _ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4})"""
 
@@ -52,7 +52,7 @@ _NUMBER = r"0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[0-9]+(?:_[0-9]+)*(?:\.[0-9]+(?:_[0
 
 _BODY_TOKEN = re.compile(
     rf"{_BLANK}|{_WORD}|(?P<number>(?:{_NUMBER})(?![A-Za-z0-9_'?]))"
-    r"""|(?P<char>'[ !#-&(-\[\]-~]'(?![A-Za-z0-9_'?]))"""
+    r"""|(?P<char>'(?:[ !#-&(-\[\]-~]|\\(?:[\\0nrt]|u[0-9a-fA-F]{4}))'(?![A-Za-z0-9_'?]))"""
     r"""|(?P<string>"[ !#-\[\]-~]*")"""
     rf"|(?P<operator>(?!//|/\*|\*/)(?:{_OPERATOR}))"
 )
@@ -62,7 +62,7 @@ _FILE = (
     rf"""|(?P<char>'(?:[^'\\\r\n]|{_ESCAPE})'(?![A-Za-z0-9_'?]))"""
     rf"""|(?P<string>"(?:[^"\\\r\n]|{_ESCAPE})*")"""
     r"""|(?P<verbatim>@"(?:[^"]|"")*")"""
-    rf"|(?P<operator>{_OPERATOR}|[@#`&^])"
+    rf"|(?P<operator>{_OPERATOR}|[@#`])"
 )
 _FILE_TOKEN = re.compile(_FILE)
 # Whatever else stands in a text: names of other alphabets, forms of Dafny 4, a string that does not
