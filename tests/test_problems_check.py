@@ -116,7 +116,8 @@ def test_a_reference_whose_invariants_dafny_cannot_get_is_found_without_dafny(
     """Two invariants, one of them of a partial function, in a program with a variable in a case."""
     statement = (
         "datatype D = A | B(d: D)\n"
-        "function F(d: D, n: int): int requires n > 0 { match d case A => 1 case B(e) => F(e, n) }\n"
+        "function F(d: D, n: int): int requires n > 0\n"
+        "{ match d case A => 1 case B(e) => F(e, n) }\n"
         "method M(d: D)\n{\n  var n := 5;\n  while n > 1\n    /*{HOLE}*/\n"
         "  { n := n - 1; }\n}\n"
     )
@@ -129,6 +130,6 @@ def test_a_reference_whose_invariants_dafny_cannot_get_is_found_without_dafny(
     found = check_file(tmp_path / "p.jsonl")
     assert [problem.id for _, problem, _ in found.right] == ["joined"]
     assert [fault.partition(": ")[2] for fault in found.faults] == [
-        "problem 'apart': the audit does not admit its own proof: line 9: grammar: write the "
+        "problem 'apart': the audit does not admit its own proof: line 10: grammar: write the "
         "invariants of this loop one after the other"
     ]
