@@ -125,7 +125,7 @@ REFUSED = [
     ("statements", "assert x; /* /* */ y", "cheat", "comments", 1, 10),
     ("statements", "assert x; */", "cheat", "comments", 1, 10),
     ("statements", "assert \u0445;", "syntax", "characters", 1, 7),
-    ("statements", "assert x;\u200b", "cheat", "characters", 1, 9),
+    ("statements", "assert x;\u200b", "syntax", "characters", 1, 9),
     ("statements", "/* ∀ */ assert x ≤ y; assume x;", "cheat", "keywords", 1, 22),
     ("statements", "assert ∀ a • a ∧ a ∨ $;", "syntax", "characters", 1, 21),
     ("statements", "assert x;\n/* long\n */ return;", "cheat", "keywords", 3, 4),
@@ -506,3 +506,109 @@ def test_a_text_that_does_not_end_is_read_once_and_refused(kind: str) -> None:
     assert write_plain('x "a\n// a comment').text == 'x "a\n            '
     assert audit(kind, text) is not None
     assert audit(kind, 'assert "a // b') is not None
+
+
+TRAIT = "trait T {{ {} }}\nclass C extends T {{ {} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ("method {:verify true} M() { }", None, ""),
+        (
+            "lemma {:nowarn} {:vcs_split_on_every_assert} L() { assert {:split_here} true; }",
+            None,
+            "",
+        ),
+        ("method {:tailrecursion false} M() { }", None, ""),
+        ("method {:verify false} M() { }", "unsound", "the attribute 'verify' is not allowed"),
+        ("method {:verify} M() { }", "unsound", "the attribute 'verify' is not allowed"),
+        (
+            "method {:timeLimit 9} M() { }",
+            "rejected",
+            "the attribute 'timeLimit' makes the verdict depend on the speed of the machine",
+        ),
+        (
+            "method {:rlimit 9} M() { }",
+            "rejected",
+            "the attribute 'rlimit' sets a limit of its own; raise that of the verifier instead",
+        ),
+        (
+            "class {:autocontracts} C { }",
+            "rejected",
+            "the attribute 'autocontracts' adds clauses that are not written there",
+        ),
+        (
+            'module {:options "-functionSyntax:4"} M { }',
+            "rejected",
+            "the attribute 'options' is not allowed",
+        ),
+        (
+            'module {:options "/noVerify"} M { }',
+            "unsound",
+            "the attribute 'options' is not allowed",
+        ),
+        (
+            TRAIT.format("method M() ensures true", "method M() ensures true { }"),
+            "rejected",
+            "this method of a trait has no body; give it one",
+        ),
+        (
+            TRAIT.format("method M() ensures true", ""),
+            "unsound",
+            "this method has no body, so what it claims is not proved",
+        ),
+        (
+            TRAIT.format("static method M() ensures true", "static method M() ensures true { }"),
+            "unsound",
+            "this method has no body, so what it claims is not proved",
+        ),
+        (
+            TRAIT.format("method M() ensures true", "method M() ensures true { }")
+            + "class D extends T { method M() ensures true }\n",
+            "unsound",
+            "this method has no body, so what it claims is not proved",
+        ),
+        (
+            "ghost predicate P()\nlemma L() ensures P() { assume P(); }",
+            "rejected",
+            "'assume' assumes what is to be proved",
+        ),
+    ],
+)
+def test_unsound_is_for_cheating(text: str, status: str | None, message: str) -> None:
+    verdict = audit_candidate(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
+    if verdict is None:
+        assert status is None
+        return
+    assert verdict.status == status
+    assert any(d.message.endswith(message) for d in verdict.diagnostics), verdict.diagnostics
+
+
+def test_what_dafny_4_has_and_dafny_2_does_not_is_said_first() -> None:
+    text = "lemma L() { assume true; }\nghost predicate P() { true }\n"
+    verdict = audit_candidate(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
+    assert verdict is not None
+    assert [d.message for d in verdict.diagnostics] == [
+        "line 2: 'ghost predicate' is Dafny 4; whole programs are read as Dafny 2.3",
+        "keywords: 'assume' assumes what is to be proved",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "status", "rule"),
+    [
+        ("{:tailrecursion false}", "rejected", "attributes"),
+        ("{:verify true}", "rejected", "attributes"),
+        ("{:autocontracts}", "rejected", "attributes"),
+        ("{:timeLimit 9}", "rejected", "attributes"),
+        ("{:verify false}", "unsound", "attributes"),
+        ("{:induction x}", "unsound", "changed-program"),
+    ],
+)
+def test_an_attribute_that_is_added_to_our_program(attribute: str, status: str, rule: str) -> None:
+    text = "method M(x: int) { }\n"
+    body = text.replace("method", f"method {attribute}")
+    verdict = audit_candidate(Candidate(Problem("a", "dafny", "annotate", "", text + HOLE), body))
+    assert verdict is not None
+    assert (verdict.status, verdict.checks) == (status, (f"audit:{rule}",))

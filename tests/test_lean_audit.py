@@ -289,6 +289,31 @@ def test_a_character_of_the_problem_is_free_to_use() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ("rfl\n#print axioms target", "rejected", "commands: '#print' starts a command"),
+        ("rfl\n#print axioms target #eval 1", "unsound", "commands: '#print' starts a command"),
+        ('rfl\n#print "x"', "unsound", "commands: '#print' starts a command"),
+        (
+            "rfl\nset_option maxHeartbeats 400000",
+            "rejected",
+            "options: 'set_option maxHeartbeats' without 'in' reaches over the rest of the file",
+        ),
+        (
+            "rfl\nset_option pp.all true",
+            "unsound",
+            "options: 'set_option pp.all' without 'in' reaches over the rest of the file",
+        ),
+    ],
+)
+def test_a_habit_at_the_end_of_a_file_is_no_cheat(body: str, status: str, message: str) -> None:
+    verdict = audit_lean_candidate(make(body))
+    assert verdict is not None
+    assert verdict.status == status
+    assert verdict.diagnostics[0].message == message
+
+
+@pytest.mark.parametrize(
     ("option", "rule"),
     [
         ("maxHeartbeats 1000000", None),

@@ -26,8 +26,10 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
-_OUR_ATTRIBUTES = ALLOWED_ATTRIBUTES | frozenset(
-    "autocontracts vcs_split_on_every_assert split_here".split()
+_OUR_ATTRIBUTES = ALLOWED_ATTRIBUTES | {"autocontracts"}
+# What claims no more and no less with them.
+_STEERING_ATTRIBUTES = frozenset(
+    "autocontracts nowarn split_here tailrecursion vcs_split_on_every_assert verify".split()
 )
 # Names that Dafny itself gives a meaning when a program declares them.
 _MAGIC_NAMES = frozenset("Valid Repr Main MoveNext".split())
@@ -218,7 +220,13 @@ class Alignment:
             f"the program was changed: expected {mine.text or 'the end'!r} "
             f"(line {mine.line} of the problem), found {found}"
         )
-        self._note(their_place, other.refuse("cheat", "changed-program", message))
+        refused = other.refuse("cheat", "changed-program", message)
+        if [token.text for token in self.theirs[their_place : their_place + 2]] == ["{", ":"]:
+            name = self.theirs[their_place + 2]
+            if name.text in _STEERING_ATTRIBUTES:
+                message = f"the attribute {name.text!r} may not be added to the program"
+                refused = name.refuse("syntax", "attributes", message)
+        self._note(their_place, refused)
 
     def _note(self, place: int, finding: Finding) -> None:
         """Keep the finding at the furthest place; of two at one place, the later is about more."""

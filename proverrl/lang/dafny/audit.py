@@ -26,6 +26,7 @@ from proverrl.lang.dafny.loop_measures import find_unordered_measures
 from proverrl.lang.dafny.method_audit import audit_method, move_to_body, read_declared
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
+from proverrl.lang.dafny.strip import explain_dafny_4
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import (
     FORBIDDEN_WORDS,
@@ -118,6 +119,9 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
     status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
+    if problem.kind == "file" and (newer := explain_dafny_4(candidate.body)):
+        # Dafny 2.3 cannot read it, so that nothing in it could have been believed.
+        status, diagnostics = Status.REJECTED, (Diagnostic("error", newer), *diagnostics)
     return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
 
 
@@ -187,9 +191,9 @@ def _scan(tokens: list[Token], allowed: Set[str]) -> Iterator[Finding]:
         if token.kind == "word" and text in FORBIDDEN_WORDS and not is_allowed:
             yield refuse_word(token)
         elif token.kind == "operator":
-            name = tokens[min(place + 1, len(tokens) - 1)]
+            name, value = (tokens[min(place + i, len(tokens) - 1)] for i in (1, 2))
             if text == ":" and previous == "{" and name.text not in HARMLESS_ATTRIBUTES:
-                yield refuse_attribute(name)
+                yield refuse_attribute(name, value)
             elif text == "*" and previous in ("decreases", ","):
                 yield token.refuse("cheat", "wildcard", "'*' gives up termination")
             elif text == "...":

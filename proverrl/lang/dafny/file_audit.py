@@ -22,13 +22,15 @@ import networkx as nx
 from proverrl.lang.dafny.believed import find_believed, has_bit_types
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
+from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_file
-from proverrl.lang.records import Finding
+from proverrl.lang.records import Category, Finding
 
 ALLOWED_ATTRIBUTES = frozenset(
-    "induction trigger tailrecursion fuel opaque autotriggers nativeType main compile".split()
+    """induction trigger tailrecursion fuel opaque autotriggers nativeType main compile nowarn
+    split_here vcs_split_on_every_assert""".split()
 )
 
 _FORBIDDEN = {
@@ -106,10 +108,39 @@ def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
     """What claims something without a proof of it, or gives up termination."""
     for token in program.wild:
         yield token.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+    proved = _find_proved_members(program)
     for member in program.bodyless:
         if member.claims or member.word not in _MAY_LACK_BODY:
             message = f"this {member.word} has no body, so what it claims is not proved"
-            yield member.token.refuse("cheat", "missing-body", message)
+            category: Category = "cheat"
+            if member.token in proved:
+                category = "syntax"
+                message = f"this {member.word} of a trait has no body; give it one"
+            yield member.token.refuse(category, "missing-body", message)
+
+
+def _find_proved_members(program: ParsedProgram) -> set[Token]:
+    """The words of the members without a body of traits, as far as each class that extends the
+    trait has them with one."""
+    tokens, bodyless = program.tokens, {member.token for member in program.bodyless}
+    members: dict[str, dict[str, Token]] = {}
+    for owner in list_elements(program.root):
+        for member in list_elements(owner) if owner.word in ("class", "trait") else ():
+            texts = [token.text for token in tokens[member.start : member.end]]
+            head = texts[: texts.index(member.word) + 1] if member.name else ["static"]
+            if "static" not in head:
+                word = tokens[member.start + len(head) - 1]
+                members.setdefault(owner.name, {})[member.name] = word
+    heirs: dict[str, list[dict[str, Token]]] = {}
+    for part in program.parts:
+        if part.inherited:
+            heirs.setdefault(tokens[part.start].text, []).append(members.get(part.owner, {}))
+    return {
+        word
+        for trait, classes in heirs.items()
+        for name, word in members.get(trait, {}).items()
+        if word in bodyless and all(own.get(name, word) not in bodyless for own in classes)
+    }
 
 
 def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
@@ -121,10 +152,11 @@ def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
 
 
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
-    for brace, colon, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if brace.text == "{" and colon.text == ":" and name.text not in allowed:
-            message = f"the attribute {name.text!r} is not allowed"
-            yield name.refuse("cheat", "attributes", message)
+    for brace, colon, name, value in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        is_attribute = brace.text == "{" and colon.text == ":" and name.text not in allowed
+        # It says what holds without it.
+        if is_attribute and (name.text, value.text) != ("verify", "true"):
+            yield refuse_attribute(name, value)
 
 
 def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ class _HintParser(HintGrammar):
                 raise GrammarError(refuse_word(token))
             is_attribute = token.text == "{" and self._token_at(index + 1).text == ":"
             if is_attribute and name.text not in HARMLESS_ATTRIBUTES:
-                raise GrammarError(refuse_attribute(name))
+                raise GrammarError(refuse_attribute(name, self._token_at(index + 3)))
 
     def _parse_forall(self) -> None:
         """A proof, as calculations are: what is declared inside it is ghost."""

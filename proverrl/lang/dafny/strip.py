@@ -14,8 +14,7 @@ from proverrl.lang.dafny.hints import read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.syntax.text import scan_places
-from proverrl.lang.dafny.syntax.tokens import Token, read_file
+from proverrl.lang.dafny.syntax.tokens import Token, read_file, scan_any
 
 DAFNY_4 = "dafny4"
 """The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
@@ -54,7 +53,7 @@ def read_whole(text: str) -> ParsedProgram:
 def explain_dafny_4(text: str) -> str:
     """Why whole programs of this text cannot be read: the first thing in it that Dafny 2.3 does not
     have. Empty when nothing was found, which is no promise."""
-    tokens = [*scan_places(text), ("end", "", 0), ("end", "", 0)]
+    tokens = [*scan_any(text), ("end", "", 0), ("end", "", 0)]
     for (_, word, place), (kind, name, _), (_, after, _) in zip(
         tokens, tokens[1:], tokens[2:], strict=False
     ):

@@ -32,6 +32,7 @@ from proverrl.lang.lean.syntax.lexical import (
 )
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
 from proverrl.lang.lean.words import (
+    BOUNDED_OPTIONS,
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
@@ -280,7 +281,10 @@ def _check_hash(code: Sequence[Token], place: int, part: Part) -> Iterator[Findi
         return
     if part == "file" and word.text in _FILE_HASH_COMMANDS:
         return
-    is_cheat = _CHEATING_HASH_COMMANDS.match(word.text) is not None
+    # Habit at the end of a file: it prints what a declaration rests on, and can forge nothing.
+    rest = [token.text for token in code[place + 1 : place + 3]]
+    is_habit = rest == ["print", "axioms"] and [t.kind for t in code[place + 3 :]] == ["word"]
+    is_cheat = _CHEATING_HASH_COMMANDS.match(word.text) is not None and not is_habit
     message = f"'#{word.text}' starts a command"
     yield make_finding("cheat" if is_cheat else "syntax", "commands", message, hash_mark)
 
@@ -334,8 +338,10 @@ def _check_option(code: Sequence[Token], place: int, part: Part) -> Iterator[Fin
     if judged is not None:
         yield make_finding(judged[0], "options", judged[1], code[place])
     elif part != "file" and texts[2] != "in":
-        message = "'set_option' without 'in' reaches over the rest of the file"
-        yield make_finding("cheat", "options", message, code[place])
+        message = f"'set_option {texts[0]}' without 'in' reaches over the rest of the file"
+        yield make_finding(
+            "syntax" if texts[0] in BOUNDED_OPTIONS else "cheat", "options", message, code[place]
+        )
 
 
 def _is_rule_of_aesop(code: Sequence[Token], place: int) -> bool:

@@ -136,7 +136,7 @@ KERNEL_NAMES = frozenset(
 MAX_HEARTBEATS = 1_000_000
 """Of ``set_option maxHeartbeats N in``, in Lean's own unit; 0 would take the limit away."""
 
-_BOUNDED_OPTIONS = {
+BOUNDED_OPTIONS = {
     "maxHeartbeats": MAX_HEARTBEATS,
     "synthInstance.maxHeartbeats": MAX_HEARTBEATS,
     "maxRecDepth": 100_000,
@@ -144,6 +144,7 @@ _BOUNDED_OPTIONS = {
     "maxSynthPendingDepth": 10,
     "exponentiation.threshold": 10_000,
 }
+"""The most that options may be set to that let Lean try harder."""
 _HARMLESS_OPTION = re.compile(
     r"(?:pp|linter)(?:\.\w+)+|diagnostics|tactic\.hygienic|push_cast\.trace"
 )
@@ -157,7 +158,7 @@ _FILE_OPTIONS = frozenset({"autoImplicit", "relaxedAutoImplicit"})
 
 def judge_option(name: str, value: str, *, in_file: bool) -> tuple[Category, str] | None:
     """Category and reason why an option may not be set; None when it may."""
-    limit = _BOUNDED_OPTIONS.get(name)
+    limit = BOUNDED_OPTIONS.get(name)
     if limit is not None:
         number = int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else -1
         if 0 < number <= limit or (in_file and number == 0):

@@ -13,6 +13,8 @@ them.
 
 from __future__ import annotations
 
+import re
+
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.statements import StatementElements
@@ -22,8 +24,16 @@ from proverrl.lang.records import Category, Finding
 HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn", "split_here")
 # What Dafny or Boogie would not check, or say otherwise, because of them.
 _CHEATING_ATTRIBUTES = frozenset(
-    """axiom assumption error extern ignore only options rlimit selective_checking
-    start_checking_here subsumption termination timeLimit timeLimitMultiplier verify""".split()
+    """assume_concurrent assumption axiom error extern ignore only options selective_checking
+    start_checking_here subsumption termination verify""".split()
+)
+# What these say holds without them, or says how the text is to be read.
+_IDLE_ATTRIBUTE = re.compile(r'verify true|options "--?(?:function|quantifier)-?[sS]yntax:?\d?"')
+_REFUSED_ATTRIBUTES = {
+    "autocontracts": "adds clauses that are not written there",
+    "rlimit": "sets a limit of its own; raise that of the verifier instead",
+} | dict.fromkeys(
+    ("timeLimit", "timeLimitMultiplier"), "makes the verdict depend on the speed of the machine"
 )
 _BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / % & | ^".split())
 _STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
@@ -54,10 +64,14 @@ FORBIDDEN_WORDS = (
 )
 
 
-def refuse_attribute(name: Token) -> Finding:
-    """The finding for an attribute that is not on the list of harmless ones."""
-    category: Category = "cheat" if name.text in _CHEATING_ATTRIBUTES else "syntax"
-    return name.refuse(category, "attributes", f"the attribute {name.text!r} is not allowed")
+def refuse_attribute(name: Token, value: Token) -> Finding:
+    """The finding for an attribute that is not on the list of harmless ones, and what follows its
+    name."""
+    is_idle = _IDLE_ATTRIBUTE.fullmatch(f"{name.text} {value.text}")
+    is_cheat = name.text in _CHEATING_ATTRIBUTES and not is_idle
+    category: Category = "cheat" if is_cheat else "syntax"
+    why = _REFUSED_ATTRIBUTES.get(name.text, "is not allowed")
+    return name.refuse(category, "attributes", f"the attribute {name.text!r} {why}")
 
 
 def refuse_word(word: Token) -> Finding:
@@ -105,7 +119,7 @@ class HintGrammar(StatementElements):
         while self.at("{") and self.peek().text == ":":
             self.skip(2)
             if not self.at(*HARMLESS_ATTRIBUTES):
-                raise GrammarError(refuse_attribute(self.token))
+                raise GrammarError(refuse_attribute(self.token, self.peek()))
             self.advance()
             self.parse_list(self.parse_inner, "}")
 

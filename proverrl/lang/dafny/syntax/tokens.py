@@ -157,8 +157,11 @@ def read_body(text: str) -> tuple[list[Token], list[Finding]]:
             return None
         if text.startswith(("//", "/*", "*/"), offset):
             return "cheat", "comments", "a comment that does not begin or does not end"
-        if piece == "@" or unicodedata.category(piece).startswith("C"):
-            return "cheat", "characters", f"the character U+{ord(piece):04X} is not allowed here"
+        group = unicodedata.category(piece), unicodedata.bidirectional(piece)
+        if piece == "@" or group[0].startswith("C"):
+            # Copied texts hold characters that have neither width nor direction.
+            category: Category = "syntax" if group == ("Cf", "BN") else "cheat"
+            return category, "characters", f"the character U+{ord(piece):04X} is not allowed here"
         return "syntax", "characters", f"unexpected {piece!r}"
 
     return _read(text, _BODY_TOKEN, refuse)
