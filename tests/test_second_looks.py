@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proverrl.cli.second_look import FACTOR, SecondLook
 from proverrl.config import AppealConfig, Config, RewardConfig, parse_config
 from proverrl.errors import ConfigError, RecordError, UsageError
 from proverrl.lang.open import open_verifier
@@ -215,6 +216,74 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
         await cache.aclose()
 
     asyncio.run(appeal())
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "seconds", "status", "checks", "said"),
+    [
+        (P, P, 9.0, P, ("obligations",), []),
+        (E, P, 0.1, P, ("obligations", "appeal: 2 x limits", "at the limit"), []),
+        (
+            E,
+            E,
+            0.1,
+            E,
+            ("obligations", "at the limit"),
+            ["at the limit: --rlimit 6000000 and twice that do not suffice; raise it"],
+        ),
+        (E, R, 0.1, R, ("obligations", "at the limit"), []),
+        (E, Status.TIMEOUT, 0.1, E, ("obligations", "at the limit"), None),
+        (R, P, 0.09, R, ("obligations",), []),
+        (R, P, 0.1, P, ("obligations", "appeal: 2 x limits", "at the limit"), []),
+        (R, E, 0.1, E, ("obligations", "at the limit"), None),
+        (R, R, 9.0, R, ("obligations",), []),
+        (U, P, 9.0, U, ("obligations",), []),
+    ],
+)
+def test_what_may_have_failed_at_the_limit_is_judged_again(
+    first: Status,
+    again: Status,
+    seconds: float,
+    status: Status,
+    checks: tuple[str, ...],
+    said: list[str] | None,
+) -> None:
+    class Fixed(FakeVerifier):
+        async def verify(
+            self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
+        ) -> Verdict:
+            found = await super().verify(candidate, deadline_seconds=deadline_seconds)
+            return replace(found, seconds=seconds, checks=("obligations",))
+
+    async def look() -> Verdict:
+        cache = CachedVerifier(
+            Fixed(lambda c: first),
+            None,
+            identify=lambda _: "t",
+            appeals=Appeals(Fixed(lambda c: again), FACTOR),
+        )
+        looking = SecondLook(cache, 6_000_000)
+        return await looking.verify(Candidate(build_problem("p"), ""), deadline_seconds=2.0)
+
+    verdict = asyncio.run(look())
+    assert (verdict.status, verdict.checks) == (status, checks)
+    if said is not None:
+        assert [d.message for d in verdict.diagnostics][: len(said)] == said
+
+
+def test_a_kind_without_obligations_is_judged_again_only_when_exhausted() -> None:
+    """Lean's own words for a limit are told apart from its errors."""
+
+    async def look(first: Status) -> Verdict:
+        inner = Recorder(lambda c: P)
+        cache = CachedVerifier(
+            FakeVerifier(lambda c: first), None, identify=lambda _: "t", appeals=Appeals(inner, 2.0)
+        )
+        looking = SecondLook(cache, 300_000)
+        return await looking.verify(Candidate(build_problem("p"), ""), deadline_seconds=2.0)
+
+    assert asyncio.run(look(R)).status is R
+    assert asyncio.run(look(E)).checks == ("fake", "appeal: 2 x limits", "at the limit")
 
 
 def forgetful(candidate: Candidate) -> Status:

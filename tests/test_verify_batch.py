@@ -21,11 +21,12 @@ import pytest
 from proverrl.cli import verdicts as verdict_printer
 from proverrl.cli.verdicts import print_verdicts
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
+from proverrl.lang.base import BackendOptions
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verifier.base import DEFAULT_LANE, Lane
+from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits
 from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
@@ -149,7 +150,7 @@ def fake_router(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def fail() -> Backend:
         raise ToolchainError("Lean is not installed; run: bash scripts/setup_lean.sh")
 
-    def open_fake(_: object) -> RoutedVerifier:
+    def open_fake(*_: object) -> RoutedVerifier:
         instant = InstantPool(2)
         instant.log = log
         return RoutedVerifier(
@@ -591,3 +592,23 @@ def test_rows_are_whole_and_where_they_belong_beside_a_bar(tmp_path: Path, seen:
     if seen == "neither":
         assert b"\x1b" not in rows.read_bytes() + complaints.read_bytes()
         assert b"verifying" not in complaints.read_bytes()
+
+
+def test_the_limit_is_ten_times_that_of_training_or_what_is_asked(
+    tmp_path: Path, fake_router: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = write_lines(tmp_path / "in.jsonl", 1)
+    seen: list[tuple[int, int | None]] = []
+    inner = verdict_printer.open_router
+
+    def open_seen(options: BackendOptions, rlimit: int | None) -> RoutedVerifier:
+        seen.append((options.limits.rlimit, rlimit))
+        return inner(options, rlimit)
+
+    monkeypatch.setattr(verdict_printer, "open_router", open_seen)
+    assert verify(lines, tmp_path / "a.jsonl") == 0
+    assert verify(lines, tmp_path / "b.jsonl", rlimit=5_000_000) == 0
+    assert seen == [(30_000_000, None), (5_000_000, 5_000_000)]
+    assert Limits().rlimit == 3_000_000
+    with pytest.raises(UsageError, match="rlimit 5 is too small"):
+        verify(lines, tmp_path / "c.jsonl", rlimit=5)

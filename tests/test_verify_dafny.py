@@ -208,7 +208,7 @@ def test_running_out_of_resources_is_a_verdict() -> None:
     first, second = judge_all([Candidate(problem, ""), Candidate(problem, "")], rlimit=300_000)
     assert first.status is Status.EXHAUSTED
     assert second.status is Status.EXHAUSTED
-    assert first.diagnostics[0].message == "the proof ran out of its resource limit"
+    assert first.diagnostics[0].message == "at the limit: the proof ran out of its resources"
 
 
 @pytest.mark.slow

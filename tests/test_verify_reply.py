@@ -224,11 +224,44 @@ def test_the_prover_is_read_where_it_is_told() -> None:
     assert parse_reply(entry("verified")).prover == ""
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "p.dfy(1,6): Verification of 'Impl$$_module.__default.L' timed out after 3600 seconds\n"
+        "p.dfy(2,9): Timed out on BP5003: A postcondition might not hold on this return path.\n"
+        "p.dfy(2,3): Related location: This is the postcondition that might not hold.\n",
+        "p.dfy(1,6): Verification out of resource (Impl$$_module.__default.L)\n"
+        "p.dfy(2,9): Out of resource on: assertion violation\n"
+        "p.dfy(2,3): Related location\n",
+    ],
+)
+@pytest.mark.parametrize("outcome", ["timed out", "out of resource"])
+def test_every_word_for_the_limit_is_exhausted(outcome: str, said: str) -> None:
+    reply = parse_reply(entry(outcome) + said)
+    assert [message.kind for message in reply.messages] == ["limit", "limit", "related"]
+    assert (reply.errors, reply.unknown) == ([], ())
+    verdict = judge_reply(reply, CANDIDATE, frozenset([ENTRY]))
+    assert verdict.status is Status.EXHAUSTED
+    assert verdict.diagnostics[0].message == "at the limit: the proof ran out of its resources"
+    failed = judge_reply(
+        parse_reply(entry(outcome) + said + "p.dfy(2,9): Error: assertion violation\n"),
+        CANDIDATE,
+        frozenset([ENTRY]),
+    )
+    assert failed.status is Status.REJECTED
+
+
+def test_a_prover_out_of_memory_judges_nothing() -> None:
+    said = "p.dfy(1,6): Verification out of memory (L)\np.dfy(2,9): Out of memory on: assertion\n"
+    with pytest.raises(WorkerError, match="the prover gave no result: out of memory"):
+        judge_reply(parse_reply(entry("out of memory") + said), CANDIDATE, frozenset([ENTRY]))
+
+
 def test_repeated_messages_are_told_once() -> None:
     again = "p.dfy(1,6): Timed out on BP5003: A postcondition might not hold.\n" * 5
     found = judge_reply(parse_reply(entry("timed out") + again), CANDIDATE, frozenset([ENTRY]))
     assert [d.message for d in found.diagnostics] == [
-        "out of resources on: A postcondition might not hold."
+        "at the limit: out of resources on: A postcondition might not hold."
     ]
 
 

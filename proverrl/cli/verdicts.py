@@ -19,10 +19,11 @@ from typing import Any, BinaryIO
 from rich.padding import Padding
 from rich.text import Text
 
+from proverrl.cli.second_look import AT_LIMIT, FACTOR, SecondLook
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.open import open_router
+from proverrl.lang.open import open_appeals, open_router
 from proverrl.monitor.console import PanelConsole, open_console, open_progress
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
@@ -43,6 +44,8 @@ from proverrl.verifier.router import RoutedVerifier
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
 MAX_MESSAGES = 3
+RLIMIT = 30_000_000
+"""Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
 Row = dict[str, Any]
 Show = Callable[[Row], None]
 
@@ -62,6 +65,7 @@ async def print_verdicts(
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
     servers: tuple[str, ...] = (),
+    rlimit: int | None = None,
     cache: bool = False,
     strict: bool = False,
     junit: Path | None = None,
@@ -81,7 +85,7 @@ async def print_verdicts(
     for option, place in written.items():
         if place is not None:
             check_output(place, paths, stdin, option=option)
-    limits = Limits()
+    limits = Limits(rlimit=rlimit or RLIMIT)
     options = BackendOptions(
         workers=workers,
         limits=limits,
@@ -96,10 +100,13 @@ async def print_verdicts(
         raise UsageError(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
-    router = open_router(options)
+    router = open_router(options, rlimit)
     # Paranoid checks are not part of what a stored verdict rests on.
     path = default_cache() if cache and not paranoid else None
-    verifier = CachedVerifier(router, path, identify=router.identify)
+    # Servers judge under limits of their own.
+    appeals = None if servers else open_appeals(options, FACTOR, path)
+    cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
+    verifier = SecondLook(cached, limits.rlimit) if appeals else cached
     run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     try:
         with ExitStack() as stack:
@@ -254,7 +261,8 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
-    line = Text.assemble((f"{status.value:10}", style), " ", row["id"], took)
+    remark = f"  {AT_LIMIT}" if AT_LIMIT in row["checks"] else ""
+    line = Text.assemble((f"{status.value:10}", style), " ", row["id"], took, remark)
     screen.print(line, soft_wrap=True)
     shown = [d for d in row["diagnostics"] if d["severity"] == "error"][:MAX_MESSAGES]
     for found in shown:

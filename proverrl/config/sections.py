@@ -78,7 +78,7 @@ class PoolConfig(Section):
     deadline_seconds: PositiveFloat = 20.0
     """wall-clock limit for one candidate; past it nothing is judged"""
     rlimit: Positive = 3_000_000
-    """Dafny's deterministic resource limit per procedure; past it the verdict is ``exhausted``"""
+    """Dafny's resource limit per procedure; past it the verdict is ``exhausted``"""
     memory_mb: PositiveFloat | None = None
     """memory limit of one worker with its children, in any language; above it the worker is killed
     and nothing is judged. Default: 4096 for Dafny, 8192 for Lean"""

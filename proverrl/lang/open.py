@@ -102,7 +102,7 @@ def open_verifier(
     )
 
 
-def open_appeals(options: BackendOptions, factor: float) -> Appeals:
+def open_appeals(options: BackendOptions, factor: float, cache_path: Path | None = None) -> Appeals:
     """Workers for second looks, apart from all others, with ``factor`` times the limits; what they
     refuse is not traced, and no canary is drawn."""
     limits = replace(options.limits, rlimit=round(factor * options.limits.rlimit))
@@ -113,10 +113,12 @@ def open_appeals(options: BackendOptions, factor: float) -> Appeals:
         toolchain=options.toolchain,
         max_candidates=_APPEAL_CANDIDATES,
         effort=factor,
+        paranoid=options.paranoid,
         lean_backend=options.lean_backend,
         confirm=options.confirm,
     )
-    return Appeals(open_router(looks), factor)
+    router = open_router(looks)
+    return Appeals(CachedVerifier(router, cache_path, identify=router.identify), factor)
 
 
 def open_configured(

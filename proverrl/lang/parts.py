@@ -263,7 +263,7 @@ class Answering(Protocol):
 
 
 ErrorKind = Literal["syntax", "type", "invariant", "postcondition", "timeout", "other"]
-"""``timeout`` is a deterministic limit; ``other`` is whatever else was not proved."""
+"""``timeout`` is a resource limit; ``other`` is whatever else was not proved."""
 StructureKind = Literal["lemma", "invariant", "recursion"]
 
 

@@ -3,7 +3,7 @@ arXiv 2509.06239), whose policy instructs a frozen writer.
 
 Flows in: a judged rollout. Flows out: a ``Reward`` for each turn; a rollout earns their sum. An
 empty output is a turn without a candidate, or with a blank body. The paper's timeout is here the
-deterministic limit (``exhausted``), and its exception a body that ended the verifier: a verdict
+resource limit (``exhausted``), and its exception a body that ended the verifier: a verdict
 that judged nothing leaves its group and is never scored. Not handled here: the paper's gate on
 whether code still does its task (the statement is ours), its penalty for divergence (``loss.kl``),
 its terms for ghost variables, whose size we do not know.

@@ -19,8 +19,11 @@ _ENTRY = re.compile(r"Verifying (\S+) \.\.\.$")
 _OUTCOME = re.compile(r"  \[(?:[\d.]+ s, )?(\d+) proof obligations?\]  (.+)$")
 _MESSAGE = re.compile(r"p\.dfy\((\d+),(-?\d+)\): (.*)$")
 _KIND = re.compile(
-    r"(Error|Warning|Info|Related location|Related message|Timed out on)\b[^:]*: (.*)"
+    r"(Error|Warning|Info|Related location|Related message|Timed out on|Out of \w+ on)\b"
+    r"[^:]*(?:: (.*))?$"
 )
+# The server calls both limits by the name of the clock, the command line says which it was.
+_LIMIT = re.compile(r"Verification (?:of .* timed out after |out of )")
 MessageKind = Literal["error", "warning", "info", "related", "limit"]
 MESSAGE_KINDS: dict[str, MessageKind] = {
     "Error": "error",
@@ -165,10 +168,11 @@ def _note_failure(failures: list[tuple[object, ...]], messages: list[ReplyMessag
 def _read_message(match: re.Match[str]) -> ReplyMessage:
     line, column, text = int(match.group(1)), max(0, int(match.group(2))), match.group(3)
     if kind := _KIND.match(text):
-        word, rest = kind.group(1), kind.group(2)
-        if word == "Timed out on":
-            return ReplyMessage("limit", line, column, f"out of resources on: {rest}")
+        word, rest = kind.group(1), kind.group(2) or text
+        if word not in MESSAGE_KINDS:
+            return ReplyMessage("limit", line, column, f"at the limit: out of resources on: {rest}")
         return ReplyMessage(MESSAGE_KINDS[word], line, column, rest)
-    if text.startswith("Verification of ") and " timed out after " in text:
-        return ReplyMessage("limit", line, column, "the proof ran out of its resource limit")
+    if _LIMIT.match(text):
+        said = "at the limit: the proof ran out of its resources"
+        return ReplyMessage("limit", line, column, said)
     return ReplyMessage("error", line, column, text)

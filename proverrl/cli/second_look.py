@@ -1,0 +1,55 @@
+"""Judges again what may have failed by its resource limit alone, for ``proverrl verify``.
+
+Flows in: candidates, and a verifier with appeals. Flows out: verdicts; one that hangs on the limit
+has ``AT_LIMIT`` among its checks. Where z3 runs out Dafny 2.3 says now and then that an assertion
+does not hold, and it never says what was used. So a refusal is judged again where z3 had the time
+to use up its limit, which costs the quick ones nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.verifier.cache import CachedVerifier, was_overturned
+
+FACTOR = 2.0
+AT_LIMIT = "at the limit"
+_MOST_PER_SECOND = 60_000_000
+"""More than z3 4.8.5 counts in a second: 2 to 22 million were measured, by the kind of text."""
+
+
+class SecondLook:
+    """A ``Verifier`` whose Dafny has this limit, ``FACTOR`` times as much at the second look."""
+
+    def __init__(self, verifier: CachedVerifier, rlimit: int) -> None:
+        self._verifier = verifier
+        self._rlimit = rlimit
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """See ``Verifier.verify``; the second look has ``FACTOR`` times the deadline too."""
+        first = await self._verifier.verify(candidate, deadline_seconds=deadline_seconds)
+        ran_out = first.status is Status.EXHAUSTED
+        is_failure = first.status is Status.REJECTED and "obligations" in first.checks
+        if was_overturned(first):
+            return replace(first, checks=(*first.checks, AT_LIMIT))
+        if not (ran_out or (is_failure and first.seconds >= self._rlimit / _MOST_PER_SECOND)):
+            return first
+        again = await self._verifier.appeal(candidate, deadline_seconds=deadline_seconds)
+        verdict = again if again.status.judged else first
+        if not ran_out and verdict.status is first.status:
+            return first
+        diagnostics = verdict.diagnostics
+        if verdict.status is Status.EXHAUSTED and "obligations" in verdict.checks:
+            remedy = f"{AT_LIMIT}: --rlimit {self._rlimit} and twice that do not suffice; raise it"
+            diagnostics = (Diagnostic("error", remedy), *diagnostics)
+        return replace(
+            verdict,
+            diagnostics=diagnostics,
+            checks=(*verdict.checks, AT_LIMIT),
+            seconds=first.seconds + again.seconds,
+        )
+
+    async def aclose(self) -> None:
+        """See ``Verifier.aclose``."""
+        await self._verifier.aclose()
