@@ -21,7 +21,8 @@ from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.text import find_own_entries
-from proverrl.lang.dafny.workers.reply import Reply
+from proverrl.lang.dafny.walls.asked import ask_walls
+from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
 from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
@@ -29,7 +30,6 @@ from proverrl.verifier.base import NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
 
 _NO_BODY = "has no body"
-LIMIT_OUTCOMES = ("timed out", "out of resource")
 _MAX_DIAGNOSTICS = 20
 _SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
     "error": "error",
@@ -68,6 +68,8 @@ async def judge_candidate(
             expected = await known.ask_entries(process, problem)
         expected = expected or frozenset()
     verdict = judge_reply(reply, candidate, expected)
+    if verdict.proved and problem.kind != "file":
+        verdict = await ask_walls(process, known, named, written, verdict)
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain)
 
 

@@ -36,6 +36,9 @@ class DafnyProcess(Protocol):
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
         """Verify a program under an rlimit (None: the usual one)."""
 
+    async def ask_failures(self, source: str) -> Reply:
+        """Verify a program that may assume and leave out bodies, and name all that fails."""
+
     async def ask_types(self, source: str) -> tuple[Reply, Sequence[str]]:
         """Read a program and verify nothing; what it says of the types that it infers."""
 

@@ -15,6 +15,7 @@ from proverrl.errors import WorkerError
 from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.workers.reply import (
+    FAILURE_OPTIONS,
     FILE_NAME,
     TYPE_OPTIONS,
     Reply,
@@ -102,6 +103,9 @@ class DafnyCliWorker(DafnyProcessWorker):
 
     async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
         return await self._ask(source, None, *TYPE_OPTIONS)
+
+    async def ask_failures(self, source: str) -> Reply:
+        return (await self._ask(source, None, *FAILURE_OPTIONS))[0]
 
     async def _ask(
         self, source: str, rlimit: int | None, *more: str

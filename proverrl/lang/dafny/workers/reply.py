@@ -15,6 +15,9 @@ from proverrl.errors import WorkerError
 
 FILE_NAME = "p.dfy"
 
+LIMIT_OUTCOMES = ("timed out", "out of resource")
+"""The outcomes of an entry that a limit ended."""
+
 _ENTRY = re.compile(r"Verifying (\S+) \.\.\.$")
 _OUTCOME = re.compile(r"  \[(?:[\d.]+ s, )?(\d+) proof obligations?\]  (.+)$")
 _MESSAGE = re.compile(r"p\.dfy\((\d+),(-?\d+)\): (.*)$")
@@ -48,6 +51,9 @@ _HARMLESS = re.compile(
 
 TYPE_OPTIONS = ("/noVerify", "/titrace")
 """The options that make Dafny 2.3 print how it infers types, and verify nothing."""
+
+FAILURE_OPTIONS = ("/noCheating:0", "/errorLimit:100")
+"""The options for a text that may assume and leave out bodies, of which all failures are named."""
 
 _TRACE = ("DEBUG: ", "    ", "  ----> ")
 

@@ -17,6 +17,7 @@ from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import (
+    FAILURE_OPTIONS,
     FILE_NAME,
     TYPE_OPTIONS,
     Reply,
@@ -85,6 +86,9 @@ class DafnyServerWorker(GroupWorker):
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
         return parse_reply(await self._ask(source, rlimit))
+
+    async def ask_failures(self, source: str) -> Reply:
+        return parse_reply(await self._ask(source, None, *FAILURE_OPTIONS))
 
     async def _ask(self, source: str, rlimit: int | None, *more: str) -> str:
         """What Dafny printed of one program; ``more`` are options for this one question."""

@@ -1,0 +1,67 @@
+"""Asks the walls about an accepted candidate, on the Dafny that accepted it.
+
+Flows in: a Dafny process, a candidate and its PROVED verdict. Flows out: the verdict, UNSOUND where
+a wall finds that something of ours is proved for another reason than our program. Where our claims
+speak of nothing that could be forgotten, or the text without the program cannot be judged, it is
+asked whether anything follows from what the policy wrote. Not covered: bare files, which have no
+part of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proverrl.lang.dafny.audit import PROGRAM
+from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.walls.questions import OwnedProgram, find_theirs
+from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
+from proverrl.lang.dafny.written_types import get_empty_body
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
+
+_RELEVANCE = "it is proved although what the program does was forgotten, so for another reason"
+_CONSEQUENCE = "from what was written anything follows, also this"
+
+
+async def ask_walls(
+    process: DafnyProcess,
+    known: KnownProblems,
+    candidate: Candidate,
+    written: WrittenText,
+    verdict: Verdict,
+) -> Verdict:
+    """A PROVED verdict, or UNSOUND. Raises ``WorkerError`` on doubt about an answer."""
+    problem = candidate.problem
+
+    async def open_blank() -> OwnedProgram:
+        blank = Candidate(problem, get_empty_body(problem))
+        return _read(blank, await known.write_types(process, blank))
+
+    owned = _read(candidate, written)
+    if not owned.theirs:
+        return replace(verdict, checks=(*verdict.checks, "relevance:nothing-written"))
+    found = await ask_relevance(
+        process.ask_failures, owned, open_blank, code_is_theirs=problem.kind == PROGRAM
+    )
+    if found.believed:
+        return _refuse(verdict, found, "relevance", _RELEVANCE)
+    said = "unread" if found.doubt else str(found.num_claims)
+    checks = (*verdict.checks, f"relevance:{said}")
+    if found.num_claims and not found.doubt:
+        return replace(verdict, checks=checks)
+    found = await ask_consequence(process.ask_failures, owned, open_blank)
+    if found.believed:
+        return _refuse(verdict, found, "consequence", _CONSEQUENCE)
+    return replace(verdict, checks=(*checks, f"consequence:{'unread' if found.doubt else 'none'}"))
+
+
+def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
+    program = read_text(written.text)
+    return OwnedProgram(program, find_theirs(candidate, written, program))
+
+
+def _refuse(verdict: Verdict, found: WallFinding, rule: str, why: str) -> Verdict:
+    said = Diagnostic("error", f"{rule}: {why}: {found.believed[0]}")
+    checks = ("audit", "resolve", f"wall:{rule}")
+    return replace(verdict, status=Status.UNSOUND, diagnostics=(said,), checks=checks)

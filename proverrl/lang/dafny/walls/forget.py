@@ -1,0 +1,245 @@
+"""Forgets the program of a problem: what is left proves a goal only by what the policy wrote.
+
+Flows in: an accepted candidate's file, parsed, and which of its tokens are the policy's. Flows out:
+the same file in which our code is unknown: behind each assignment of ours its left-hand sides are
+havocked, our functions and constants lose their bodies, and what our other declarations promise is
+taken away. What the policy wrote stays as it is, its conjunctions as one clause each. Lines stay.
+Not covered: what is known from types alone, the body of a function that holds the hole, extreme
+predicates, the values that a pattern binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+
+from proverrl.lang.dafny.misjudged import list_elements
+from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.dafny.syntax.tokens import CLOSERS
+from proverrl.lang.dafny.walls.questions import (
+    CALLABLES,
+    CLAIMS,
+    EditedProgram,
+    OwnedProgram,
+    list_members,
+)
+
+_WEAKER = frozenset("==> <== <==> ||".split())
+_BINDERS = frozenset("forall exists if match var :: :| => assert calc assume reveal".split())
+
+
+def forget_program(
+    owned: OwnedProgram, *, code_is_theirs: bool, keep_promises: bool
+) -> EditedProgram:
+    """The file without its program. ``code_is_theirs``: the policy also wrote the code, which is
+    forgotten as ours is; what it wrote to prove it stays. ``keep_promises``: what our other
+    declarations ensure is not taken away."""
+    found = EditedProgram(owned)
+    methods = list_methods(owned.program.tokens)
+    holders = owned.holders
+    for member in list_members(owned.program.root):
+        if member not in holders:
+            if member.start not in owned.theirs:
+                _empty(found, member, keep_promises=keep_promises)
+            continue
+        if member.start not in owned.theirs:
+            _Havoc(found, member, methods, code_is_theirs=code_is_theirs).walk(member)
+        _split_clauses(found, member)
+    return found
+
+
+def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> None:
+    """Take the body, and the promises, of a declaration of ours that no hint touches."""
+    program = found.program
+    words = [token.text for token in program.tokens[element.start : element.end]]
+    if element.word == "const":
+        if ":=" in words and ":" in words[: words.index(":=")]:
+            end = element.end - (words[-1] == ";")
+            found.blank(element.start + words.index(":="), end)
+            found.names.add(element.name)
+        return
+    if element.word not in CALLABLES or not element.slots:
+        return
+    found.names.add(element.name)
+    clauses = element.slots[0]
+    for clause in clauses.elements:
+        if clause.word == "ensures" and not keep_promises:
+            found.blank(clause.start, clause.end)
+    if element.word != "constructor":
+        found.blank(clauses.end, element.end)
+
+
+class _Havoc:
+    """Havocs what the code of one declaration assigns."""
+
+    def __init__(
+        self, found: EditedProgram, member: Element, methods: Set[str], *, code_is_theirs: bool
+    ) -> None:
+        self._found = found
+        self._program = found.program
+        self._words = [token.text for token in found.program.tokens]
+        self._methods = methods
+        self._code_is_theirs = code_is_theirs
+        clauses = member.slots[0].elements if member.slots else []
+        self._returns = self._list_returns(member, clauses[0].start if clauses else member.end)
+        frames = (
+            found.program.cut(e.start + 1, e.end).rstrip(";")
+            for e in clauses
+            if e.word == "modifies"
+        )
+        self._frame = ", ".join(frame for frame in frames if "{:" not in frame)
+
+    def _list_returns(self, member: Element, end: int) -> list[str]:
+        words = self._words[member.start : end]
+        if "returns" not in words:
+            return []
+        start = member.start + words.index("returns") + 1
+        names, depth = [], 0
+        for place in range(start, member.end):
+            depth += (self._words[place] in "([{<") - (self._words[place] in ")]}>")
+            if depth == 0:
+                break
+            if depth == 1 and self._words[place + 1] == ":":
+                names.append(self._words[place])
+        return names
+
+    def walk(self, element: Element) -> None:
+        for slot in element.slots:
+            for inner in slot.elements:
+                if slot.kind == "statements" and self._is_program(inner):
+                    self._forget(inner, ghost=slot.ghost)
+                self.walk(inner)
+
+    def _is_program(self, element: Element) -> bool:
+        if element.start not in self._found.owned.theirs:
+            return True
+        return self._code_is_theirs and element.word != "ghost"
+
+    def _forget(self, element: Element, *, ghost: bool) -> None:
+        start, end = element.start, element.end
+        while self._words[start] == "label":
+            start += 3
+        word = self._words[start]
+        if word == "return":
+            self._forget_return(start, end)
+        elif word == "forall":
+            roots = {self._words[i] for i in self._list_written(start, end)}
+            for root in sorted(roots):
+                self._found.names.add(root)
+                self._found.add(end, f" modify {root};")
+        elif word in ("var", "ghost"):
+            self._forget_variables(start, end)
+        elif self._words[end - 1] == ";" and is_name(self._program.tokens[start]):
+            self._forget_update(start, end)
+
+    def _forget_return(self, start: int, end: int) -> None:
+        if end - start > 2 and self._returns:
+            names = ", ".join(self._returns)
+            place = self._program.places[start]
+            self._found.kept[place : place + len("return")] = " " * len("return")
+            self._found.insertions.append((place, f"{names} := "))
+            self._found.add(end, f"{_write_havoc(self._returns)} return;")
+            self._found.names.update(self._returns)
+
+    def _list_written(self, start: int, end: int) -> Iterator[int]:
+        """The arrays and objects whose elements and fields a forall statement assigns."""
+        for place in range(start, end):
+            if self._words[place] == ":=" and self._words[place - 1] == "]":
+                depth, at = 0, place - 1
+                while at > start:
+                    depth += (self._words[at] == "]") - (self._words[at] == "[")
+                    at -= 1
+                    if depth == 0:
+                        break
+                if is_name(self._program.tokens[at]) and self._words[at - 1] != ".":
+                    yield at
+
+    def _find_assignment(self, start: int, end: int) -> int | None:
+        depth = 0
+        for place in range(start, end):
+            depth += (self._words[place] in "([{") - (self._words[place] in ")]}")
+            if depth == 0 and self._words[place] in (":=", ":|"):
+                return place
+        return None
+
+    def _forget_variables(self, start: int, end: int) -> None:
+        place = self._find_assignment(start, end)
+        if place is None:
+            return
+        start += 2 if self._words[start] == "ghost" else 1
+        names = []
+        for at in range(start, place):
+            is_own = is_name(self._program.tokens[at]) and self._words[at - 1] in ("var", ",", "(")
+            if is_own and self._words[at + 1] != "(" and self._words[at] != "_":
+                names.append(self._words[at])
+        names = [n for n in names if n not in self._program.constructors]
+        self._leave(start, end, names)
+
+    def _forget_update(self, start: int, end: int) -> None:
+        place = self._find_assignment(start, end)
+        sides = [] if place is None else self._list_sides(start, place)
+        self._leave(start, end, sides)
+
+    def _list_sides(self, start: int, end: int) -> list[str]:
+        sides, depth, first = [], 0, start
+        for place in range(start, end + 1):
+            if place == end or (depth == 0 and self._words[place] == ","):
+                sides.append(self._program.cut(first, place))
+                self._found.names.update(
+                    self._words[i]
+                    for i in range(first, place)
+                    if is_name(self._program.tokens[i])
+                    and (i == first or self._words[i - 1] == ".")
+                )
+                first = place + 1
+            depth += (self._words[place] in "([{") - (self._words[place] in ")]}")
+        return sides
+
+    def _leave(self, start: int, end: int, sides: list[str]) -> None:
+        """What is unknown behind a statement: what it assigns, and what a call may modify."""
+        self._found.names.update(side for side in sides if side.isidentifier())
+        text = _write_havoc(sides)
+        calls = any(
+            self._words[i] in self._methods and self._words[i + 1] in ("(", "<")
+            for i in range(start, end - 1)
+        )
+        if calls and self._frame:
+            text += f" modify {self._frame};"
+        if text:
+            self._found.add(end, text)
+
+
+def _write_havoc(sides: Iterable[str]) -> str:
+    return "".join(f" {side} := *;" for side in sides)
+
+
+def _split_clauses(found: EditedProgram, holder: Element) -> None:
+    """Each conjunct of the policy's clauses as a clause of its own, so that each stands alone."""
+    program = found.program
+    for element in list_elements(holder):
+        word = program.tokens[element.start].text
+        if element.start not in found.owned.theirs or word not in CLAIMS:
+            continue
+        end = element.end - (program.tokens[element.end - 1].text == ";")
+        for place in _list_conjunctions(program, element.start + 1, end):
+            at = program.places[place]
+            found.kept[at : at + 2] = "  "
+            found.insertions.append((at, "; assert " if word == "assert" else f" {word} "))
+
+
+def _list_conjunctions(program: ParsedProgram, start: int, end: int) -> list[int]:
+    """The places of ``&&`` between the conjuncts of a clause; a leading one is none of them."""
+    depth, places = 0, []
+    for place in range(start, end):
+        text = program.tokens[place].text
+        if text in CLOSERS.values():
+            depth += 1
+        elif text in CLOSERS:
+            depth -= 1
+        elif depth == 0 and (text in _WEAKER or text in ("by", ";", ":")):
+            return []
+        elif depth == 0 and text in _BINDERS:
+            break
+        elif depth == 0 and text == "&&" and place > start:
+            places.append(place)
+    return places

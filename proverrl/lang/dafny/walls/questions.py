@@ -1,0 +1,402 @@
+"""Questions put into an accepted program, and what of it fails.
+
+Flows in: a program, which of its tokens the policy wrote, edits and questions. Flows out: the
+claims and questions that fail when Dafny verifies it. A question is a claim at a place, on a path
+of its own, so that it lends nothing to what follows. Lines stay. Not handled here: what follows
+from the answers (``relevance``, ``consequence``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from proverrl.errors import WorkerError
+from proverrl.lang.dafny.annotate import align
+from proverrl.lang.dafny.misjudged import list_elements
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, ParsedProgram
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
+from proverrl.types import ANNOTATE, Candidate
+from proverrl.verifier.body_place import find_body_place, find_offset
+
+AskFailures = Callable[[str], Awaitable[Reply]]
+"""Has a program verified that may assume and leave out bodies; all that fails is named."""
+
+Key = tuple[int, str]
+"""A claim of ours by the number of its first token among ours, and which of its obligations; or a
+place, and which question is asked there."""
+
+CALLABLES = frozenset("function predicate method lemma constructor".split())
+CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": ("",)}
+"""What claims something, and its obligations as Dafny tells them apart."""
+
+FALSE = "false"
+GAVE_UP = "the prover ran out of its limit"
+_OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
+_WITH_STATEMENTS = ("method", "lemma", "constructor")
+_LOOPS = ("while", "for")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedProgram:
+    """A program, and which of its tokens the policy wrote."""
+
+    program: ParsedProgram
+    theirs: frozenset[int]
+
+    @property
+    def ours(self) -> list[int]:
+        """The tokens that are not theirs, in their order."""
+        return [i for i in range(len(self.program.tokens)) if i not in self.theirs]
+
+    def holds_theirs(self, start: int, end: int) -> bool:
+        """Whether any of the tokens from ``start`` to ``end`` is theirs."""
+        return not self.theirs.isdisjoint(range(start, end))
+
+    @property
+    def holders(self) -> list[Element]:
+        """The functions, methods and lemmas that hold text of the policy."""
+        members = (e for e in list_members(self.program.root) if e.word in CALLABLES)
+        return [member for member in members if self.holds_theirs(member.start, member.end)]
+
+
+def list_members(root: Element) -> Iterator[Element]:
+    """The declarations that hold no others, also those inside modules and classes."""
+    for slot in root.slots:
+        for element in slot.elements if slot.kind == "declarations" else ():
+            if any(slot.kind == "declarations" for slot in element.slots):
+                yield from list_members(element)
+            else:
+                yield element
+
+
+def find_theirs(
+    candidate: Candidate, written: WrittenText, program: ParsedProgram
+) -> frozenset[int]:
+    """The tokens of ``program``, which is the candidate's file as ``written``, by the policy."""
+    places = [(t.line, written.find_column(t.line, t.column)) for t in program.tokens[:-1]]
+    if candidate.problem.kind == ANNOTATE:
+        alignment = align(candidate.problem, candidate.body)
+        if isinstance(alignment, list):
+            return frozenset()
+        hints = (alignment.theirs[hint.start : hint.end] for hint in alignment.added)
+        added = {(token.line, token.column) for hint in hints for token in hint}
+        return frozenset(i for i, place in enumerate(places) if place in added)
+    return frozenset(
+        i
+        for i, (line, column) in enumerate(places)
+        if find_body_place(candidate, line, column) and find_body_place(candidate, line, column + 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenText:
+    """A text, and for each of its segments: where it begins in it, the place in the program's text,
+    and what was inserted there (empty where the program goes on)."""
+
+    text: str
+    segments: list[tuple[int, int, str]]
+
+    def locate(self, line: int, column: int) -> tuple[int, str]:
+        """The place in the program's text of a line and a column of this one, and the insertion
+        that it lies in."""
+        offset = find_offset(self.text, line, column)
+        number = bisect_right(self.segments, offset, key=lambda segment: segment[0]) - 1
+        start, place, inserted = self.segments[number]
+        return (place, inserted) if inserted else (place + offset - start, "")
+
+
+@dataclass(slots=True)
+class EditedProgram:
+    """A program whose text is changed. ``kept`` are its characters, ``insertions`` places among
+    them and texts; ``names`` are those that lost their meaning."""
+
+    owned: OwnedProgram
+    kept: list[str] = field(default_factory=list)
+    insertions: list[tuple[int, str]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.kept = list(self.program.text)
+
+    @property
+    def program(self) -> ParsedProgram:
+        """As it was before all edits."""
+        return self.owned.program
+
+    def blank(self, start: int, end: int) -> None:
+        """Take the tokens from ``start`` to ``end`` away, and what was put between them."""
+        if start < end:
+            first, last = self.program.places[start], self.program.end(end - 1)
+            self.kept[first:last] = [c if c == "\n" else " " for c in self.kept[first:last]]
+            self.insertions = [i for i in self.insertions if not first < i[0] < last]
+
+    def is_blank(self, start: int, end: int) -> bool:
+        """Whether nothing is left of the tokens from ``start`` to ``end``."""
+        first, last = self.program.places[start], self.program.end(end - 1)
+        return not "".join(self.kept[first:last]).strip()
+
+    def add(self, place: int, text: str) -> None:
+        """Put a text behind the token before ``place``."""
+        self.insertions.append((self.program.end(place - 1), text))
+
+    def write(self) -> RewrittenText:
+        """The text as it stands now."""
+        pieces, segments = [], []
+        done = length = 0
+        for place, piece in sorted(self.insertions, key=lambda item: item[0]):
+            for start, text in ((done, "".join(self.kept[done:place])), (place, piece)):
+                segments.append((length, start, text if text is piece else ""))
+                pieces.append(text)
+                length += len(text)
+            done = place
+        segments.append((length, done, ""))
+        return RewrittenText("".join([*pieces, *self.kept[done:]]), segments)
+
+
+class Questioned:
+    """An edited program with questions, and what of it fails.
+
+    ``claims`` are ours, as they are written, by key: those that hold a name which lost its meaning.
+    At a place ``false`` is asked, and what the declaration around it ensures where that lost its
+    meaning.
+    """
+
+    def __init__(self, edited: EditedProgram, holders: Sequence[Element]) -> None:
+        self.edited = edited
+        self.holders = holders
+        self.ranks = {place: rank for rank, place in enumerate(edited.owned.ours)}
+        self.doubt = ""
+        self.num_asked = 0
+        self._program = edited.program
+        self._theirs = edited.owned.theirs
+        self._elements = list(list_elements(edited.program.root))
+        self.claims: dict[Key, str] = {
+            (self.ranks[element.start], obligation): self._program.cut(element.start, element.end)
+            for holder in holders
+            for element in list_elements(holder)
+            if element.start not in self._theirs and self._speaks_of_names(element)
+            for obligation in CLAIMS.get(self._word(element), ())
+        }
+        self._questions: dict[str, tuple[Key, str]] = {}
+        self._begins: dict[Key, Key] = {}
+        self._failed: set[Key] = set()
+        self._failing: list[Element] = []
+
+    def _word(self, element: Element) -> str:
+        return self._program.tokens[element.start].text
+
+    def _speaks_of_names(self, element: Element) -> bool:
+        inside = self._program.tokens[element.start + 1 : element.end]
+        return not self.edited.names.isdisjoint(token.text for token in inside)
+
+    def list_loops(self) -> list[Element]:
+        """The loops of ours whose clauses the policy wrote, in part."""
+        return [
+            element
+            for holder in self.holders
+            for element in list_elements(holder)
+            if element.word in _LOOPS
+            and element.start not in self._theirs
+            and self.edited.owned.holds_theirs(element.slots[0].start, element.slots[0].end)
+        ]
+
+    def open_blank(self, blank: OwnedProgram) -> Questioned:
+        """The problem with an empty hole, with the same claims and the same questions at loops."""
+        ours = blank.ours
+        starts = {ours[self.ranks[h.start]] for h in self.holders if h.start in self.ranks}
+        loops = {ours[self.ranks[loop.start]] for loop in self.list_loops()}
+        elements = list(list_elements(blank.program.root))
+        edited = EditedProgram(blank, names=self.edited.names)
+        holders = [e for e in elements if e.start in starts and e.word in CALLABLES]
+        found = Questioned(edited, holders)
+        found.question_loops([e for e in elements if e.start in loops and e.word in _LOOPS])
+        return found
+
+    def question_loops(self, loops: Sequence[Element]) -> None:
+        """Ask where the bodies of these loops begin, and behind them."""
+        for loop in loops:
+            for number, promise in enumerate(self._list_promises(loop)):
+                rank = self.ranks[loop.start]
+                self._insert((rank, f"loop {number}"), promise, loop.slots[-1].start)
+                if promise == FALSE:
+                    self._insert((rank, f"behind {number}"), promise, loop.end)
+
+    def question_branches(self) -> None:
+        """Ask where the policy's branches begin and where they end."""
+        for element, slot in self._list_blocks(theirs=True):
+            self._question_between(element, slot.start, slot.end)
+
+    def question_runs(self) -> None:
+        """Ask before and behind each run of the policy's statements in a block of ours, and in what
+        it declares."""
+        for element, slot in self._list_blocks(theirs=False):
+            run: list[Element] = []
+            for inner in [*slot.elements, None]:
+                if inner is not None and inner.start in self._theirs:
+                    run.append(inner)
+                elif run:
+                    self._question_between(element, run[0].start, run[-1].end)
+                    run = []
+        for holder in self.holders:
+            if holder.start in self._theirs and holder.slots[-1].kind == "statements":
+                self._question_between(holder, holder.slots[-1].start, holder.slots[-1].end)
+
+    def _question_between(self, element: Element, start: int, end: int) -> None:
+        for number, promise in enumerate(self._list_promises(element)):
+            first, last = (start, f"start {number}"), (start, f"end {number}")
+            self._begins[last] = first
+            self._insert(first, promise, start)
+            self._insert(last, promise, end)
+
+    def _list_blocks(self, *, theirs: bool) -> list[tuple[Element, ElementSlot]]:
+        """The blocks of the policy's statements, or of ours, that hold anything."""
+        return [
+            (element, slot)
+            for holder in self.holders
+            if holder.word in _WITH_STATEMENTS
+            for element in (holder, *list_elements(holder))
+            if (element.start in self._theirs) is theirs and not (theirs and element is holder)
+            for slot in element.slots
+            if slot.kind == "statements" and slot.elements
+        ]
+
+    def _list_promises(self, inside: Element) -> list[str]:
+        """What is asked inside an element."""
+        holder = next(h for h in self.holders if h.start <= inside.start < h.end)
+        if holder.word not in _WITH_STATEMENTS:
+            return []
+        promises = [
+            self._program.cut(clause.start + 1, clause.end).rstrip(";")
+            for clause in holder.slots[0].elements
+            if self._word(clause) == "ensures"
+            and clause.start not in self._theirs
+            and self._speaks_of_names(clause)
+            and self._program.tokens[clause.start + 1].text != "{"
+        ]
+        return [FALSE, *promises]
+
+    def _insert(self, key: Key, promise: str, place: int) -> None:
+        question = f" if * {{ assert ({promise}); assume false; }} /*{len(self._questions)}*/"
+        self._questions[question] = key, promise
+        self.edited.add(place, question)
+
+    async def ask(self, ask: AskFailures) -> None:
+        """Ask the text as it stands now, and take what fails."""
+        written = self.edited.write()
+        reply = await ask(written.text)
+        self.num_asked += 1
+        self._failed, self._failing = set(), []
+        if not reply.resolved:
+            self.doubt = next(iter(reply.errors), "Dafny says nothing")
+            return
+        outcomes = {entry.outcome for entry in reply.entries}
+        if odd := outcomes.difference(_OUTCOMES):
+            raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
+        for error, notes in _list_errors(reply):
+            self._take(written, error, notes)
+        if not self._failing and not outcomes.isdisjoint(LIMIT_OUTCOMES):
+            self.doubt = GAVE_UP
+
+    def _take(
+        self, written: RewrittenText, error: ReplyMessage, notes: Sequence[ReplyMessage]
+    ) -> None:
+        place, inserted = written.locate(error.line, error.column)
+        if inserted in self._questions:
+            self._failed.add(self._questions[inserted][0])
+            return
+        around = None if inserted else self._find_element(place)
+        for note in notes:
+            noted, inserted = written.locate(note.line, note.column)
+            clause = None if inserted else self._find_element(noted)
+            if clause is not None and self._word(clause) == "ensures":
+                around = clause
+        if around is None:
+            return
+        if around.start in self._theirs:
+            self._failing.append(around)
+            return
+        told = [o for o in CLAIMS["invariant"] if o in error.text]
+        for obligation in CLAIMS.get(self._word(around), ()):
+            if not told or obligation in ("", *told):
+                self._failed.add((self.ranks[around.start], obligation))
+
+    def _find_element(self, place: int) -> Element | None:
+        """The innermost element around a place of the program's text."""
+        token = bisect_right(self._program.places, place) - 1
+        around = [e for e in self._elements if e.start <= token < e.end]
+        return around[-1] if around else None
+
+    @property
+    def believed(self) -> dict[Key, str]:
+        """The claims and questions that do not fail; of two around a text only the second counts,
+        where the first fails."""
+        left = {text for _, text in self.edited.insertions}
+        asked = {key: promise for text, (key, promise) in self._questions.items() if text in left}
+        begins = set(self._begins.values())
+        return {
+            key: text
+            for key, text in (self.claims | asked).items()
+            if key not in self._failed
+            and key not in begins
+            and (key not in self._begins or self._begins[key] in self._failed)
+        }
+
+    def fails(self, key: Key) -> bool:
+        """Whether a claim or a question fails here; one that is not asked here does."""
+        asked = {*self.claims, *(key for key, _ in self._questions.values())}
+        return key in self._failed or key not in asked
+
+    def drop(self) -> bool:
+        """Take away what the policy wrote and what fails; False where nothing was left to take."""
+        return sum(self._drop(element) for element in self._failing) > 0
+
+    def _drop(self, element: Element) -> bool:
+        start, end = element.start, element.end
+        words = [token.text for token in self._program.tokens[start:end]]
+        if element.word in CALLABLES or element.word == "const":
+            return False
+        if element.word in ("var", "ghost"):
+            # What follows may name the variable.
+            signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
+            if not signs:
+                return False
+            start, end = min(signs), end - 1
+        elif weaker := self._find_head(element, words):
+            # What may hide a bug stays: the block, without what it was to prove.
+            start, end, instead = weaker
+            if not self.edited.is_blank(start, end):
+                self.edited.blank(start, end)
+                self.edited.insertions.append((self._program.places[start], instead))
+                return True
+            start, end = element.start, element.end
+        if self.edited.is_blank(start, end):
+            return False
+        self.edited.blank(start, end)
+        return True
+
+    def _find_head(self, element: Element, words: list[str]) -> tuple[int, int, str] | None:
+        """The tokens before the block of a statement that can stand without them, and what is put
+        there instead."""
+        block = next((s.start for s in element.slots if s.kind == "statements"), 0) - 1
+        if words[0] == "assert" and block > 0 and self._program.tokens[block - 1].text == "by":
+            return element.start, block, ""
+        if words[0] == "if" and block > 0 and ":|" not in words[: block - element.start]:
+            return element.start + 1, block, " * "
+        promises = [p for p in self._program.promises if element.start < p[0] < element.end]
+        if words[0] == "forall" and promises:
+            return (*promises[0], " true ")
+        return None
+
+
+def _list_errors(reply: Reply) -> Iterator[tuple[ReplyMessage, list[ReplyMessage]]]:
+    """Each error with its notes."""
+    found: list[tuple[ReplyMessage, list[ReplyMessage]]] = []
+    for message in reply.messages:
+        if message.kind == "error":
+            found.append((message, []))
+        elif message.kind == "related" and found:
+            found[-1][1].append(message)
+    yield from found
