@@ -57,7 +57,7 @@ async def ask_walls(
 
 
 def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
-    program = read_text(written.text)
+    program = read_text(written.text, types_are_ours=True)
     return OwnedProgram(program, find_theirs(candidate, written, program))
 
 
