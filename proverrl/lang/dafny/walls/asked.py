@@ -15,7 +15,7 @@ from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.walls.questions import OwnedProgram, find_theirs
+from proverrl.lang.dafny.walls.edited import OwnedProgram, find_theirs
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
 from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import Candidate, Diagnostic, Status, Verdict

@@ -16,13 +16,13 @@ from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import CLOSERS
-from proverrl.lang.dafny.walls.questions import (
+from proverrl.lang.dafny.walls.edited import (
     CALLABLES,
-    CLAIMS,
     EditedProgram,
     OwnedProgram,
     list_members,
 )
+from proverrl.lang.dafny.walls.questions import CLAIMS
 
 _WEAKER = frozenset("==> <== <==> ||".split())
 _BINDERS = frozenset("forall exists if match var :: :| => assert calc assume reveal".split())
@@ -106,16 +106,19 @@ class _Havoc:
     def walk(self, element: Element) -> None:
         for slot in element.slots:
             for inner in slot.elements:
-                if slot.kind == "statements" and self._is_program(inner):
-                    self._forget(inner, ghost=slot.ghost)
-                self.walk(inner)
+                forgets = slot.kind == "statements" and self._is_program(inner)
+                if forgets:
+                    self._forget(inner)
+                # The assignments of a forall statement stand for one.
+                if not forgets or inner.word != "forall":
+                    self.walk(inner)
 
     def _is_program(self, element: Element) -> bool:
         if element.start not in self._found.owned.theirs:
             return True
         return self._code_is_theirs and element.word != "ghost"
 
-    def _forget(self, element: Element, *, ghost: bool) -> None:
+    def _forget(self, element: Element) -> None:
         start, end = element.start, element.end
         while self._words[start] == "label":
             start += 3
@@ -221,16 +224,20 @@ def _split_clauses(found: EditedProgram, holder: Element) -> None:
         if element.start not in found.owned.theirs or word not in CLAIMS:
             continue
         end = element.end - (program.tokens[element.end - 1].text == ";")
-        for place in _list_conjunctions(program, element.start + 1, end):
-            at = program.places[place]
-            found.kept[at : at + 2] = "  "
-            found.insertions.append((at, "; assert " if word == "assert" else f" {word} "))
+        edges = [program.places[place] for place in _list_conjunctions(program, element, end)]
+        for edge in edges:
+            found.kept[edge : edge + 2] = "; " if word == "assert" else "  "
+            found.insertions.append((edge + 2, f"{word} "))
+        if edges:
+            firsts = [program.places[element.start], *(edge + 1 for edge in edges)]
+            lasts = [*(edge + 1 for edge in edges), program.end(element.end - 1)]
+            found.conjuncts[element.start] = list(zip(firsts, lasts, strict=True))
 
 
-def _list_conjunctions(program: ParsedProgram, start: int, end: int) -> list[int]:
+def _list_conjunctions(program: ParsedProgram, clause: Element, end: int) -> list[int]:
     """The places of ``&&`` between the conjuncts of a clause; a leading one is none of them."""
     depth, places = 0, []
-    for place in range(start, end):
+    for place in range(clause.start + 1, end):
         text = program.tokens[place].text
         if text in CLOSERS.values():
             depth += 1
@@ -240,6 +247,6 @@ def _list_conjunctions(program: ParsedProgram, start: int, end: int) -> list[int
             return []
         elif depth == 0 and text in _BINDERS:
             break
-        elif depth == 0 and text == "&&" and place > start:
+        elif depth == 0 and text == "&&" and place > clause.start + 1:
             places.append(place)
     return places

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from proverrl.errors import WorkerError
-from proverrl.lang.dafny.annotate import align
 from proverrl.lang.dafny.misjudged import list_elements
-from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, ParsedProgram
-from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
+from proverrl.lang.dafny.walls.edited import (
+    CALLABLES,
+    EditedProgram,
+    OwnedProgram,
+    RewrittenText,
+)
 from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
-from proverrl.types import ANNOTATE, Candidate
-from proverrl.verifier.body_place import find_body_place, find_offset
 
 AskFailures = Callable[[str], Awaitable[Reply]]
 """Has a program verified that may assume and leave out bodies; all that fails is named."""
@@ -28,7 +29,6 @@ Key = tuple[int, str]
 """A claim of ours by the number of its first token among ours, and which of its obligations; or a
 place, and which question is asked there."""
 
-CALLABLES = frozenset("function predicate method lemma constructor".split())
 CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": ("",)}
 """What claims something, and its obligations as Dafny tells them apart."""
 
@@ -37,123 +37,6 @@ GAVE_UP = "the prover ran out of its limit"
 _OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
 _WITH_STATEMENTS = ("method", "lemma", "constructor")
 _LOOPS = ("while", "for")
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedProgram:
-    """A program, and which of its tokens the policy wrote."""
-
-    program: ParsedProgram
-    theirs: frozenset[int]
-
-    @property
-    def ours(self) -> list[int]:
-        """The tokens that are not theirs, in their order."""
-        return [i for i in range(len(self.program.tokens)) if i not in self.theirs]
-
-    def holds_theirs(self, start: int, end: int) -> bool:
-        """Whether any of the tokens from ``start`` to ``end`` is theirs."""
-        return not self.theirs.isdisjoint(range(start, end))
-
-    @property
-    def holders(self) -> list[Element]:
-        """The functions, methods and lemmas that hold text of the policy."""
-        members = (e for e in list_members(self.program.root) if e.word in CALLABLES)
-        return [member for member in members if self.holds_theirs(member.start, member.end)]
-
-
-def list_members(root: Element) -> Iterator[Element]:
-    """The declarations that hold no others, also those inside modules and classes."""
-    for slot in root.slots:
-        for element in slot.elements if slot.kind == "declarations" else ():
-            if any(slot.kind == "declarations" for slot in element.slots):
-                yield from list_members(element)
-            else:
-                yield element
-
-
-def find_theirs(
-    candidate: Candidate, written: WrittenText, program: ParsedProgram
-) -> frozenset[int]:
-    """The tokens of ``program``, which is the candidate's file as ``written``, by the policy."""
-    places = [(t.line, written.find_column(t.line, t.column)) for t in program.tokens[:-1]]
-    if candidate.problem.kind == ANNOTATE:
-        alignment = align(candidate.problem, candidate.body)
-        if isinstance(alignment, list):
-            return frozenset()
-        hints = (alignment.theirs[hint.start : hint.end] for hint in alignment.added)
-        added = {(token.line, token.column) for hint in hints for token in hint}
-        return frozenset(i for i, place in enumerate(places) if place in added)
-    return frozenset(
-        i
-        for i, (line, column) in enumerate(places)
-        if find_body_place(candidate, line, column) and find_body_place(candidate, line, column + 1)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RewrittenText:
-    """A text, and for each of its segments: where it begins in it, the place in the program's text,
-    and what was inserted there (empty where the program goes on)."""
-
-    text: str
-    segments: list[tuple[int, int, str]]
-
-    def locate(self, line: int, column: int) -> tuple[int, str]:
-        """The place in the program's text of a line and a column of this one, and the insertion
-        that it lies in."""
-        offset = find_offset(self.text, line, column)
-        number = bisect_right(self.segments, offset, key=lambda segment: segment[0]) - 1
-        start, place, inserted = self.segments[number]
-        return (place, inserted) if inserted else (place + offset - start, "")
-
-
-@dataclass(slots=True)
-class EditedProgram:
-    """A program whose text is changed. ``kept`` are its characters, ``insertions`` places among
-    them and texts; ``names`` are those that lost their meaning."""
-
-    owned: OwnedProgram
-    kept: list[str] = field(default_factory=list)
-    insertions: list[tuple[int, str]] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.kept = list(self.program.text)
-
-    @property
-    def program(self) -> ParsedProgram:
-        """As it was before all edits."""
-        return self.owned.program
-
-    def blank(self, start: int, end: int) -> None:
-        """Take the tokens from ``start`` to ``end`` away, and what was put between them."""
-        if start < end:
-            first, last = self.program.places[start], self.program.end(end - 1)
-            self.kept[first:last] = [c if c == "\n" else " " for c in self.kept[first:last]]
-            self.insertions = [i for i in self.insertions if not first < i[0] < last]
-
-    def is_blank(self, start: int, end: int) -> bool:
-        """Whether nothing is left of the tokens from ``start`` to ``end``."""
-        first, last = self.program.places[start], self.program.end(end - 1)
-        return not "".join(self.kept[first:last]).strip()
-
-    def add(self, place: int, text: str) -> None:
-        """Put a text behind the token before ``place``."""
-        self.insertions.append((self.program.end(place - 1), text))
-
-    def write(self) -> RewrittenText:
-        """The text as it stands now."""
-        pieces, segments = [], []
-        done = length = 0
-        for place, piece in sorted(self.insertions, key=lambda item: item[0]):
-            for start, text in ((done, "".join(self.kept[done:place])), (place, piece)):
-                segments.append((length, start, text if text is piece else ""))
-                pieces.append(text)
-                length += len(text)
-            done = place
-        segments.append((length, done, ""))
-        return RewrittenText("".join([*pieces, *self.kept[done:]]), segments)
 
 
 class Questioned:
@@ -183,7 +66,7 @@ class Questioned:
         self._questions: dict[str, tuple[Key, str]] = {}
         self._begins: dict[Key, Key] = {}
         self._failed: set[Key] = set()
-        self._failing: list[Element] = []
+        self._failing: list[tuple[Element, int]] = []
 
     def _word(self, element: Element) -> str:
         return self._program.tokens[element.start].text
@@ -312,11 +195,11 @@ class Questioned:
             noted, inserted = written.locate(note.line, note.column)
             clause = None if inserted else self._find_element(noted)
             if clause is not None and self._word(clause) == "ensures":
-                around = clause
+                around, place = clause, noted
         if around is None:
             return
         if around.start in self._theirs:
-            self._failing.append(around)
+            self._failing.append((around, place))
             return
         told = [o for o in CLAIMS["invariant"] if o in error.text]
         for obligation in CLAIMS.get(self._word(around), ()):
@@ -351,31 +234,26 @@ class Questioned:
 
     def drop(self) -> bool:
         """Take away what the policy wrote and what fails; False where nothing was left to take."""
-        return sum(self._drop(element) for element in self._failing) > 0
+        return sum(self._drop(element, place) for element, place in self._failing) > 0
 
-    def _drop(self, element: Element) -> bool:
+    def _drop(self, element: Element, place: int) -> bool:
         start, end = element.start, element.end
         words = [token.text for token in self._program.tokens[start:end]]
         if element.word in CALLABLES or element.word == "const":
             return False
+        for first, last in self.edited.conjuncts.get(start, ()):
+            if first <= place < last:
+                return self.edited.cut(first, last)
         if element.word in ("var", "ghost"):
             # What follows may name the variable.
             signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
-            if not signs:
-                return False
-            start, end = min(signs), end - 1
-        elif weaker := self._find_head(element, words):
+            return bool(signs) and self.edited.blank(min(signs), end - 1)
+        head = self._find_head(element, words)
+        if head is not None and self.edited.blank(*head[:2]):
             # What may hide a bug stays: the block, without what it was to prove.
-            start, end, instead = weaker
-            if not self.edited.is_blank(start, end):
-                self.edited.blank(start, end)
-                self.edited.insertions.append((self._program.places[start], instead))
-                return True
-            start, end = element.start, element.end
-        if self.edited.is_blank(start, end):
-            return False
-        self.edited.blank(start, end)
-        return True
+            self.edited.insertions.append((self._program.places[head[0]], head[2]))
+            return True
+        return self.edited.blank(start, end)
 
     def _find_head(self, element: Element, words: list[str]) -> tuple[int, int, str] | None:
         """The tokens before the block of a statement that can stand without them, and what is put

@@ -15,15 +15,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from proverrl.lang.dafny.walls.edited import EditedProgram, OwnedProgram
 from proverrl.lang.dafny.walls.forget import forget_program
-from proverrl.lang.dafny.walls.questions import (
-    FALSE,
-    GAVE_UP,
-    AskFailures,
-    EditedProgram,
-    OwnedProgram,
-    Questioned,
-)
+from proverrl.lang.dafny.walls.questions import FALSE, GAVE_UP, AskFailures, Questioned
 
 OpenBlank = Callable[[], Awaitable[OwnedProgram]]
 """Gives the problem with an empty hole."""

@@ -1,0 +1,327 @@
+"""Walls: what is proved without the program, or proves anything, is no proof."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.backend import start_dafny_worker
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.walls.edited import OwnedProgram, find_theirs
+from proverrl.lang.dafny.walls.forget import forget_program
+from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
+from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verifier.base import Limits
+
+
+def own(problem: Problem, body: str) -> OwnedProgram:
+    candidate = Candidate(problem, body)
+    written = WrittenText(candidate.source, {})
+    program = read_text(candidate.source)
+    return OwnedProgram(program, find_theirs(candidate, written, program))
+
+
+def forget(statement: str, body: str, **options: bool) -> str:
+    owned = own(Problem("p", "dafny", "statements", "", statement), body)
+    options = {"code_is_theirs": False, "keep_promises": False, **options}
+    return forget_program(owned, **options).write().text
+
+
+PROGRAM = f"""\
+const N: int := 5
+function F(x: int): int requires x > 0 ensures F(x) > 1 {{ x + N }}
+lemma About(x: int) ensures x == x {{ }}
+method Other(a: array<int>) returns (k: int) modifies a ensures k == 3 {{ k := 3; }}
+method M(a: array<int>, n: int) returns (r: int, b: bool)
+  requires a.Length > 2
+  modifies a
+  ensures r == F(n)
+{{
+  var x, y: int := 1, 2;
+  ghost var g := x;
+  a[0], r := x, y;
+  r := Other(a);
+  forall i | 0 <= i < 2 {{ a[i] := i; }}
+  if x > 1 {{ return 4, true; }}
+  {HOLE}
+}}
+"""
+FORGOTTEN = """\
+const N: int     {0}
+function F(x: int): int requires x > 0                   {0}
+lemma About(x: int)                    {0}
+method Other(a: array<int>) returns (k: int) modifies a                {0}
+method M(a: array<int>, n: int) returns (r: int, b: bool)
+  requires a.Length > 2
+  modifies a
+  ensures r == F(n)
+{{
+  var x, y: int := 1, 2; x := *; y := *;
+  ghost var g := x; g := *;
+  a[0], r := x, y; a[0] := *; r := *;
+  r := Other(a); r := *; modify a;
+  forall i | 0 <= i < 2 {{ a[i] := i; }} modify a;
+  if x > 1 {{ r, b :=        4, true; r := *; b := *; return; }}
+  {1}
+}}
+"""
+
+
+def squeeze(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_program_is_forgotten_line_by_line() -> None:
+    body = "ghost var mine := x; assert mine == 1;"
+    assert squeeze(forget(PROGRAM, body)) == squeeze(FORGOTTEN.format("", body))
+
+
+def test_promises_of_others_may_stay() -> None:
+    text = forget(PROGRAM, "assert true;", keep_promises=True).splitlines()
+    assert squeeze(text[1]) == ["function F(x: int): int requires x > 0 ensures F(x) > 1"]
+    assert squeeze(text[3])[0].endswith("modifies a ensures k == 3")
+
+
+def test_code_of_the_policy_is_forgotten_and_its_ghosts_are_not() -> None:
+    text = forget(PROGRAM, "y := 3; ghost var z := y;", code_is_theirs=True)
+    assert "y := 3; y := *; ghost var z := y;\n" in text
+
+
+@pytest.mark.parametrize(
+    ("clause", "split"),
+    [
+        ("assert A && B;", "assert A ; assert B;"),
+        ("assert A && (B && C) && D;", "assert A ; assert (B && C) ; assert D;"),
+        ("assert A && B ==> C;", "assert A && B ==> C;"),
+        (
+            "assert A && forall z :: z > 0 && z > 1;",
+            "assert A ; assert forall z :: z > 0 && z > 1;",
+        ),
+        ("assert && A && B;", "assert && A ; assert B;"),
+        ("assert A && B by { }", "assert A && B by { }"),
+    ],
+)
+def test_conjuncts_stand_alone(clause: str, split: str) -> None:
+    statement = f"lemma L(A: bool, B: bool, C: bool, D: bool)\n{{\n{HOLE}\n}}\n"
+    assert squeeze(forget(statement, clause).splitlines()[2]) == squeeze(split)
+
+
+def test_places_of_the_rewritten_text() -> None:
+    owned = own(Problem("p", "dafny", "statements", "", PROGRAM), "assert true;")
+    written = forget_program(owned, code_is_theirs=False, keep_promises=False).write()
+    source = owned.program.text
+    for line, text in enumerate(written.text.splitlines(), start=1):
+        for column, character in enumerate(text):
+            place, inserted = written.locate(line, column)
+            if inserted:
+                assert character in inserted
+            elif character != " ":
+                assert source[place] == character
+    line = written.text.splitlines().index("  var x, y: int := 1, 2; x := *; y := *;") + 1
+    assert written.locate(line, 25) == (source.index("1, 2;") + 5, " x := *; y := *;")
+
+
+LOOP = f"""\
+method M(n: nat) returns (r: int)
+  ensures r == 2 * n
+{{
+  r := 0;
+  var i := 0;
+  while i < n
+    {HOLE}
+  {{
+    i := i + 1;
+    r := r + 2;
+  }}
+}}
+"""
+LOOP_PROBLEM = Problem("loop", "dafny", "invariants", "", LOOP)
+
+
+class ScriptedDafny:
+    """Says of each text that the lines and columns fail which hold one of ``marks``."""
+
+    def __init__(self, *scripts: tuple[tuple[str, str, str], ...]) -> None:
+        self._scripts = list(scripts)
+        self.texts: list[str] = []
+
+    async def ask(self, source: str) -> Reply:
+        self.texts.append(source)
+        messages: list[ReplyMessage] = []
+        for mark, said, note in self._scripts.pop(0):
+            for index, line in enumerate(source.splitlines(), start=1):
+                if mark in line:
+                    messages.append(ReplyMessage("error", index, line.index(mark), said))
+            for index, line in enumerate(source.splitlines(), start=1):
+                if note and note in line:
+                    place = ReplyMessage("related", index, line.index(note), "this one")
+                    messages.append(place)
+        outcome = "errors" if messages else "verified"
+        return Reply((EntryResult("Impl$$M", 3, outcome),), tuple(messages), ())
+
+
+ENTRY = "This loop invariant might not hold on entry."
+KEPT = "This loop invariant might not be maintained by the loop."
+
+
+def ask(dafny: ScriptedDafny, body: str) -> WallFinding:
+    async def blank() -> OwnedProgram:
+        return own(LOOP_PROBLEM, "")
+
+    return asyncio.run(
+        ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank, code_is_theirs=False)
+    )
+
+
+def test_what_fails_without_the_program_is_taken_away_before_it_lends_anything() -> None:
+    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
+    questions = ("assert (false)", "assertion violation", ""), ("assert (r", "violation", "")
+    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""), *questions), (post, *questions))
+    found = ask(dafny, "invariant i <= n && r == 2 * i")
+    assert found == WallFinding((), 1, 2, "")
+    clauses = [squeeze(text)[6] for text in dafny.texts]
+    assert clauses == ["invariant i <= n invariant r == 2 * i", "invariant i <= n"]
+
+
+def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_believed() -> None:
+    questions = ("assert (false)", "assertion violation", ""), ("assert (r", "violation", "")
+    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
+    scripts = (questions, (post, *questions), questions, (post, *questions))
+    found = ask(ScriptedDafny(*scripts), "invariant i <= n")
+    assert found.believed == ("ensures r == 2 * n",)
+    # With an empty hole it is proved too, so nothing of it is the policy's doing.
+    proved = ask(ScriptedDafny(questions, questions), "invariant i <= n")
+    assert proved.believed == ()
+
+
+def test_a_loop_in_which_anything_holds_is_believed_at_once() -> None:
+    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
+    blank = (post, ("assert (false)", "assertion violation", ""), ("assert (r", "violation", ""))
+    found = ask(ScriptedDafny((post,), blank), "decreases n - i")
+    assert "false" in found.believed
+    assert found.num_asked == 2
+
+
+PRELUDE = """\
+datatype List = Nil | Cons(head: int, tail: List)
+type Some = x: seq<int> | 1 <= |x| witness [1]
+type No = b: bool | !b
+function Above(x: int): int requires x > 0 ensures x > 0 { x }
+lemma Never(f: No) ensures !f { }
+"""
+CALC = "calc { 1 / 0 == 1; == true; <== true; } calc { 1 / 0 != 1; == true; <== true; }"
+BUGS = {
+    "a calc that turns": CALC,
+    "a choice after a conjunction": (
+        "assert false && true ==> (var y: int :| false; (y, 1).0 == 1);"
+    ),
+    "a statement in what forall ensures": "forall ensures (assert false; false) { }",
+    "a key of a map": (
+        "ghost var m := map z | 0 < z < 3 :: Above(z) := 1; "
+        "assert forall z :: z == 0 ==> (z > 0 ==> Above(z) > 0);"
+    ),
+    "a negated subset of bool": "var f: No := false; Never(!f);",
+}
+GOAL = "r == 2 * n + 1"
+FORMS = {
+    "bare": "{bug}",
+    "where the goal fails": "if !(r == 2 * n + 1) {{ {bug} }}",
+    "in a proof of the goal": "assert r == 2 * n + 1 by {{ if r != 2 * n + 1 {{ {bug} }} }}",
+    "behind a fact of the program": "if i == n {{ {bug} }}",
+    "beside a fact of the program": "assert r == 2 * i && r == 2 * n + 1 by {{ {bug} }}",
+}
+FALSE_STATEMENT = f"""\
+method M(n: nat) returns (r: int)
+  ensures r == 2 * n + 1
+{{
+  r := 0;
+  var i := 0;
+  while i < n
+    invariant 0 <= i <= n
+    invariant r == 2 * i
+  {{
+    i := i + 1;
+    r := r + 2;
+  }}
+  {HOLE}
+}}
+"""
+
+
+def judge(candidates: list[Candidate]) -> Iterator[Verdict]:
+    """What real Dafny and the walls say, without the audit."""
+    try:
+        toolchain = find_dafny_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+    async def judge_all() -> list[Verdict]:
+        worker = await start_dafny_worker(toolchain, Limits(), KnownProblems())
+        try:
+            return [await worker.judge(candidate) for candidate in candidates]
+        finally:
+            worker.kill()
+            await worker.join()
+
+    yield from asyncio.run(judge_all())
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+@pytest.mark.parametrize("bug", BUGS)
+def test_no_bug_of_dafny_proves_what_the_program_does(bug: str) -> None:
+    problem = Problem("false", "dafny", "statements", PRELUDE, FALSE_STATEMENT)
+    candidates = [Candidate(problem, form.format(bug=BUGS[bug])) for form in FORMS.values()]
+    found = {
+        form: (verdict.status, verdict.checks[-1])
+        for form, verdict in zip(FORMS, judge(candidates), strict=True)
+    }
+    assert found == dict.fromkeys(FORMS, (Status.UNSOUND, "wall:relevance"))
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_where_nothing_can_be_forgotten_nothing_may_follow() -> None:
+    statement = f"lemma L(x: int)\n  ensures x == x + 1\n{{\n  {HOLE}\n}}\n"
+    problem = Problem("pure", "dafny", "statements", PRELUDE, statement)
+    verdicts = judge([Candidate(problem, bug) for bug in BUGS.values()])
+    assert [(v.status, v.checks[-1]) for v in verdicts] == (
+        [(Status.UNSOUND, "wall:consequence")] * len(BUGS)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_honest_proofs_pass() -> None:
+    lemma = f"""\
+function Sum(n: nat): nat {{ if n == 0 then 0 else n + Sum(n - 1) }}
+lemma Step(n: nat) requires n > 0 ensures Sum(n) == n + Sum(n - 1) {{ }}
+lemma L(n: nat)
+  ensures 2 * Sum(n) == n * (n + 1)
+{{
+  {HOLE}
+}}
+"""
+    square = f"lemma S(k: nat)\n  ensures k * k >= k\n{{\n  {HOLE}\n}}\n"
+    bodies = [
+        (LOOP_PROBLEM, "invariant 0 <= i <= n\ninvariant r == 2 * i", "relevance:1"),
+        (LOOP_PROBLEM, "invariant 0 <= i <= n && r == 2 * i\ndecreases n - i", "relevance:1"),
+        (
+            Problem("sum", "dafny", "statements", "", lemma),
+            "if n > 0 { Step(n); L(n - 1); }",
+            "relevance:1",
+        ),
+        (
+            Problem("square", "dafny", "statements", "", square),
+            "if k * k < k { assert k >= 1; assert k * k >= 1 * k; assert false; }",
+            "consequence:none",
+        ),
+    ]
+    verdicts = list(judge([Candidate(problem, body) for problem, body, _ in bodies]))
+    assert [v.status for v in verdicts] == [Status.PROVED] * len(bodies)
+    assert [v.checks[-1] for v in verdicts] == [check for _, _, check in bodies]
