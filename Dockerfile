@@ -23,7 +23,7 @@ COPY proverrl proverrl
 COPY configs configs
 COPY dafny dafny
 COPY examples examples
-RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e ".[dafny]"
+RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"
 
 ENV PATH="/opt/proverrl/.venv/bin:$PATH"
 # Any --user may write there; one that the image does not know has no home.

@@ -16,6 +16,7 @@ from proverrl.concurrency import LoopThread
 from proverrl.config import Config, load_config, load_stored_config
 from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
+from proverrl.files.extras import require_module
 from proverrl.files.strict_json import read_object
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, load_references
@@ -99,6 +100,7 @@ def train(config: Config | str | Path, *overrides: str) -> Path:
     run that was stopped, and returns at once where it is finished. Raises ``ConfigError`` for a
     wrong key, and as ``proverrl.loops.train.train``.
     """
+    require_module("torch", "training")
     from proverrl.loops import train as loop
 
     chosen = _read(config, overrides)
@@ -116,6 +118,7 @@ def evaluate(
     (``policy.path``), on held-out problems or ``benchmarks``: one result for each, as in
     ``evals/NAME.json``. What is stored under ``name`` is continued. Raises ``UsageError`` where
     neither or both are given, or nothing is to be evaluated."""
+    require_module("torch", "evaluation")
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
 
     if (config is None) == (run is None):

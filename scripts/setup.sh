@@ -176,7 +176,7 @@ make_venv() {
 }
 
 install_package() {
-  local target=".[${1:-dafny}]"
+  local target=".[${1:-dafny,train}]"
   (cd "$ROOT" && "$VENV/bin/python" -m pip install -c constraints.txt -e "$target")
 }
 

@@ -9,7 +9,6 @@ Not handled here: what a verifier costs (``pool``).
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from rich.table import Table
 
 from proverrl.config import EngineName
 from proverrl.errors import UsageError
-from proverrl.files.shipped import install_extra
+from proverrl.files.extras import require_module
 
 Side = Literal["proverrl", "trl"]
 SIDES: tuple[Side, ...] = ("proverrl", "trl")
@@ -83,8 +82,8 @@ def measure_grpo(
                 f"--{name.replace('_', '-')} {getattr(work, name)} cannot be shared by "
                 f"{work.processes} processes; take a multiple of {work.processes}"
             )
-    if "trl" in sides and importlib.util.find_spec("trl") is None:
-        raise UsageError(f"TRL is not installed; run: {install_extra('bench')}")
+    if "trl" in sides:
+        require_module("trl", "this comparison")
     found: dict[str, list[StepCost]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory(prefix="proverrl-bench-") as folder:
         if not model:

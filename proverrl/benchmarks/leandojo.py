@@ -10,23 +10,25 @@ Not covered (refused): theorems whose proof is a term; theorems of other package
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from proverrl.benchmarks.base import Collection, Collector, RawBenchmark
 from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
+from proverrl.files.extras import require_module
 from proverrl.files.lines import read_text
 
 LEANDOJO_PREFIX = "leandojo:"
+_MODULE = "lean_dojo"
 
 
 def read_traced(place: str) -> Collection:
-    """All theorems of the repository at ``place``. Raises ``ProblemError`` if lean-dojo is not
-    installed, or the repository cannot be named."""
-    lean_dojo = _import_lean_dojo()
+    """All theorems of the repository at ``place``. Raises ``UsageError`` if lean-dojo is not
+    installed, ``ProblemError`` if the repository cannot be named."""
+    require_module(_MODULE, f"{LEANDOJO_PREFIX}{place}")
+    lean_dojo = import_module(_MODULE)
     url, at, commit = place.rpartition("@")
     if Path(place).exists():
         repository = lean_dojo.LeanGitRepo.from_path(place)
@@ -64,13 +66,3 @@ def _find_place(lines: list[str], position: Any) -> int:
     """lean-dojo counts lines and columns from 1."""
     before = sum(len(line) + 1 for line in lines[: position.line_nb - 1])
     return int(before + position.column_nb - 1)
-
-
-def _import_lean_dojo() -> ModuleType:
-    try:
-        return importlib.import_module("lean_dojo")
-    except ImportError as error:
-        raise ProblemError(
-            "a repository is traced with lean-dojo, which is not installed; run: "
-            "pip install 'proverrl[leandojo]'"
-        ) from error

@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.files.shipped import install_extra
+from proverrl.files.extras import EXTRAS, TRAINING, install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
 from proverrl.verifier.cache import default_cache
@@ -28,23 +28,16 @@ from proverrl.version import find_version
 RUNS_FOLDER = Path("runs")
 PYTHON_WANTED = (3, 11)
 MEMORY_WANTED_GB = 4.0
-PACKAGES = {
-    "transformers": "transformers>=5.16.1,<5.20",
-    "tokenizers": "tokenizers",
-    "plotly": "plotly>=6,<7",
+OPTIONAL = {
+    "vllm": "fast generation on a GPU",
+    "peft": "low-rank adapters",
+    "tensorboard": "curves in TensorBoard",
+    "wandb": "curves in Weights & Biases",
+    "trackio": "curves in Trackio",
+    "ray": "verifiers on many machines",
+    "mcp": "tools for agents",
+    "lean_dojo": "traced Lean repositories",
 }
-EXTRAS = {
-    "vllm": ("vllm", "vllm", "fast generation on a GPU"),
-    "peft": ("peft", "lora", "low-rank adapters"),
-    "tensorboard": ("tensorboard", "tensorboard", "curves in TensorBoard"),
-    "wandb": ("wandb", "wandb", "curves in Weights & Biases"),
-    "trackio": ("trackio", "trackio", "curves in Trackio"),
-    "fastapi": ("fastapi", "serve", "a verification server"),
-    "ray": ("ray", "ray", "verifiers on many machines"),
-    "mcp": ("mcp", "mcp", "tools for agents"),
-    "lean-dojo": ("lean_dojo", "leandojo", "traced Lean repositories"),
-}
-PIP = f"{sys.executable} -m pip install"
 _SIGNS = {
     "ok": ("ok", "green"),
     "missing": ("missing", "bold red"),
@@ -54,13 +47,12 @@ _SIGNS = {
 
 
 def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Part]:
-    """Look at everything; takes a few seconds, since torch is imported and Dafny is asked."""
+    """Look at everything; takes a few seconds: Dafny is asked, and torch imported."""
     return [
         check_python(),
-        check_torch(),
-        *(check_package(name, wanted) for name, wanted in PACKAGES.items()),
+        *check_training(),
         *(part for language in list_languages() for part in language.diagnose()),
-        *(check_extra(name) for name in EXTRAS),
+        *(check_optional(module) for module in OPTIONAL),
         check_processors(),
         check_memory(),
         check_memory_limit(),
@@ -83,12 +75,25 @@ def check_python() -> Part:
     return Part("Python", "ok", f"{version}, {sys.executable}")
 
 
+def check_training() -> list[Part]:
+    """What the extra ``train`` brings. Where it was not asked for, nothing is missing."""
+    missing = [name for name in TRAINING if importlib.util.find_spec(name) is None]
+    if "torch" in missing:
+        detail = "not installed; verifying, serving and checking do without it"
+        return [Part("training", "absent", detail, install_extra("train"))]
+    if missing:
+        detail = f"not installed: {', '.join(missing)}"
+        return [check_torch(), Part("training", "missing", detail, install_extra("train"))]
+    found = ", ".join(f"{name} {find_version(name)}" for name in TRAINING[1:])
+    return [check_torch(), Part("training", "ok", found)]
+
+
 def check_torch() -> Part:
     """Version, threads and device. Imports torch."""
     try:
         import torch
     except (ImportError, OSError) as error:
-        return Part("torch", "missing", str(error), f"{PIP} 'torch>=2.13,<2.14'")
+        return Part("torch", "missing", str(error), install_extra("train"))
     device = "cpu"
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -96,19 +101,11 @@ def check_torch() -> Part:
     return Part("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads, {device}")
 
 
-def check_package(name: str, wanted: str) -> Part:
-    """A Python package that the default set-up needs."""
-    version = find_version(name)
-    if version is None:
-        return Part(name, "missing", "not installed", f"{PIP} '{wanted}'")
-    return Part(name, "ok", version)
-
-
-def check_extra(name: str) -> Part:
+def check_optional(module: str) -> Part:
     """An optional package, found by its module: some builds carry another package name."""
-    module, extra, purpose = EXTRAS[name]
+    name = module.replace("_", "-")
     if importlib.util.find_spec(module) is None:
-        return Part(name, "absent", purpose, install_extra(extra))
+        return Part(name, "absent", OPTIONAL[module], install_extra(EXTRAS[module]))
     return Part(name, "ok", find_version(name) or "version unknown")
 
 
@@ -189,6 +186,8 @@ def check_cache(path: Path) -> Part:
 def render(findings: Sequence[Part]) -> Group:
     """A table of all findings, with the command that brings each missing part."""
     verdict = "Ready: everything that the default set-up needs is there."
+    if any((finding.name, finding.state) == ("training", "absent") for finding in findings):
+        verdict = "Ready to verify, serve and check."
     if not is_healthy(findings):
         verdict = "Not ready: run the commands beside what is missing."
     table = Table(show_edge=False, box=None, pad_edge=False, show_header=False)

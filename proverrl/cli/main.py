@@ -52,6 +52,7 @@ from proverrl.errors import (
     UsageError,
     VerifierError,
 )
+from proverrl.files.extras import EXTRAS, tell_missing
 from proverrl.version import __version__
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ def _run_command() -> None:
         words = next(words for kind, words in _WORDS.items() if isinstance(error, kind))
         click.echo(f"{words}: {error}", err=True)
         sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_BROKEN)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        click.echo(f"error: {tell_missing(module, 'this command')}", err=True)
+        sys.exit(EXIT_USAGE)
     except OSError as error:
         # What no command foresaw: a disk that is full, a folder that is gone.
         click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)

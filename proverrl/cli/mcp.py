@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 import logging
 import socket
@@ -30,6 +29,7 @@ from proverrl.cli.options import (
 )
 from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
+from proverrl.files.extras import require_module
 
 if TYPE_CHECKING:
     from proverrl.integrations.mcp import SearchProblem
@@ -68,8 +68,7 @@ def mcp(
 
     In an agent's settings: {"mcpServers": {"proverrl": {"command": "proverrl", "args": ["mcp"]}}}
     """
-    if importlib.util.find_spec("mcp") is None:
-        raise UsageError(f"the SDK is missing; {sys.executable} -m pip install 'proverrl[mcp]'")
+    require_module("mcp", "proverrl mcp")
     from proverrl.integrations.mcp import make_server
     from proverrl.lang.open import open_verifier
 

@@ -5,8 +5,6 @@ Flows in: arguments, a file of keys. Flows out: a server that runs until a signa
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from proverrl.cli.options import (
     count_option,
     workers_option,
 )
-from proverrl.errors import UsageError
 
 
 @click.command()
@@ -72,10 +69,6 @@ def serve(
 
     SIGTERM stops it in order: what was accepted is answered first.
     """
-    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
-        raise UsageError(
-            f"the server's packages are missing; {sys.executable} -m pip install 'proverrl[serve]'"
-        )
     from proverrl.lang.base import BackendOptions
     from proverrl.serve.run import serve as run_server
     from proverrl.serve.settings import ServeSettings, read_keys

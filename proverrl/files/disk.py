@@ -11,8 +11,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from types import TracebackType
 
-from safetensors import SafetensorError
-
 from proverrl.errors import RunError, UsageError
 
 _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
@@ -87,12 +85,10 @@ def _naming(explain: Callable[[OSError | str], RunError]) -> ExitStack:
         if isinstance(error, OSError):
             raise explain(error) from error
         is_torch = isinstance(error, RuntimeError) and any(word in text for word in _TORCH_FILES)
-        # Tokenizers raise a bare ``Exception``, which no except clause here may name.
-        if (
-            is_torch
-            or kind is Exception
-            or isinstance(error, SafetensorError | UnpicklingError | EOFError)
-        ):
+        # By name: tokenizers raise a bare ``Exception``, which no except clause here may name, and
+        # where only verifying is installed there is no safetensors to take its error from.
+        is_bare = kind is not None and kind.__name__ in ("Exception", "SafetensorError")
+        if is_torch or is_bare or isinstance(error, UnpicklingError | EOFError):
             raise explain(text) from error
         return False
 

@@ -7,7 +7,6 @@ an installed package they lie in ``proverrl/shipped`` (``setup.py`` puts them th
 
 from __future__ import annotations
 
-import sys
 from importlib import resources
 from pathlib import Path
 
@@ -26,12 +25,6 @@ def shipped_root() -> Path:
 def is_checkout() -> bool:
     """Whether this package is used from its repository, not as an installed wheel."""
     return (shipped_root() / "pyproject.toml").is_file()
-
-
-def install_extra(name: str) -> str:
-    """The command that installs an extra, as this package itself was installed."""
-    what = f"-e '.[{name}]'" if is_checkout() else f"'proverrl[{name}]'"
-    return f"{sys.executable} -m pip install {what}"
 
 
 def find_script(name: str) -> Path:

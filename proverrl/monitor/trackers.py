@@ -12,14 +12,13 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config
 from proverrl.errors import UsageError
+from proverrl.files.extras import require_module
 from proverrl.files.lines import write_atomically
-from proverrl.files.shipped import install_extra
 from proverrl.files.strict_json import read_object
 
 IDS_FILE = "trackers.json"
@@ -34,11 +33,8 @@ def open_trackers(config: Config, folder: Path) -> dict[str, Any]:
     """The tools that ``logging.backends`` names, begun or gone on with; ``jsonl`` is always there
     and none of them. Raises ``UsageError``: one is not installed, or does not begin."""
     names = [name for name in config.logging.backends if name != "jsonl"]
-    if missing := [name for name in names if find_spec(name) is None]:
-        raise UsageError(
-            f"logging.backends names {missing[0]}, which is not installed; run: "
-            f"{install_extra(missing[0])}"
-        )
+    for name in names:
+        require_module(name, "logging.backends")
     return {name: _open(name, config, folder) for name in names}
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from proverrl.config import LoraConfig
 from proverrl.errors import RunError, UsageError
+from proverrl.files.extras import require_module
 
 ADAPTER_FOLDER = "adapter"
 """Where a policy's folder holds the adapter, in peft's own format."""
@@ -36,13 +37,9 @@ def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
     """Put fresh adapters into the model; all other weights are frozen. B is 0, so the model
     computes what it computed before. Raises ``UsageError`` if peft is not installed, or the model
     has no layer of the names in ``targets``."""
-    try:
-        import peft
-    except ImportError as error:
-        raise UsageError(
-            "policy.lora.rank is above 0 and peft is not installed; "
-            'install the extra: pip install "proverrl[lora]"'
-        ) from error
+    require_module("peft", "policy.lora.rank above 0")
+    import peft
+
     config = peft.LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,

@@ -23,7 +23,7 @@ import torch
 
 from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
-from proverrl.files.shipped import install_extra
+from proverrl.files.extras import install_extra
 from proverrl.policy.lora import adapter_rank, adapter_targets, has_adapter
 from proverrl.policy.probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy

@@ -10,7 +10,6 @@ Not handled here: Ray itself, which has a process of its own (``cluster_keeper``
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import logging
 import math
@@ -23,6 +22,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from proverrl.errors import ToolchainError, UsageError
+from proverrl.files.extras import require_module
 from proverrl.types import Candidate, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats
 from proverrl.verifier.remote import RemoteVerifier
@@ -80,13 +80,12 @@ class ClusterSize:
 
 
 class ClusterVerifier:
-    """A ``LanedVerifier`` over the nodes of a cluster. Raises ``ToolchainError``: Ray is missing,
-    or the cluster or its first servers cannot be had; ``UsageError``: two of the first servers
-    judge differently."""
+    """A ``LanedVerifier`` over the nodes of a cluster. Raises ``ToolchainError``: the cluster or
+    its first servers cannot be had; ``UsageError``: Ray is not installed, or two of the first
+    servers judge differently."""
 
     def __init__(self, options: ClusterOptions) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise ToolchainError(f"Ray is missing; {sys.executable} -m pip install 'proverrl[ray]'")
+        require_module("ray", "a cluster")
         self._options = options
         key = secrets.token_urlsafe(32)
         self._keeper = subprocess.Popen(
