@@ -367,7 +367,7 @@ def test_a_traced_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_lean_dojo_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lean_dojo", None)
-    with pytest.raises(ProblemError, match=r"pip install 'proverrl\[leandojo\]'"):
+    with pytest.raises(UsageError, match=r"needs lean_dojo, .* -e '\.\[leandojo\]'$"):
         open_benchmark("leandojo:https://example.org/a@v1")
 
 

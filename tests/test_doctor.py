@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from rich.console import Console
 from proverrl.cli import doctor
 from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
+from proverrl.files import extras
 from proverrl.lang.dafny.workers import toolchain as dafny
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean import backend as lean
@@ -93,21 +96,31 @@ def test_a_dafny_that_misses_its_z3_is_quoted(
     assert finding.remedy == "sudo apt-get install dafny"
 
 
-def test_a_missing_package_names_its_range() -> None:
-    assert doctor.check_package("no-such-package-here", "no-such-package-here>=2") == Part(
-        "no-such-package-here",
-        "missing",
-        "not installed",
-        f"{sys.executable} -m pip install 'no-such-package-here>=2'",
-    )
-    assert doctor.check_package("rich", "rich").state == "ok"
+def test_what_trains_is_missing_only_where_a_part_of_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = f"{sys.executable} -m pip install -e '.[train]'"
+    parts = doctor.check_training()
+    assert [(part.name, part.state) for part in parts] == [("torch", "ok"), ("training", "ok")]
+    assert parts[1].detail.startswith(f"transformers {metadata.version('transformers')}, ")
+    monkeypatch.setattr(doctor, "TRAINING", ("torch", "no_such_module", "numpy", "nor_this"))
+    detail = "not installed: no_such_module, nor_this"
+    parts = doctor.check_training()
+    assert parts[1:] == [Part("training", "missing", detail, command)]
+    assert not is_healthy(parts)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    detail = "not installed; verifying, serving and checking do without it"
+    parts = doctor.check_training()
+    assert parts == [Part("training", "absent", detail, command)]
+    assert is_healthy(parts)
 
 
 def test_a_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(doctor.EXTRAS, "vllm", ("no_such_module_here", "vllm", "fast"))
-    finding = doctor.check_extra("vllm")
+    monkeypatch.setitem(doctor.OPTIONAL, "no_such_module", "fast")
+    monkeypatch.setitem(extras.EXTRAS, "no_such_module", "vllm")
+    finding = doctor.check_optional("no_such_module")
     assert finding == Part(
-        "vllm", "absent", "fast", f"{sys.executable} -m pip install -e '.[vllm]'"
+        "no-such-module", "absent", "fast", f"{sys.executable} -m pip install -e '.[vllm]'"
     )
     assert is_healthy([finding])
 
@@ -283,10 +296,9 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [
         "Python",
-        "torch",
-        *("transformers", "tokenizers", "plotly"),
+        *("torch", "training"),
         *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
-        *("vllm", "peft", "tensorboard", "wandb", "trackio", "fastapi", "ray", "mcp", "lean-dojo"),
+        *("vllm", "peft", "tensorboard", "wandb", "trackio", "ray", "mcp", "lean-dojo"),
         *("processors", "memory", "memory limit", "run folder", "verdict cache"),
     ]
 

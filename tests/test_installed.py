@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -9,14 +10,19 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from proverrl.cli.main import main
 from proverrl.config import load_config
 from proverrl.errors import ConfigError
-from proverrl.files import shipped
+from proverrl.files import extras, shipped
 from tests.test_docs import SMALLEST
+from tests.test_scripts import read_project
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -208,3 +214,178 @@ def test_only_shipped_files_are_found_by_name(
 def test_setup_ships_the_folders_that_are_looked_in() -> None:
     said = next(line for line in (ROOT / "setup.py").open() if line.startswith("FOLDERS"))
     assert said == f"FOLDERS = {json.dumps(shipped.FOLDERS)[1:-1].join('()')}\n"
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with this checkout, and of this one's packages only those that
+    ``pip install proverrl[dafny]`` brings."""
+    place = tmp_path_factory.mktemp("light") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    [packages] = place.glob("lib/python*/site-packages")
+    (packages / "checkout.pth").write_text(f"{ROOT}\n")
+    project = read_project()
+    for name in close_over(project["dependencies"] + project["optional-dependencies"]["dafny"]):
+        found = metadata.distribution(name)
+        # A package's programs lie elsewhere, above this folder.
+        tops = {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}
+        for top in tops:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(str(found.locate_file(top)))
+    python = place / "bin" / "python"
+    (place / "bin" / "proverrl").write_text(
+        f"#!{python}\nfrom proverrl.cli.main import main\nmain()\n"
+    )
+    (place / "bin" / "proverrl").chmod(0o755)
+    return place
+
+
+def close_over(wanted: list[str]) -> set[str]:
+    """The names of the installed packages that requirements ask for, and what those need."""
+    names: set[str] = set()
+    todo = [(Requirement(text), "") for text in wanted]
+    while todo:
+        requirement, extra = todo.pop()
+        name = canonicalize_name(requirement.name)
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if name not in names or requirement.extras:
+            names.add(name)
+            needs = [Requirement(text) for text in metadata.requires(name) or ()]
+            todo += [(need, extra) for need in needs for extra in ("", *requirement.extras)]
+    return names
+
+
+def imported_modules() -> set[str]:
+    """The outermost names that the package imports anywhere."""
+    found = set()
+    for path in (ROOT / "proverrl").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_the_extras_are_those_of_the_project() -> None:
+    project = read_project()
+    optional = project["optional-dependencies"]
+    named = {
+        extra: {canonicalize_name(Requirement(text).name) for text in texts}
+        for extra, texts in optional.items()
+    }
+    assert {canonicalize_name(name) for name in extras.TRAINING} == named["train"]
+    for module, extra in extras.EXTRAS.items():
+        assert canonicalize_name(module) in named[extra], module
+    # What the package imports, it asks for; and it asks for nothing else.
+    core = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
+    imported = {canonicalize_name(name) for name in imported_modules()}
+    assert (core | named["train"]) - imported == set()
+    assert core.isdisjoint(named["train"])
+
+
+def test_the_light_environment_has_no_extra(light: Path) -> None:
+    code = "import sys; from importlib.util import find_spec as f; print(*filter(f, sys.argv[1:]))"
+    modules = [*extras.EXTRAS, "fastapi", "z3", "pandas", "rich"]
+    done = subprocess.run(
+        [str(light / "bin" / "python"), "-c", code, *modules],
+        env=own_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["fastapi", "z3", "rich"]
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_light_installation_tells_true_from_false(light: Path, tmp_path: Path) -> None:
+    (tmp_path / "true.dfy").write_text("lemma L(n: int) ensures n * n >= 0 { }\n")
+    (tmp_path / "false.dfy").write_text("lemma L(n: int) ensures n > 0 { }\n")
+    judged = [run(light, tmp_path, "verify", f"{name}.dfy") for name in ("true", "false")]
+    assert [done.returncode for done in judged] == [0, 1], judged[0].stderr
+    found = [json.loads(done.stdout)["status"] for done in judged]
+    assert found == ["proved", "rejected"]
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_light_installation_is_ready_and_names_what_it_lacks(light: Path, tmp_path: Path) -> None:
+    done = run(light, tmp_path, "doctor")
+    assert done.returncode == 0, done.stdout
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    place = lines.index(
+        "optional training not installed; verifying, serving and checking do without it"
+    )
+    assert lines[place + 1] == f"{light}/bin/python -m pip install -e '.[train]'"
+    assert lines[-1] == "Ready to verify, serve and check."
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_light_installation_serves_and_checks(light: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (ROOT / "dafny/curriculum/valid.jsonl").open()][:2]
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    bodies = [rows[0]["reference"], "assume false;"]
+    claims = [
+        {"id": row["id"], "body": body, "status": "proved"}
+        for row, body in zip(rows, bodies, strict=True)
+    ]
+    (tmp_path / "claims.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in claims))
+    checked = run(light, tmp_path, "problems", "check", "problems.jsonl", "--prove")
+    said = "problems.jsonl: 2 problems, 2 with a reference; 0 faults, 2 proved\n"
+    assert (checked.returncode, checked.stdout) == (0, said)
+    rechecked = run(light, tmp_path, "recheck", "claims.jsonl", "--benchmark", "problems.jsonl")
+    assert rechecked.returncode == 1, rechecked.stderr
+    assert rechecked.stdout.splitlines()[-1] == "1 of 2 claimed proofs hold; 1 unsound"
+    (tmp_path / "true.dfy").write_text("lemma L(n: int) ensures n * n >= 0 { }\n")
+    command = [str(light / "bin" / "proverrl"), "serve", "--port", "0", "--workers", "1"]
+    server = subprocess.Popen(
+        command, cwd=tmp_path, env=own_environment(), stderr=subprocess.PIPE, text=True
+    )
+    assert server.stderr is not None
+    try:
+        url = next(line.split()[2] for line in server.stderr if line.startswith("listening on"))
+        asked = run(light, tmp_path, "verify", "true.dfy", "--server", url.rstrip(","))
+        assert asked.returncode == 0, asked.stderr
+        assert json.loads(asked.stdout)["status"] == "proved"
+    finally:
+        server.terminate()
+        server.communicate()
+    assert server.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        ("train demo", "this command needs torch"),
+        ("eval demo", "this command needs torch"),
+        ("plan demo", "this command needs torch"),
+        ("compare a b", "this command needs numpy"),
+        ("report .", "this command needs numpy"),
+        ("mcp", "proverrl mcp needs mcp"),
+    ],
+)
+def test_what_is_not_installed_is_one_line_with_the_extra(
+    words: str, needs: str, light: Path, tmp_path: Path
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    done = run(light, tmp_path, *words.split())
+    extra = "mcp" if words == "mcp" else "train"
+    command = f"{light}/bin/python -m pip install -e '.[{extra}]'"
+    said = f"error: {needs}, which is not installed; run: {command}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_a_bug_of_ours_is_not_taken_for_a_missing_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(**_: object) -> None:
+        raise ModuleNotFoundError("No module named 'proverrl.nothing'", name="proverrl.nothing")
+
+    monkeypatch.setattr("proverrl.cli.main.cli", fail)
+    with pytest.raises(ModuleNotFoundError, match=r"proverrl\.nothing"):
+        main()

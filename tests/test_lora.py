@@ -84,7 +84,7 @@ def test_distances_of_log_probabilities() -> None:
 
 def test_without_peft_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(UsageError, match=r"proverrl\[lora\]"):
+    with pytest.raises(UsageError, match=r"needs peft, .* -e '\.\[lora\]'$"):
         attach_adapter(tiny_model(), LORA, seed=0)
 
 

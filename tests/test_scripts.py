@@ -330,7 +330,7 @@ def test_every_direct_dependency_has_a_pin_that_fits() -> None:
     project = read_project()
     pins = read_pins()
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + extras["dev"] + extras["dafny"] + extras["serve"]
+    wanted = project["dependencies"] + extras["dev"] + extras["dafny"] + extras["train"]
     unfit = [
         text
         for text in wanted
@@ -368,7 +368,7 @@ def test_the_dockerfile_has_a_stage_with_lean_that_is_not_the_default() -> None:
     stages = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
     heads = [stage.splitlines()[0] for stage in stages]
     assert heads == ["FROM debian:bookworm-slim AS dafny", "FROM dafny AS lean", "FROM dafny"]
-    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny]"' in stages[0]
+    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"' in stages[0]
     assert "setup_lean" not in stages[0] + stages[2]
     script = (ROOT / "scripts" / "setup_lean.sh").read_text("utf-8")
     lines = stages[1].splitlines()

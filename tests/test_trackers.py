@@ -12,7 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from proverrl.config import Config
 from proverrl.config.load import parse_config
 from proverrl.errors import UsageError
-from proverrl.monitor import Monitor, read_metrics, trackers
+from proverrl.files import extras
+from proverrl.monitor import Monitor, read_metrics
 from proverrl.monitor.metrics import RunLimits
 from proverrl.monitor.trackers import TrackerSet, open_trackers
 
@@ -89,7 +90,7 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeTool.made = []
     FakeTool.breaks = False
     monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "wandb", FakeTool)
-    monkeypatch.setattr(trackers, "find_spec", lambda name: name)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name)
 
 
 @pytest.mark.usefixtures("fake_wandb")
@@ -140,8 +141,8 @@ def test_a_tool_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
 def test_a_tool_that_is_not_installed_is_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trackers, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"names trackio, which is not installed; run: .*trackio"):
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"needs trackio, which is not installed; run: .*trackio"):
         open_trackers(make_config("trackio"), tmp_path)
 
 
