@@ -26,7 +26,6 @@ from proverrl.verifier.memory_cgroup import CGROUP_GUARD, describe_guard
 from proverrl.version import find_version
 
 RUNS_FOLDER = Path("runs")
-PYTHON_WANTED = (3, 11)
 MEMORY_WANTED_GB = 4.0
 OPTIONAL = {
     "vllm": "fast generation on a GPU",
@@ -69,9 +68,6 @@ def is_healthy(findings: Sequence[Part]) -> bool:
 def check_python() -> Part:
     """The interpreter's version and place."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] < PYTHON_WANTED:
-        wanted = ".".join(map(str, PYTHON_WANTED))
-        return Part("Python", "missing", f"{version}; {wanted} or newer is needed")
     return Part("Python", "ok", f"{version}, {sys.executable}")
 
 

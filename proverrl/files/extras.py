@@ -19,15 +19,8 @@ TRAINING = (
 )
 """What only training, evaluation and reports import."""
 EXTRAS = dict.fromkeys(TRAINING, "train") | {
-    "lean_dojo": "leandojo",
-    "mcp": "mcp",
-    "peft": "lora",
-    "ray": "ray",
-    "tensorboard": "tensorboard",
-    "trackio": "trackio",
-    "trl": "bench",
-    "vllm": "vllm",
-    "wandb": "wandb",
+    **{name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")},
+    **{"lean_dojo": "leandojo", "peft": "lora", "trl": "bench"},
 }
 """The extra that brings a module which the core of the package does without."""
 
