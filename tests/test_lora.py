@@ -227,6 +227,9 @@ def test_an_adapter_is_saved_and_refused_in_another_shape(tmp_path: Path) -> Non
     attach_adapter(other, LoraConfig(rank=2), seed=0)
     with pytest.raises(RunError, match="another shape"):
         load_adapter(other, tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"{")
+    with pytest.raises(RunError, match=r"cannot read .*adapter_model\.safetensors: .*; if a check"):
+        load_adapter(again, tmp_path)
 
 
 def test_layers_that_recompute_have_no_dropout() -> None:

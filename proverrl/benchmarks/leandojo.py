@@ -21,14 +21,13 @@ from proverrl.files.extras import require_module
 from proverrl.files.lines import read_text
 
 LEANDOJO_PREFIX = "leandojo:"
-_MODULE = "lean_dojo"
 
 
 def read_traced(place: str) -> Collection:
     """All theorems of the repository at ``place``. Raises ``UsageError`` if lean-dojo is not
     installed, ``ProblemError`` if the repository cannot be named."""
-    require_module(_MODULE, f"{LEANDOJO_PREFIX}{place}")
-    lean_dojo = import_module(_MODULE)
+    require_module("lean_dojo", f"{LEANDOJO_PREFIX}{place}")
+    lean_dojo = import_module("lean_dojo")
     url, at, commit = place.rpartition("@")
     if Path(place).exists():
         repository = lean_dojo.LeanGitRepo.from_path(place)

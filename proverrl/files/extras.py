@@ -18,10 +18,11 @@ TRAINING = (
     *("scipy", "numpy", "jinja2", "pyarrow", "safetensors", "huggingface_hub"),
 )
 """What only training, evaluation and reports import."""
-EXTRAS = dict.fromkeys(TRAINING, "train") | {
-    **{name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")},
-    **{"lean_dojo": "leandojo", "peft": "lora", "trl": "bench"},
-}
+EXTRAS = (
+    dict.fromkeys(TRAINING, "train")
+    | {name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")}
+    | {"lean_dojo": "leandojo", "peft": "lora", "trl": "bench"}
+)
 """The extra that brings a module which the core of the package does without."""
 
 

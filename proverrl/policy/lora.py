@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from proverrl.config import LoraConfig
 from proverrl.errors import RunError, UsageError
+from proverrl.files.disk import loading
 from proverrl.files.extras import require_module
 
 ADAPTER_FOLDER = "adapter"
@@ -146,10 +146,8 @@ def load_adapter(model: Any, folder: Path) -> None:
     """Load what ``save_adapter`` wrote. Raises ``RunError`` if it cannot be read, or belongs to
     another shape of adapter."""
     path = folder / "adapter_model.safetensors"
-    try:
+    with loading(path):
         saved = load_file(path)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise RunError(f"{path}: the adapter cannot be read: {error}") from error
     mine = adapter_weights(model)
     names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name in mine}
     shapes = {name: tuple(mine[names[name]].shape) for name in names}
