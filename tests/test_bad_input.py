@@ -314,7 +314,6 @@ def test_a_setting_of_vllm_may_differ_where_vllm_does_not_write(tmp_path: Path) 
     given = {"policy": {"path": "p"}, "learner": {"precision": "bf16"}}
     config = settle(parse_config(given, source="here"))
     stored = config.dump()
-    # What runs of the version before stored beside bfloat16 weights.
     stored["vllm"]["dtype"] = "float32"
     (tmp_path / RESOLVED_FILE).write_text(json.dumps({"config": stored}))
     check_resumable(tmp_path, config)

@@ -269,13 +269,11 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
 
 
 def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    """What ``dump_drafts`` wrote. The version before called the kind a task, and wrote a
-    ``prompt_id`` too."""
-    former = {"task": "kind", "prompt_id": ""}
+    """What ``dump_drafts`` wrote."""
     return [
         Draft(
             **{
-                **{n: value for name, value in row.items() if (n := former.get(name, name))},
+                **row,
                 "parents": tuple(row["parents"]),
                 "composed": row["composed"] and load_composed(row["composed"]),
                 "completion": row["completion"] and load_completion(row["completion"]),

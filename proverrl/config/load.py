@@ -1,18 +1,15 @@
 """Reads a configuration: a TOML file and ``--set key=value`` overrides.
 
 Flows in: a file and dotted overrides. Flows out: one frozen ``Config``. Nothing is silently
-ignored: an unknown key fails with the nearest valid name. A key under the name that it had in the
-version before is read, with a ``FutureWarning`` where a user wrote it.
+ignored: an unknown key fails with the nearest valid name.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-import inspect
 import os
 import tomllib
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,14 +22,6 @@ from proverrl.errors import ConfigError, RunError
 from proverrl.files.shipped import LOOKED, find_config, find_extended, list_configs
 from proverrl.files.strict_json import read_object
 
-RENAMED = {
-    "audit": "appeal",
-    "expert_iteration.restart": "expert_iteration.from_warm_start",
-    "selfplay.guards": "selfplay.filters",
-    "selfplay.late_guards": "selfplay.late_filters",
-}
-"""Keys that have a new name since the version before, and that name. Only the last part differs."""
-
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
     *("policy.path", "instruct.writer", "search.value", "curriculum.warm_start"),
@@ -42,13 +31,6 @@ INPUTS = (
 )
 """Keys that name what is read: looked for beside the file that holds them, then in the working
 folder, then among the files that come with ProverRL."""
-
-REMOVED = frozenset(
-    f"search.{name}"
-    for name in ("max_depth", "value_weight", "entropy_weight", "depth_weight", "tier")
-)
-"""Keys of what is gone (the searches ``deepsearch`` and ``lemmas``), which runs of earlier versions
-have stored."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -98,10 +80,6 @@ def read_stored_table(path: Path) -> dict[str, Any]:
     table = read_object(path).get("config")
     if not isinstance(table, dict):
         raise ValueError("it holds no object 'config'")  # noqa: TRY004
-    table = _rename_keys(table, str(path), told=False)
-    for section, _, last in (key.partition(".") for key in REMOVED):
-        if isinstance(table.get(section), dict):
-            table[section].pop(last, None)
     return table
 
 
@@ -122,7 +100,6 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         table = tomllib.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
-    table = _rename_keys(table, str(path))
     _prefer_beside(table, path.parent)
     parent = table.pop("extends", None)
     if parent is None:
@@ -151,36 +128,6 @@ def _prefer_beside(table: dict[str, Any], folder: Path) -> None:
 def _beside(name: Any, folder: Path) -> Any:
     is_there = isinstance(name, str) and name and (folder / name).exists()
     return str(folder / name) if is_there else name
-
-
-def _rename_keys(table: dict[str, Any], source: str, *, told: bool = True) -> dict[str, Any]:
-    """``table`` under the names of this version; ``told`` warns of each key that was renamed.
-    Raises ``ConfigError`` if a key stands there under both names."""
-    table = copy.deepcopy(table)
-    for old, new in RENAMED.items():
-        *parents, last = old.split(".")
-        section: Any = table
-        for parent in parents:
-            section = section.get(parent) if isinstance(section, dict) else None
-        if not isinstance(section, dict) or last not in section:
-            continue
-        if (name := new.split(".")[-1]) in section:
-            raise ConfigError(f"{source}: {old} is now called {new}; remove {old}")
-        section[name] = section.pop(last)
-        if told:
-            text = f"{source}: {old} is now called {new}; the next version reads only the new name"
-            warnings.warn(text, FutureWarning, stacklevel=_count_frames_here())
-    return table
-
-
-def _count_frames_here() -> int:
-    """The ``stacklevel`` for a caller in this module at which a warning names the line that called
-    into the module: how many frames lie between differs with ``extends`` and overrides."""
-    frame = inspect.currentframe()
-    level = 0
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _merge(
@@ -251,16 +198,12 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
     except ValueError:
         # A bare word such as a path or a name is meant as a string.
         value = text.strip()
-    given: Any = value
-    for part in reversed(key.split(".")):
-        given = {part: given}
-    given = _rename_keys(given, f"--set {override}")
-    for _ in range(key.count(".")):
-        [(parent, given)] = given.items()
+    *parents, last = key.split(".")
+    for parent in parents:
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
             raise ConfigError(f"--set {override!r}: {parent!r} is not a table")
-    table.update(given)
+    table[last] = value
 
 
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:

@@ -187,8 +187,6 @@ class RunState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.progress = Progress(**{field.name: state[field.name] for field in fields(Progress)})
-        # The version before wrote "audits" for appeals.
-        state = {"appeals": state.get("audits"), **state}
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
         if self.extension is not None:

@@ -99,16 +99,6 @@ class _MetricsRow(TypedDict):
 
 _METRICS = TypeAdapter(_MetricsRow)
 
-_RENAMED = {
-    "guard_calls": "filter_calls",
-    "guard_calls_total": "filter_calls_total",
-    "guard_stops": "filter_stops",
-    "audit_calls": "appeal_calls",
-    "audit_calls_total": "appeal_calls_total",
-    "audits_overturned_total": "appeals_overturned_total",
-}
-"""Figures that the version before wrote under another name."""
-
 
 def read_metrics(run: Path) -> list[Row]:
     """All lines, oldest first, but for a last one that is being written; an empty list when there
@@ -116,7 +106,7 @@ def read_metrics(run: Path) -> list[Row]:
     file = run / METRICS_FILE
     if not file.exists():
         return []
-    return [_rename(row) for _, _, row in iter_typed_lines(file, _METRICS, RESTORE)]
+    return [row for _, _, row in iter_typed_lines(file, _METRICS, RESTORE)]
 
 
 @dataclass(slots=True)
@@ -159,12 +149,7 @@ class MetricsTail:
         except (ValueError, ValidationError):
             self.bad_lines += 1
             return None
-        return _rename(row)
-
-
-def _rename(row: Row) -> Row:
-    """``row`` under the names of this version."""
-    return {_RENAMED.get(name, name): value for name, value in row.items()}
+        return row
 
 
 def count_steps_wanted(config: Mapping[str, Any]) -> int:

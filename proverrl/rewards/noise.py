@@ -105,8 +105,7 @@ class FalseNegativeRate:
 def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
     candidate and the seed, so that a resumed run draws the same ones."""
-    # "audit" is the former word for an appeal: another word would draw other candidates, and a
-    # run of the version before could not be resumed.
+    # The word is part of the draw: another one would appeal other candidates.
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
 
 

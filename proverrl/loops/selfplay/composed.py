@@ -103,8 +103,7 @@ class ComposedProblems:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.archive.load_state_dict(state["archive"])
-        # The version before wrote "guards" for filters.
-        self.filters.load_state_dict(state["filters"] if "filters" in state else state["guards"])
+        self.filters.load_state_dict(state["filters"])
         self.join()
 
 
