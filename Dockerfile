@@ -34,7 +34,7 @@ WORKDIR /data
 ENTRYPOINT ["proverrl"]
 CMD ["doctor"]
 
-# elan and the release that lean/lean-toolchain pins; neither the REPL nor Mathlib.
+# elan and the release that lean/lean-toolchain pins; not Mathlib.
 FROM dafny AS lean
 USER root
 RUN apt-get update \

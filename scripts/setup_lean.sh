@@ -3,21 +3,19 @@
 #
 #   bash scripts/setup_lean.sh              Lean; nothing is built, and nothing else is needed
 #   bash scripts/setup_lean.sh --mathlib    also Mathlib's compiled files, in lean/mathlib/
-#   bash scripts/setup_lean.sh --repl       also the community REPL, in lean/repl/, which only
-#                                           pool.lean_backend = "lean-repl" asks for
 #   bash scripts/setup_lean.sh --plan       only print what would be done and what it needs
 #
-# Needs the network: raw.githubusercontent.com and github.com (elan, the sources of the REPL and of
-# Mathlib), the servers of Lean's releases, and with --mathlib the servers of Mathlib's cache.
+# Needs the network: raw.githubusercontent.com and github.com (elan, Mathlib's sources),
+# the servers of Lean's releases, and with --mathlib the servers of Mathlib's cache.
 # Safe to run again and to interrupt. Never asks a question. ELAN_HOME is honoured. Linux and macOS.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 ELAN_DIR="${ELAN_HOME:-$HOME/.elan}"
 ELAN_INSTALLER="https://raw.githubusercontent.com/leanprover/elan/master/elan-init.sh"
+MATHLIB="$ROOT/lean/mathlib"
 PIN="$(cat "$ROOT/lean/lean-toolchain")"
 LEAN_NEEDS="2 GB of disk for Lean"
-REPL_NEEDS="1 GB for the REPL"
 MATHLIB_NEEDS="9 GB for Mathlib and its compiled files"
 
 say() { printf 'setup_lean: %s\n' "$*"; }
@@ -80,42 +78,25 @@ install_lean() {
   esac
 }
 
-# What an extra was made of, so that a changed pin makes it anew.
-stamp_of() { cat "$1/lean-toolchain" "$1/lakefile.toml"; }
+# What Mathlib was fetched for, so that a changed pin fetches it anew.
+stamp() { cat "$MATHLIB/lean-toolchain" "$MATHLIB/lakefile.toml"; }
 
 is_ready() {
-  [[ -f "$1/.lake/proverrl-ready" && "$(cat "$1/.lake/proverrl-ready")" == "$(stamp_of "$1")" ]]
-}
-
-fetch_dependencies() {
-  local lake="$1" project="$2"
-  say "fetching the dependencies of ${project#"$ROOT"/} (from github.com)"
-  # The release is pinned here; an update must not move it. Mathlib's cache is fetched below.
-  (cd "$project" && MATHLIB_NO_CACHE_ON_UPDATE=1 "$lake" --keep-toolchain update) ||
-    fail "the dependencies were not fetched" "Run this command again once there is a network."
+  [[ -f "$MATHLIB/.lake/proverrl-ready" && "$(cat "$MATHLIB/.lake/proverrl-ready")" == "$(stamp)" ]]
 }
 
 fetch_mathlib() {
-  local lake="$1" project="$ROOT/lean/mathlib"
-  fetch_dependencies "$lake" "$project"
+  local lake="$1"
+  say "fetching the dependencies of lean/mathlib (from github.com)"
+  # The release is pinned here; an update must not move it. Mathlib's cache is fetched below.
+  (cd "$MATHLIB" && MATHLIB_NO_CACHE_ON_UPDATE=1 "$lake" --keep-toolchain update) ||
+    fail "the dependencies were not fetched" "Run this command again once there is a network."
   say "fetching Mathlib's compiled files (gigabytes)"
-  (cd "$project" && "$lake" exe cache get) || fail "Mathlib's compiled files were not fetched" \
+  (cd "$MATHLIB" && "$lake" exe cache get) || fail "Mathlib's compiled files were not fetched" \
     "Without them Mathlib takes hours to build; run this command again."
-  (cd "$project" && printf 'import Mathlib\n' | "$lake" env lean --stdin) ||
-    fail "Mathlib was fetched, but Lean cannot import it" "In $project: lake exe cache get!"
-  stamp_of "$project" >"$project/.lake/proverrl-ready"
-}
-
-build_repl() {
-  local lake="$1" project="$ROOT/lean/repl"
-  local program="$project/.lake/packages/REPL/.lake/build/bin/repl"
-  fetch_dependencies "$lake" "$project"
-  say "building the REPL"
-  (cd "$project" && "$lake" build @REPL/repl) || fail "the REPL was not built" \
-    "What failed is shown above. In $project: lake build @REPL/repl"
-  [[ -x "$program" ]] || fail "the REPL was built, but not at $program" \
-    "Find it and set PROVERRL_LEAN_REPL to it."
-  stamp_of "$project" >"$project/.lake/proverrl-ready"
+  (cd "$MATHLIB" && printf 'import Mathlib\n' | "$lake" env lean --stdin) ||
+    fail "Mathlib was fetched, but Lean cannot import it" "In $MATHLIB: lake exe cache get!"
+  stamp >"$MATHLIB/.lake/proverrl-ready"
 }
 
 show_plan() {
@@ -127,41 +108,35 @@ show_plan() {
   else
     say "would install elan and $PIN into $ELAN_DIR"
   fi
-  for extra in "$@"; do
-    case "$extra" in
-      mathlib) needs="$needs, $MATHLIB_NEEDS" ;;
-      repl) needs="$needs, $REPL_NEEDS" ;;
-    esac
-    if is_ready "$ROOT/lean/$extra"; then say "lean/$extra is ready"; else say "would make lean/$extra"; fi
-  done
+  if [[ "$1" == yes ]]; then
+    needs="$needs, $MATHLIB_NEEDS"
+    if is_ready; then say "lean/mathlib is ready"; else say "would make lean/mathlib"; fi
+  fi
   say "needs the network and by estimate $needs"
 }
 
 main() {
-  local plan=no extras="" extra lake argument
+  local plan=no mathlib=no lake argument
   for argument in "$@"; do
     case "$argument" in
-      --mathlib | --repl) extras="$extras ${argument#--}" ;;
+      --mathlib) mathlib=yes ;;
       --plan) plan=yes ;;
       *) fail "unknown argument '$argument'" \
-        "usage: bash scripts/setup_lean.sh [--mathlib] [--repl] [--plan]" ;;
+        "usage: bash scripts/setup_lean.sh [--mathlib] [--plan]" ;;
     esac
   done
   if [[ "$plan" == yes ]]; then
-    # shellcheck disable=SC2086  # words without blanks
-    show_plan $extras
+    show_plan "$mathlib"
     return 0
   fi
   install_lean
-  for extra in $extras; do
-    if is_ready "$ROOT/lean/$extra"; then
-      say "lean/$extra is ready"
-      continue
-    fi
+  if [[ "$mathlib" == yes ]] && is_ready; then
+    say "lean/mathlib is ready"
+  elif [[ "$mathlib" == yes ]]; then
     need_command git
     lake="$(find_program lake)" || fail "there is no lake beside $(find_program lean)"
-    if [[ "$extra" == mathlib ]]; then fetch_mathlib "$lake"; else build_repl "$lake"; fi
-  done
+    fetch_mathlib "$lake"
+  fi
   say "done; try: proverrl doctor"
 }
 

@@ -1,6 +1,6 @@
 """A scripted stand-in for the program ``lean``: ``--worker``, and ``--json`` for single runs.
 
-It understands the toy Lean of ``fake_lean_repl`` and sends what a real ``lean --worker`` sends, in
+It understands the toy Lean of ``toy_lean`` and sends what a real ``lean --worker`` sends, in
 its order (Lean 4.35.0). Words in a text make it misbehave: ``FAULTS`` says how. Each fault repeats
 for as long as its word stands in the document.
 """
@@ -20,7 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.fake_lean_repl import Declaration, Environment, Message, Repl, write
+from tests import toy_lean
+from tests.toy_lean import Declaration, Environment, Message, write
 
 URI = "file:///proverrl/Candidate.lean"
 SEVERITIES = {"error": 1, "warning": 2, "info": 3}
@@ -41,8 +42,7 @@ def elaborate(text: str) -> tuple[list[Message], Environment, bool]:
         place = {"line": 1, "column": 0}
         said = f"unknown module prefix '{missing[0]}'\n\nNo directory '{missing[0]}' or file"
         return [{"severity": "error", "pos": place, "endPos": place, "data": said}], env, True
-    answer = Repl().elaborate(text, env, False)
-    messages = answer.get("messages", [])
+    messages = toy_lean.elaborate(text, env)
     messages.sort(key=lambda message: (message["pos"]["line"], message["pos"]["column"]))
     return messages, env, False
 

@@ -1,4 +1,4 @@
-"""Small Lean records, and the fake REPL as a toolchain, for the tests of the Lean back end."""
+"""Small Lean records, and stand-ins for Lean as toolchains, for the tests of the Lean back end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from pathlib import Path
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import HOLE, Candidate, Problem
 
-FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
-FAKE_LEAN = LeanToolchain(
-    "4.0.0", ("lean",), repl_command=(sys.executable, str(FAKE_REPL)), backend="lean-repl"
-)
 FAKE_PROGRAM = Path(__file__).with_name("fake_lean_server.py")
 FAKE_SERVER = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)))
 FAKE_FILE = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)), backend="lean-file")

@@ -158,8 +158,7 @@ def false_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.parent.mkdir()
     program.write_text(FALSE_LEAN.format(prefix=tmp_path), encoding="utf-8")
     program.chmod(0o755)
-    for name in ("PROJECT", "REPL"):
-        monkeypatch.delenv(f"PROVERRL_LEAN_{name}", raising=False)
+    monkeypatch.delenv("PROVERRL_LEAN_PROJECT", raising=False)
     monkeypatch.setenv("PROVERRL_LEAN", str(program))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("ELAN_HOME", str(tmp_path / "elan"))
@@ -172,14 +171,11 @@ def test_a_lean_whose_canaries_fail_is_named_with_the_reason(
 ) -> None:
     monkeypatch.setattr(lean, "find_checkers", lambda: {"leanchecker": "/bin/leanchecker"})
     findings = find_lean_states()
-    script = "bash scripts/setup_lean.sh"
-    none = "the Lean REPL is not built; lean-server does without it"
     absent = ("absent", "not found; verify --paranoid does without it", "")
     assert findings == {
         "Lean": ("ok", f"4.35.0, without Mathlib, {false_lean}", ""),
         "lean-server": ("weak", "Lean's server died; it said: no library here", ""),
         "lean-file": ("weak", "Lean compiled nothing and said no error: ()", ""),
-        "lean-repl": ("absent", none, f"{script} --repl"),
         "leanchecker": ("ok", "/bin/leanchecker", ""),
         "safe_verify": absent,
         "comparator": absent,

@@ -1,4 +1,4 @@
-"""Every recorded or derived answer to a cheat, given by the fake REPL to a whole worker.
+"""Every recorded or derived answer to a cheat, given by a toy Lean to a whole worker.
 
 The text of a cheat is not sent: the fake understands a toy Lean only. What it sends back is the
 answer of the case file, as if the audit of the text were not there, and the worker must come to
@@ -15,17 +15,16 @@ from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
-from tests.lean_builders import FAKE_LEAN, build_lean_candidate
+from tests.lean_builders import FAKE_SERVER, build_lean_candidate
 from tests.test_lean_audit import ANSWERED, judge_answer, make_candidate, place_report
 
 
 def make_script(case: dict[str, Any]) -> dict[str, Any]:
-    """The case's answer in the words of the fake REPL."""
+    """The case's answer in the words of the toy Lean."""
     answer = case["lean_answer"]
     said = answer["candidate"].get("messages", [])
     script: dict[str, Any] = {
         "messages": [{"severity": m["severity"], "data": m["data"]} for m in said],
-        "sorries": [sorry["goal"] for sorry in answer["candidate"].get("sorries", [])],
     }
     if "check" in answer:
         target = find_target(make_candidate(case).problem)
@@ -44,7 +43,7 @@ def make_stand_in(case: dict[str, Any], name: str) -> Candidate:
 
 
 async def judge_all(candidates: list[Candidate]) -> list[Verdict]:
-    worker = await LeanWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
+    worker = await LeanWorker.start(FAKE_SERVER, LeanLimits(), KnownStatements())
     try:
         return [await worker.judge(candidate) for candidate in candidates]
     finally:

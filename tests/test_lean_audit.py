@@ -2,8 +2,8 @@
 
 A case of tests/attacks/lean names the layer that catches it. ``text:<rule>`` is the audit of the
 text; what passes it is stopped by what Lean answers: ``elaboration`` (its messages), ``axioms``,
-or ``type-identity`` (another declaration than ours, or none). ``lean_answer`` is that answer in
-the REPL's form, played to the judge here; where ``source`` says "derived" nobody has seen Lean
+or ``type-identity`` (another declaration than ours, or none). ``lean_answer`` is that answer,
+played to the judge here; where ``source`` says "derived" nobody has seen Lean
 give it. ``then`` is the layer behind the text, ``deep`` where only a second kernel would see it.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.audit import (
@@ -38,8 +39,7 @@ from proverrl.lang.lean.keywords import PROOF_KEYWORDS
 from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
 from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.lang.lean.words import COMMANDS, KEYWORDS, judge_word
-from proverrl.lang.lean.workers.messages import Elaboration
-from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
+from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_problems_lean import texts
 
@@ -59,6 +59,7 @@ RULES = {
     "leftovers", "meta",
     "names", "native", "open", "options", "prelude", "resources", "scope", "size", "strings",
 }  # fmt: skip
+MESSAGES = TypeAdapter(tuple[LeanMessage, ...])
 LATER_LAYERS = {"elaboration", "axioms", "type-identity"}
 LAYER_CHECKS = {
     "elaboration": ("audit", "messages"),
@@ -72,9 +73,8 @@ def make_candidate(case: dict[str, Any]) -> Candidate:
 
 
 def elaborate(raw: dict[str, Any], *, reached_end: bool = True) -> Elaboration:
-    answer = parse_answer(json.dumps({"env": 1, **raw}))
-    assert isinstance(answer, CommandAnswer)
-    return Elaboration(answer.env, answer.messages, answer.sorries, (), reached_end)
+    messages = MESSAGES.validate_python(raw.get("messages", []))
+    return Elaboration(None, messages, reached_end=reached_end)
 
 
 def place_report(raw: dict[str, Any], target: str) -> Elaboration:

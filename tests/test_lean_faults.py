@@ -1,6 +1,8 @@
-"""Faults of a Lean worker stay where they are, over the fake REPL: no Lean is needed here."""
+"""Faults of a Lean worker stay where they are, over a stand-in: no Lean is needed here."""
 
 import asyncio
+import shutil
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,33 +14,13 @@ from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Status, Verdict
 from proverrl.verifier.pool import VerifierPool
+from tests import toy_lean
 from tests.lean_builders import (
-    FAKE_LEAN,
-    FAKE_REPL,
+    FAKE_PROGRAM,
+    FAKE_SERVER,
     build_lean_candidate,
 )
-from tests.test_lean_worker import PATIENCE_SECONDS, get_repl, run
-
-
-@pytest.mark.parametrize(
-    ("word", "cause", "why"),
-    [
-        ("CRASH", "died", "died; it said: PANIC at Lean.Elab"),
-        ("FORGE", "protocol", "went on talking|does not start as|was due"),
-        ("GARBAGE", "protocol", "no answer: 'libc"),
-        ("WRONG_ENV", "protocol", "was due"),
-        ("LEFTOVER", "protocol", "went on talking|was due|does not start as"),
-        ("NO_BLANK_LINE", "protocol", "no blank line after it|went on talking"),
-        ("LEAK", "protocol", "is there before the text that declares it"),
-    ],
-)
-def test_an_answer_in_doubt_is_a_worker_error(word: str, cause: str, why: str) -> None:
-    async def work(worker: LeanWorker) -> None:
-        with pytest.raises(WorkerError, match=why) as caught:
-            await worker.judge(build_lean_candidate(f"trivial {word}"))
-        assert caught.value.cause == cause
-
-    run(work)
+from tests.test_lean_worker import PATIENCE_SECONDS, run
 
 
 @pytest.mark.parametrize("word", ["HUGE", "FLOOD", "MEMORY"])
@@ -54,20 +36,7 @@ def test_noise_alone_changes_no_verdict(word: str) -> None:
         if word == "HUGE":
             assert verdict.diagnostics[0].message.endswith("… (980000 more characters)")
         if word == "FLOOD":
-            assert get_repl(worker)._group.stderr_tail.endswith("noise\n")
-
-    run(work)
-
-
-def test_a_second_question_before_the_first_answer_is_refused() -> None:
-    async def work(worker: LeanWorker) -> None:
-        task = asyncio.create_task(worker.judge(build_lean_candidate("HANG")))
-        await asyncio.sleep(0.5)
-        with pytest.raises(WorkerError, match="still owes an answer"):
-            await worker.judge(build_lean_candidate("trivial"))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+            assert worker.session.groups[-1].stderr_tail.endswith("noise\n")
 
     run(work)
 
@@ -82,20 +51,20 @@ def test_a_second_question_before_the_first_answer_is_refused() -> None:
             'Declaration("axiom")',
             "by canary_axiom came out as proved",
         ),
-        ('"does not depend', '"is free of', "not understood"),
+        ("does not depend on any axioms", "is free of axioms", "not understood"),
     ],
 )
 def test_a_lean_that_cannot_tell_true_from_false_is_refused(
     tmp_path: Path, old: str, new: str, said: str
 ) -> None:
-    text = FAKE_REPL.read_text(encoding="utf-8").replace("}' does not", "}'" + " does not")
-    if old.startswith('"does'):
-        old, new = "' does not depend on any axioms", "' is free of axioms"
-    assert old in text
-    liar = tmp_path / "liar.py"
-    liar.write_text(text.replace(old, new), encoding="utf-8")
-    command = (FAKE_LEAN.repl_command[0], str(liar))
-    toolchain = replace(FAKE_LEAN, repl_command=command)
+    text = Path(toy_lean.__file__).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    copy = tmp_path / "tests"
+    copy.mkdir()
+    (copy / "__init__.py").touch()
+    (copy / "toy_lean.py").write_text(text.replace(old, new), encoding="utf-8")
+    shutil.copy(FAKE_PROGRAM, copy)
+    toolchain = replace(FAKE_SERVER, lean_command=(sys.executable, str(copy / FAKE_PROGRAM.name)))
 
     async def nothing(worker: LeanWorker) -> None:
         raise AssertionError(worker)
@@ -105,7 +74,7 @@ def test_a_lean_that_cannot_tell_true_from_false_is_refused(
 
 
 def test_a_program_that_is_missing_is_found_out() -> None:
-    toolchain = replace(FAKE_LEAN, repl_command=("/nowhere/lake", "env", "repl"))
+    toolchain = replace(FAKE_SERVER, lean_command=("/nowhere/lean",))
 
     async def nothing(worker: LeanWorker) -> None:
         raise AssertionError(worker)
@@ -148,13 +117,19 @@ def test_in_a_pool_a_fault_stays_with_its_candidate(tmp_path: Path) -> None:
 
     async def main() -> list[Verdict]:
         pool = VerifierPool(
-            lambda: LeanWorker.start(FAKE_LEAN, LeanLimits(), known),
+            lambda: LeanWorker.start(FAKE_SERVER, LeanLimits(), known),
             workers=2,
             audit=lambda _: None,
-            toolchain=FAKE_LEAN.name,
+            toolchain=FAKE_SERVER.name,
             languages=frozenset({"lean"}),
         )
-        bodies = ["trivial", "CRASH", f"CRASH_ONCE {tmp_path / 'once'} trivial", "FORGE", "wrong"]
+        bodies = [
+            "trivial",
+            "CRASH",
+            f"CRASH_ONCE {tmp_path / 'once'} trivial",
+            "ANOTHER_ID",
+            "wrong",
+        ]
         candidates = [build_lean_candidate(body, f"n{i}") for i, body in enumerate(bodies)]
         try:
             return await asyncio.gather(

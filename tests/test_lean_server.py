@@ -19,7 +19,6 @@ from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
 from tests.fake_lean_server import FAULTS
 from tests.lean_builders import FAKE_SERVER, build_lean_candidate, build_lean_problem
-from tests.test_lean_worker import run
 
 
 def run_quickly(
@@ -221,22 +220,6 @@ def test_an_answer_without_end_is_a_worker_error(monkeypatch: pytest.MonkeyPatch
 def test_columns_are_counted_in_code_points() -> None:
     (error,) = judge_one("skip 𝔸𝔸😀 wrong").diagnostics
     assert (error.line, error.column, error.body_line, error.body_column) == (2, 11, 1, 9)
-
-
-def test_canaries_and_kinds_of_bodies_over_the_server() -> None:
-    async def work(worker: LeanWorker) -> None:
-        bodies = ["trivial", "wrong", "sorry", "exhaust", "trivial\n/- UNCLOSED", "trivial\n#exit"]
-        found = [(await worker.judge(build_lean_candidate(body))).status for body in bodies]
-        assert [status.value for status in found] == [
-            "proved",
-            "rejected",
-            "incomplete",
-            "exhausted",
-            "rejected",
-            "unsound",
-        ]
-
-    run(work, toolchain=FAKE_SERVER)
 
 
 def test_a_missing_import_is_the_problems_fault_and_harms_no_other() -> None:

@@ -21,7 +21,7 @@ from proverrl.types import HOLE, Problem
 from proverrl.verifier.base import Limits
 
 REMEDY = "bash scripts/setup_lean.sh"
-REPL = ".lake/packages/REPL/.lake/build/bin/repl"
+
 PIN = "leanprover/lean4:v4.32.0"
 # Like ``lake --dir=P env CMD``: it runs the command with the project's search path.
 LAKE = """#!/bin/sh
@@ -76,7 +76,7 @@ def find_variables(found: LeanToolchain) -> dict[str, str]:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with nothing of Lean on it."""
-    for name in ("", "_PROJECT", "_REPL"):
+    for name in ("", "_PROJECT"):
         monkeypatch.delenv(f"PROVERRL_LEAN{name}", raising=False)
     for name in ("ELAN_TOOLCHAIN", "LEAN_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -122,13 +122,6 @@ def test_what_is_missing_is_said_with_its_remedy(
     monkeypatch.delenv("PROVERRL_LEAN_PROJECT")
     # elan without a default release, and no project that pins one.
     assert explain() == (f"{place / 'lean'} gave no answer: 'no default toolchain'; run: {REMEDY}")
-    write_project(machine / "lean")
-    assert explain("lean-repl") == f"the Lean REPL is not built; run: {REMEDY} --repl"
-    monkeypatch.setenv("PROVERRL_LEAN_REPL", str(machine / "nothing"))
-    assert explain("lean-repl") == (
-        f"PROVERRL_LEAN_REPL names no program: {machine / 'nothing'}; run: {REMEDY} --repl"
-    )
-    assert find_lean_toolchain().repl_command == ()
 
 
 @pytest.mark.parametrize(
@@ -277,16 +270,12 @@ def test_a_project_that_was_not_fetched_leaves_plain_lean(
 def test_variables_decide_over_places(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_elan(machine)
     write_project(machine / "lean")
-    write(machine / "lean" / "repl" / REPL, "")
-    assert find_lean_toolchain("lean-repl").repl_command == (str(machine / "lean/repl" / REPL),)
     write(machine / "other" / "lakefile.lean", "")
     write(machine / "other" / "lean-toolchain", f"{PIN}\n")
     monkeypatch.setenv("PROVERRL_LEAN_PROJECT", "other")
-    monkeypatch.setenv("PROVERRL_LEAN_REPL", str(write(machine / "bin" / "myrepl", "")))
-    found = find_lean_toolchain("lean-repl")
+    found = find_lean_toolchain("lean-file")
     assert found.project == machine / "other"
-    assert found.repl_command == (str(machine / "bin" / "myrepl"),)
-    assert found.name == "lean 4.32.0 (lean-repl)"
+    assert found.name == "lean 4.32.0 (lean-file)"
 
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "setup_lean.sh"
@@ -315,10 +304,6 @@ SETUP_LAKE = """#!/bin/sh
 echo "${{PWD##*/}}: lake $*" >>"{machine}/done"
 case "$*" in "$(cat "{machine}/fails" 2>/dev/null)") exit 1;; esac
 mkdir -p .lake
-if [ "$1" = build ]; then
-  place=.lake/packages/REPL/.lake/build/bin
-  mkdir -p $place && cp /bin/true $place/repl
-fi
 [ "$1" = env ] && {{ shift; exec "$@"; }}
 exit 0
 """
@@ -327,7 +312,7 @@ exit 0
 def prepare(machine: Path) -> None:
     """A copy of the script with projects of its own, on a machine without Lean or a network."""
     write(machine / "scripts" / "setup_lean.sh", SCRIPT.read_text("utf-8"))
-    for project in ("lean", "lean/repl", "lean/mathlib"):
+    for project in ("lean", "lean/mathlib"):
         write_project(machine / project)
     for place, text in (
         ("bin/curl", CURL),
@@ -405,57 +390,31 @@ def test_an_interrupted_set_up_goes_on(machine: Path) -> None:
     assert take_done(machine) == [f"elan installs {PIN}"]
 
 
-@pytest.mark.parametrize(
-    ("extra", "fails", "told", "steps"),
-    [
-        (
-            "repl",
-            "build @REPL/repl",
-            "the REPL was not built",
-            [f"repl: {UPDATE}", "repl: lake build @REPL/repl"],
-        ),
-        (
-            "mathlib",
-            "exe cache get",
-            "Mathlib's compiled files were not fetched",
-            [
-                f"mathlib: {UPDATE}",
-                "mathlib: lake exe cache get",
-                "mathlib: lake env lean --stdin",
-                "lean read: import Mathlib",
-            ],
-        ),
-    ],
-)
-def test_an_extra_is_made_once_and_again_for_another_pin(
-    machine: Path, extra: str, fails: str, told: str, steps: list[str]
-) -> None:
+def test_mathlib_is_fetched_once_and_again_for_another_pin(machine: Path) -> None:
+    steps = [
+        f"mathlib: {UPDATE}",
+        "mathlib: lake exe cache get",
+        "mathlib: lake env lean --stdin",
+        "lean read: import Mathlib",
+    ]
     prepare(machine)
     assert set_up(machine).returncode == 0
     take_done(machine)
-    (machine / "fails").write_text(fails, encoding="utf-8")
-    failed = set_up(machine, f"--{extra}")
+    (machine / "fails").write_text("exe cache get", encoding="utf-8")
+    failed = set_up(machine, "--mathlib")
     assert failed.returncode == 1
-    assert f"setup_lean: error: {told}\n" in failed.stderr
+    assert "setup_lean: error: Mathlib's compiled files were not fetched\n" in failed.stderr
     assert take_done(machine) == steps[:2]
     (machine / "fails").unlink()
-    done = set_up(machine, f"--{extra}")
+    done = set_up(machine, "--mathlib")
     assert (done.returncode, done.stderr, done.stdout.splitlines()[-1]) == (0, "", END)
     assert take_done(machine) == steps
-    again = set_up(machine, f"--{extra}")
-    assert again.stdout.splitlines() == [THERE, f"setup_lean: lean/{extra} is ready", END]
+    again = set_up(machine, "--mathlib")
+    assert again.stdout.splitlines() == [THERE, "setup_lean: lean/mathlib is ready", END]
     assert take_done(machine) == []
-    write(machine / "lean" / extra / "lakefile.toml", "# another release\n")
-    assert set_up(machine, f"--{extra}").returncode == 0
+    write(machine / "lean" / "mathlib" / "lakefile.toml", "# another release\n")
+    assert set_up(machine, "--mathlib").returncode == 0
     assert take_done(machine) == steps
-
-
-def test_the_repl_that_was_built_is_found(machine: Path) -> None:
-    prepare(machine)
-    assert set_up(machine, "--repl").returncode == 0
-    write_elan(machine)
-    repl = machine / "lean" / "repl" / REPL
-    assert find_lean_toolchain("lean-repl").repl_command == (str(repl),)
 
 
 def test_a_lean_of_another_release_is_named(machine: Path) -> None:
@@ -472,14 +431,13 @@ def test_a_lean_of_another_release_is_named(machine: Path) -> None:
 
 def test_the_setup_script_tells_its_plan(machine: Path) -> None:
     prepare(machine)
-    done = set_up(machine, "--mathlib", "--repl", "--plan")
+    done = set_up(machine, "--mathlib", "--plan")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"setup_lean: would install elan and {PIN} into {machine / 'elan'}",
         "setup_lean: would make lean/mathlib",
-        "setup_lean: would make lean/repl",
         "setup_lean: needs the network and by estimate 2 GB of disk for Lean, "
-        "9 GB for Mathlib and its compiled files, 1 GB for the REPL",
+        "9 GB for Mathlib and its compiled files",
     ]
     assert not (machine / "elan").exists()
 
@@ -490,7 +448,7 @@ def test_the_setup_script_refuses_what_it_does_not_know(machine: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "setup_lean: error: unknown argument '--force'",
-        "            usage: bash scripts/setup_lean.sh [--mathlib] [--repl] [--plan]",
+        "            usage: bash scripts/setup_lean.sh [--mathlib] [--plan]",
     ]
 
 
@@ -508,9 +466,9 @@ def test_all_projects_pin_one_release() -> None:
     pin = (lean / "lean-toolchain").read_text("utf-8")
     assert pin == f"{PIN}\n"
     required = {}
-    for folder in (lean, lean / "repl", lean / "mathlib"):
+    for folder in (lean, lean / "mathlib"):
         assert (folder / "lean-toolchain").read_text("utf-8") == pin
         lakefile = tomllib.loads((folder / "lakefile.toml").read_text("utf-8"))
         required[folder.name] = [(one["name"], one["rev"]) for one in lakefile.get("require", [])]
     release = PIN.rpartition(":")[2]
-    assert required == {"lean": [], "repl": [("REPL", release)], "mathlib": [("mathlib", release)]}
+    assert required == {"lean": [], "mathlib": [("mathlib", release)]}

@@ -1,6 +1,6 @@
-"""One Lean worker over the fake REPL: verdicts and isolation.
+"""One Lean worker over a stand-in for Lean's server: verdicts and isolation.
 
-The processes are ``fake_lean_repl.py``, so these tests need no Lean and say nothing about one.
+The processes are ``fake_lean_server.py``, so these tests need no Lean and say nothing about one.
 """
 
 import asyncio
@@ -11,14 +11,12 @@ import pytest
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers import repl as lean_repl
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
-from proverrl.lang.lean.workers.repl import LeanRepl
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from tests.lean_builders import (
-    FAKE_LEAN,
+    FAKE_SERVER,
     build_lean_candidate,
     build_lean_problem,
 )
@@ -30,7 +28,7 @@ STANDARD = ("propext", "Classical.choice", "Quot.sound")
 def run(
     work: Callable[[LeanWorker], Awaitable[None]],
     limits: LeanLimits | None = None,
-    toolchain: LeanToolchain = FAKE_LEAN,
+    toolchain: LeanToolchain = FAKE_SERVER,
 ) -> None:
     async def main() -> None:
         worker = await LeanWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
@@ -41,11 +39,6 @@ def run(
             await worker.join()
 
     asyncio.run(main())
-
-
-def get_repl(worker: LeanWorker) -> LeanRepl:
-    assert isinstance(worker.session, LeanRepl)
-    return worker.session
 
 
 def judge_one(candidate: Candidate, limits: LeanLimits | None = None) -> Verdict:
@@ -77,7 +70,7 @@ def test_each_kind_of_body_gets_its_status(
     verdict = judge_one(build_lean_candidate(body))
     assert verdict.status is status, verdict.diagnostics
     assert verdict.axioms == axioms
-    assert verdict.toolchain == "lean 4.0.0 (lean-repl)"
+    assert verdict.toolchain == "lean 4.0.0 (lean-server)"
 
 
 def test_a_proof_names_what_was_checked() -> None:
@@ -150,8 +143,7 @@ def test_places_count_in_the_file_and_in_the_body() -> None:
     assert (first.line, first.column, first.body_line, first.body_column) == (5, 2, 1, 0)
 
 
-def test_goals_of_holes_and_of_unsolved_errors_are_given() -> None:
-    assert judge_one(build_lean_candidate("sorry")).goals == ("⊢ True",)
+def test_goals_of_unsolved_errors_are_given() -> None:
     unsolved = judge_one(build_lean_candidate("unsolved"))
     assert unsolved.status is Status.REJECTED
     assert unsolved.goals == ("case a\nx : Nat\n⊢ x = x", "case b\n⊢ True")
@@ -175,47 +167,20 @@ def test_imports_are_elaborated_once() -> None:
             Candidate(build_lean_problem(f"n{i}", preamble="import Init\n"), "trivial")
             for i in range(3)
         ]
-        assert worker.is_warm_for(build_lean_candidate("trivial")) is False
+        loaded, original = [], worker.session.load_header
+
+        async def spy(header: str, options: str) -> Elaboration:
+            loaded.append(header)
+            return await original(header, options)
+
+        worker.session.load_header = spy  # type: ignore[method-assign]
         assert worker.is_warm_for(candidates[0]) is False
-        counts = []
         for candidate in candidates:
-            before = get_repl(worker).num_environments
             assert (await worker.judge(candidate)).status is Status.PROVED
             assert worker.is_warm_for(candidate) is True
-            counts.append(get_repl(worker).num_environments - before)
-        # Imports, then per problem: the clean statement and its question, the text and its
-        # question, and the look for a leak.
-        assert counts == [6, 5, 5]
-        before = get_repl(worker).num_environments
-        await worker.judge(candidates[0])
-        assert get_repl(worker).num_environments - before == 3
+        assert loaded == ["import Init\n"]
 
     run(work)
-
-
-def test_a_repl_is_spent_after_so_many_environments_or_headers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lean_repl, "_MAX_ENVIRONMENTS", 100)
-    monkeypatch.setattr(lean_repl, "_MAX_HEADERS", 2)  # One of them is that of the canaries.
-
-    async def many(worker: LeanWorker) -> None:
-        assert worker.is_spent is False
-        while get_repl(worker).num_environments < 100:
-            assert worker.is_spent is False
-            await worker.judge(build_lean_candidate("trivial"))
-        assert worker.is_spent is True
-
-    run(many)
-
-    async def headers(worker: LeanWorker) -> None:
-        for name in ("A", "B"):
-            assert worker.is_spent is False
-            problem = build_lean_problem(preamble=f"import {name}\n")
-            await worker.judge(Candidate(problem, "trivial"))
-        assert worker.is_spent is True
-
-    run(headers)
 
 
 def test_a_broken_problem_is_not_the_candidates_fault() -> None:
@@ -274,11 +239,3 @@ def test_a_lone_surrogate_is_rejected_without_harm() -> None:
 def test_a_bare_file_is_judged_by_its_theorems(text: str, status: Status, check: str) -> None:
     verdict = judge_one(Candidate(build_lean_problem(kind="file"), text))
     assert (verdict.status, check in verdict.checks) == (status, True), verdict
-
-
-def test_the_goals_before_every_tactic_are_told_when_asked() -> None:
-    candidate = build_lean_candidate("first\n  second")
-    assert judge_one(candidate).states == ()
-    told = judge_one(candidate, LeanLimits(trace_states=True))
-    assert told.states == ((1, 0, "⊢ before first"), (2, 2, "⊢ before second"))
-    assert told.status is judge_one(candidate).status

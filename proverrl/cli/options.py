@@ -234,7 +234,7 @@ LEAN_BACKEND = click.option(
     type=click.Choice(get_args(LeanBackend)),
     default="lean-server",
     show_default=True,
-    help="How Lean is asked: its own server, the community REPL, or one process a candidate.",
+    help="How Lean is asked: its own server, or one process a candidate.",
 )
 CONFIRM_OPTION = click.option(
     "--confirm",

@@ -88,8 +88,8 @@ class PoolConfig(Section):
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
     cache folder (on Linux ``$XDG_CACHE_HOME/proverrl``, else ``~/.cache/proverrl``)"""
     lean_backend: LeanBackend = "lean-server"
-    """how Lean is asked: ``lean-server`` (Lean's own server, incremental), ``lean-repl`` (the
-    community REPL, which has to be built) or ``lean-file`` (one process a candidate, slow)"""
+    """how Lean is asked: ``lean-server`` (Lean's own server, incremental) or ``lean-file`` (one
+    process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
     """which accepted Lean proofs are judged once more by a fresh process before they count:
     ``proved`` (all of them), ``sample:0.1`` (that share) or ``off``"""

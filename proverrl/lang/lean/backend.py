@@ -33,7 +33,6 @@ _CANARY_SECONDS = 120.0
 _WAYS: dict[LeanBackend, str] = {
     "lean-server": "used, because it needs Lean alone and elaborates only what changed",
     "lean-file": "a fresh process each; confirms what was accepted",
-    "lean-repl": "used if pool.lean_backend says so",
 }
 """How Lean can be asked, the preferred way first, and why."""
 
@@ -119,7 +118,7 @@ def check_lean() -> list[Part]:
         parts.append(Part("Lean keywords", "weak", newer))
     if found.trouble:
         parts.append(Part("Lean project", "weak", *_split_remedy(ToolchainError(found.trouble))))
-    parts += [_check_way(backend, why) for backend, why in _WAYS.items()]
+    parts += [_check_way(replace(found, backend=way), why) for way, why in _WAYS.items()]
     checkers = find_checkers()
     absent = "not found; verify --paranoid does without it"
     return parts + [
@@ -128,22 +127,16 @@ def check_lean() -> list[Part]:
     ]
 
 
-def _check_way(backend: LeanBackend, why: str) -> Part:
+def _check_way(found: LeanToolchain, why: str) -> Part:
     """Whether workers that ask Lean in one way start, which means that it passes the canaries."""
-    try:
-        found = find_lean_toolchain(backend)
-    except ToolchainError as error:
-        # Lean itself was found, so that only the REPL can be missing.
-        text, remedy = _split_remedy(error)
-        return Part(backend, "absent", f"{text}; lean-server does without it", remedy)
     try:
         checks = asyncio.run(_try_canaries(found))
     except VerifierError as error:
-        return Part(backend, "weak", *_split_remedy(error))
+        return Part(found.backend, "weak", *_split_remedy(error))
     if NO_REPLAY in checks:
         missing = "this Lean cannot replay proofs in its kernel (it has no compiled `Lean.Replay`)"
-        return Part(backend, "weak", f"tells true from false; {why}; {missing}")
-    return Part(backend, "ok", f"tells true from false; {why}")
+        return Part(found.backend, "weak", f"tells true from false; {why}; {missing}")
+    return Part(found.backend, "ok", f"tells true from false; {why}")
 
 
 def _split_remedy(error: VerifierError) -> tuple[str, str]:

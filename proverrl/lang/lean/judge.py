@@ -118,9 +118,8 @@ def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> 
     if not done.reached_end:
         swallowed = Diagnostic("error", "Lean did not read the text to its end")
         return Verdict(Status.UNSOUND, (swallowed, *diagnostics), checks=("audit", "messages"))
-    if done.sorries or any(_is_sorry_warning(message) for message in done.messages):
-        goals = tuple(sorry.goal for sorry in done.sorries)
-        return Verdict(Status.INCOMPLETE, diagnostics, goals, checks=("audit", "messages"))
+    if any(_is_sorry_warning(message) for message in done.messages):
+        return Verdict(Status.INCOMPLETE, diagnostics, checks=("audit", "messages"))
     return None
 
 

@@ -22,7 +22,6 @@ from proverrl.lang.lean.workers.messages import (
     Elaboration,
     Environment,
     LeanMessage,
-    TextEnvironment,
     is_nonce,
     join_header,
     make_nonce,
@@ -55,7 +54,7 @@ class LeanFile(LeanSession):
         before, begin = join_header(header, options), make_nonce()
         text = f'{before}#print "{begin}"\n'
         done = strip_end(await self._run(text, len(header)), begin, before.count("\n") + 1)
-        if done.reached_end and not done.errors and isinstance(done.env, TextEnvironment):
+        if done.reached_end and not done.errors and done.env is not None:
             # The next text is compiled with it, and not as an import.
             return replace(done, env=replace(done.env, module=""))
         return replace(done, env=None)
@@ -63,7 +62,6 @@ class LeanFile(LeanSession):
     async def run(
         self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
-        assert isinstance(env, TextEnvironment)
         end = make_nonce()
         if env.module:
             head = f'import {env.module}\n#print "{make_nonce()}"\n'
@@ -105,7 +103,6 @@ class LeanFile(LeanSession):
         return self._find_compiled(env).read_bytes()
 
     def _find_compiled(self, env: Environment) -> Path:
-        assert isinstance(env, TextEnvironment)
         places = [group.folder / f"{env.module}.olean" for group in self._groups]
         (compiled,) = (place for place in places if place.is_file())
         return compiled
@@ -138,7 +135,7 @@ class LeanFile(LeanSession):
             raise WorkerError(f"Lean ended with {code}{LAST_WORDS}{tail}", find_cause(code))
         if not failed and not (folder / f"{module}.olean").is_file():
             raise WorkerError(f"Lean compiled nothing and said no error: {messages!r:.300}", "died")
-        env = TextEnvironment(text, messages, num_header, "" if failed else module)
+        env = Environment(text, messages, num_header, "" if failed else module)
         return Elaboration(env, messages)
 
 

@@ -1,6 +1,6 @@
 """What Lean says of a text, whichever way it was asked, and the frame that marks an answer.
 
-Flows in: messages of a REPL, a server or a single run. Flows out: ``Elaboration``. A frame is a
+Flows in: messages of a server or a single run. Flows out: ``Elaboration``. A frame is a
 ``#print`` command with a fresh random string; its message must be at its own place.
 """
 
@@ -52,27 +52,15 @@ class LeanMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorry:
-    """A ``sorry`` that Lean met and its goal."""
-
-    __pydantic_config__ = ANY_KEYS
-
-    goal: str
-    start: Annotated[Position | None, Field(alias="pos")] = None
-
-
-@dataclass(frozen=True, slots=True)
 class TacticStep:
     """A place in a proof at which a tactic begins, and the goals before it."""
 
-    __pydantic_config__ = ANY_KEYS
-
     goals: str
-    start: Annotated[Position, Field(alias="pos")]
+    start: Position
 
 
 @dataclass(frozen=True, slots=True)
-class TextEnvironment:
+class Environment:
     """All that was elaborated so far, as a text that ends with a line break, and what Lean said of
     it. ``num_header`` counts the characters up to the end of the imports. ``module`` is the name of
     the compiled file that holds it, where there is one."""
@@ -83,10 +71,6 @@ class TextEnvironment:
     module: str = ""
 
 
-Environment = int | TextEnvironment
-"""What a text is elaborated in: a number of the REPL, or all of the text before."""
-
-
 @dataclass(frozen=True, slots=True)
 class Elaboration:
     """What Lean said of one text. ``reached_end`` is False when it did not read all of it (an
@@ -94,7 +78,6 @@ class Elaboration:
 
     env: Environment | None
     messages: tuple[LeanMessage, ...]
-    sorries: tuple[Sorry, ...] = ()
     tactics: tuple[TacticStep, ...] = ()
     reached_end: bool = True
 
@@ -107,9 +90,6 @@ class Elaboration:
         return replace(
             self,
             messages=tuple(message.down(num_lines) for message in self.messages),
-            sorries=tuple(
-                replace(one, start=one.start and one.start.down(num_lines)) for one in self.sorries
-            ),
             tactics=tuple(replace(one, start=one.start.down(num_lines)) for one in self.tactics),
         )
 

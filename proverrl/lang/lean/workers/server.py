@@ -38,7 +38,6 @@ from proverrl.lang.lean.workers.messages import (
     LeanMessage,
     Position,
     TacticStep,
-    TextEnvironment,
     is_nonce,
     join_header,
     make_nonce,
@@ -82,7 +81,7 @@ class LeanServer(LeanSession):
         num_lines = before.count("\n")
         mine = messages[-1:]
         if not is_fatal and mine and is_nonce(mine[0], self._begin, num_lines + 1):
-            env = TextEnvironment(text, messages, len(header))
+            env = Environment(text, messages, len(header))
             return Elaboration(env, messages[:-1])
         return Elaboration(None, messages, reached_end=False)
 
@@ -96,7 +95,6 @@ class LeanServer(LeanSession):
     async def run(
         self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
-        assert isinstance(env, TextEnvironment)
         end = make_nonce()
         whole = f'{env.text}{text}\n#print "{end}"\n'
         messages, document, is_fatal = await self._elaborate(
@@ -107,7 +105,7 @@ class LeanServer(LeanSession):
         if is_fatal or before != env.messages:
             raise WorkerError("Lean's server says something else of the text before the question")
         tactics, notes = await document.list_goals(*_find_places(text, first_line, goals_at))
-        after = TextEnvironment(whole, messages, env.num_header)
+        after = Environment(whole, messages, env.num_header)
         done = Elaboration(after, messages[len(before) :], tactics=tactics).down(-first_line)
         done = strip_end(done, end, text.count("\n") + 2)
         return replace(done, messages=(*done.messages, *(one.down(-first_line) for one in notes)))

@@ -1,4 +1,4 @@
-"""How a Lean worker talks to Lean: one interface over the server, the REPL and single runs.
+"""How a Lean worker talks to Lean: one interface over the server and single runs.
 
 Flows in: texts. Flows out: what Lean said of each, with positions in that text. Any doubt about an
 answer is a ``WorkerError``, after which the session must be killed.
@@ -26,9 +26,6 @@ GoalsAt = Literal["", "holes", "steps"]
 
 class LeanSession(GroupOwner):
     """A way to have texts elaborated, one at a time."""
-
-    may_leak = False
-    """Whether what one text declares could be seen by the next, so that it must be asked for."""
 
     @abstractmethod
     async def load_header(self, header: str, options: str) -> Elaboration:
@@ -59,8 +56,3 @@ class LeanSession(GroupOwner):
     def read_compiled(self, env: Environment) -> bytes:
         """The compiled file of what was elaborated just now; empty where nothing is compiled."""
         return b""
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether it should be replaced, because it keeps all that it was ever given."""
-        return False

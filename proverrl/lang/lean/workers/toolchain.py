@@ -1,10 +1,10 @@
-"""Finds Lean: a program ``lean``, the search path of its project, and the REPL if one was built.
+"""Finds Lean: a program ``lean`` and the search path of its project.
 
 Flows in: PATH, elan's folder, and the variables PROVERRL_LEAN (a program ``lean``, used as it is),
-PROVERRL_LEAN_PROJECT (a folder with a lakefile), PROVERRL_LEAN_REPL (the REPL's program),
-ELAN_HOME, ELAN_TOOLCHAIN. Flows out: a ``LeanToolchain``. Without a project Lean knows its core
-library alone. A project that nobody named may fail: Lean then works without it, and ``trouble``
-says so. Not handled here: installing anything (``scripts/setup_lean.sh``), starting a worker.
+PROVERRL_LEAN_PROJECT (a folder with a lakefile), ELAN_HOME, ELAN_TOOLCHAIN. Flows out: a
+``LeanToolchain``. Without a project Lean knows its core library alone. A project that nobody named
+may fail: Lean then works without it, and ``trouble`` says so. Not handled here: installing anything
+(``scripts/setup_lean.sh``), starting a worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _VERSION_SECONDS = 120
 _OWN_PROJECT = shipped_root() / "lean"
 _LAKEFILES = ("lakefile.toml", "lakefile.lean")
 _MATHLIB_PLACE = "mathlib/.lake/packages/mathlib"
-_REPL_PLACE = ".lake/packages/REPL/.lake/build/bin/repl"
 # One question for all: the search path, where the program really is (not elan's), its version.
 _ASK = 'printf "%s\\n" "$LEAN_PATH" && "$0" --print-prefix && "$0" --version'
 _VERSION = re.compile(r"version (\d+\.\d+\.\d+(?:-[\w.-]+)?)")
@@ -36,17 +35,15 @@ _VERSION = re.compile(r"version (\d+\.\d+\.\d+(?:-[\w.-]+)?)")
 class LeanToolchain:
     """Where Lean and its project live. All paths are absolute.
 
-    ``lean_command`` runs Lean and ``repl_command`` the REPL, empty where none was built;
-    ``environment`` holds the variables that both need beside PATH. ``backend`` is the way in which
-    workers talk to Lean. A worker runs in a folder of its own and never in the project.
-    ``trouble`` says why a project that is there is not used, and what to run.
+    ``lean_command`` runs Lean; ``environment`` holds the variables that it needs. ``backend`` is
+    the way in which workers talk to Lean. A worker runs in a folder of its own and never in the
+    project. ``trouble`` says why a project that is there is not used, and what to run.
     """
 
     lean_version: str
     lean_command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     project: Path | None = None
-    repl_command: tuple[str, ...] = ()
     lake: str = ""
     has_mathlib: bool = False
     backend: LeanBackend = "lean-server"
@@ -108,17 +105,14 @@ def find_lean_toolchain(backend: LeanBackend = "lean-server") -> LeanToolchain:
             f"run: {REMEDY}"
         )
     program = named if named and not _is_elan(named) else answer.program
-    # A REPL asks the first ``lean`` on PATH for its library.
     environment["PATH"] = _put_first(program.parent, environment["PATH"])
     if answer.search_path:
         environment["LEAN_PATH"] = os.pathsep.join(map(str, answer.search_path))
-    repl = _find_repl(project) if backend == "lean-repl" else None
     return LeanToolchain(
         lean_version=answer.version,
         lean_command=(str(program),),
         environment=tuple(sorted(environment.items())),
         project=project,
-        repl_command=(str(repl),) if repl else (),
         lake=str(lake or ""),
         has_mathlib=any((place / "Mathlib.olean").is_file() for place in answer.search_path),
         backend=backend,
@@ -158,20 +152,6 @@ def _find_project(named: Path | None) -> Path | None:
             f"PROVERRL_LEAN_PROJECT names no Lean project: {named} has no lakefile; run: {REMEDY}"
         )
     return None
-
-
-def _find_repl(project: Path | None) -> Path:
-    named = _read_variable("PROVERRL_LEAN_REPL")
-    if named:
-        if _is_program(named):
-            return named.resolve()
-        raise ToolchainError(f"PROVERRL_LEAN_REPL names no program: {named}; run: {REMEDY} --repl")
-    roots = [project, _OWN_PROJECT] if project else [_OWN_PROJECT]
-    for root in roots:
-        for place in (root / "repl" / _REPL_PLACE, root / _REPL_PLACE):
-            if _is_program(place):
-                return place.resolve()
-    raise ToolchainError(f"the Lean REPL is not built; run: {REMEDY} --repl")
 
 
 def _is_program(path: Path) -> bool:

@@ -3,8 +3,8 @@
 Flows in: candidates that passed the audit. Flows out: verdicts. A candidate costs its imports
 (elaborated once and kept), its text, and a question about the declaration that it had to make. Its
 text is elaborated behind the imports and our options alone: nothing that one declares is there for
-the next. Covered: an answer that is not provably the answer (the sessions in ``server``, ``repl``
-and ``file``); a Lean that cannot tell true from false (canaries at the start). Not covered:
+the next. Covered: an answer that is not provably the answer (the sessions in ``server`` and
+``file``); a Lean that cannot tell true from false (canaries at the start). Not covered:
 replacing workers, deadlines and memory (``proverrl.verifier.pool``), the candidate's text
 (``proverrl.lang.lean.audit``).
 """
@@ -41,7 +41,6 @@ from proverrl.lang.lean.syntax.declarations import find_declarations, find_targe
 from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
-from proverrl.lang.lean.workers.repl import LeanRepl
 from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
@@ -49,7 +48,6 @@ from proverrl.lang.records import NO_GOALS
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
-_ALREADY_DECLARED = "has already been declared"
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
 # import lost, would make a statement of another meaning.
 _OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
@@ -79,10 +77,8 @@ class SplitFile:
         return self.header.count("\n")
 
 
-async def open_session(toolchain: LeanToolchain, memory_limit_mb: float | None) -> LeanSession:
+def open_session(toolchain: LeanToolchain, memory_limit_mb: float | None) -> LeanSession:
     """Lean, asked as the toolchain says."""
-    if toolchain.backend == "lean-repl":
-        return await LeanRepl.start(toolchain, memory_limit_mb=memory_limit_mb)
     if toolchain.backend == "lean-file":
         return LeanFile(toolchain, memory_limit_mb)
     return LeanServer(toolchain, memory_limit_mb)
@@ -110,7 +106,7 @@ class LeanWorker(GroupWorker):
     ) -> LeanWorker:
         """Start a session and see that it tells true from false; raises ``ToolchainError`` when it
         does not, ``WorkerError`` when it dies meanwhile."""
-        session = await open_session(toolchain, limits.memory_mb)
+        session = open_session(toolchain, limits.memory_mb)
         worker = cls(session, toolchain, limits, known)
         try:
             strict = replace(limits, allowed_axioms=STANDARD_AXIOMS, trace_states=False)
@@ -124,10 +120,6 @@ class LeanWorker(GroupWorker):
     @property
     def groups(self) -> Sequence[ProcessGroup]:
         return self.session.groups
-
-    @property
-    def is_spent(self) -> bool:
-        return self.session.is_spent
 
     def is_warm_for(self, candidate: Candidate) -> bool:
         text = split_candidate(candidate)
@@ -191,12 +183,9 @@ class LeanWorker(GroupWorker):
             self._known.record(problem, known)
         done, verdict = await self._run(candidate, text, env)
         if verdict is not None:
-            if any(_ALREADY_DECLARED in message.text for message in done.errors):
-                await self._see_no_leak(target, env)
             return verdict
         assert done.env is not None
         answer = await self.session.run(make_report_question(target), done.env)
-        await self._see_no_leak(target, env)
         judged = judge_declaration(
             read_report(answer, target),
             known.fingerprint,
@@ -235,14 +224,6 @@ class LeanWorker(GroupWorker):
         why = Diagnostic("error", f"what was compiled is refused: {outcome.detail}")
         status = Status.EXHAUSTED if is_limit(outcome.detail) else Status.UNSOUND
         return replace(verdict, status=status, diagnostics=(why,), checks=checks)
-
-    async def _see_no_leak(self, target: str, env: Environment) -> None:
-        """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
-        if not self.session.may_leak:
-            return
-        done = await self.session.run(f"#check @_root_.{target}", env)
-        if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
-            raise WorkerError(f"{target} is there before the text that declares it has run")
 
     async def _judge_file(self, candidate: Candidate, text: SplitFile, env: Environment) -> Verdict:
         done, verdict = await self._run(candidate, text, env)
