@@ -238,6 +238,17 @@ def test_constants_are_numbered_as_they_are_shown_not_as_they_are_meant() -> Non
     )
 
 
+def test_the_texts_are_those_that_are_shipped() -> None:
+    generator = StatementGenerator(find_language("dafny"))
+    shipped = {p.id: p.informal for p in load_problems(ROOT / "dafny/statements/train.jsonl")}
+    streams = (generator.stream_level(level, 0, "train") for level in generator.families)
+    drafts = [draft for stream in streams for draft in itertools.islice(stream, 40)]
+    drawn = {generator.build_id(draft): draft.informal for draft in drafts}
+    both = drawn.keys() & shipped.keys()
+    assert len(both) > 150
+    assert [name for name in both if drawn[name] != shipped[name]] == []
+
+
 def test_no_meaning_is_in_two_splits() -> None:
     drawn: dict[Split, set[str]] = {
         split: {GENERATOR.normalise(draft.statement) for draft in draw(split, 60)}

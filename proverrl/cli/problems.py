@@ -88,7 +88,6 @@ def problems() -> None:
     "--with-program",
     help="With --formalize: keep what each statement is about, so that it can be proved of it.",
 )
-@_flag("--units", help="With --formalize, for dafny: numbers have units and come in dozens.")
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -103,7 +102,6 @@ def generate(
     answers: bool,
     known_words: bool,
     with_program: bool,
-    units: bool,
     out: Path,
     **work: int,
 ) -> None:
@@ -122,12 +120,11 @@ def generate(
     known = find_language(language)
     if known_words and not (formalize or programs or answers):
         raise UsageError("--known-words is about English: give --formalize, --programs, --answers")
-    for name, is_given in (("--with-program", with_program), ("--units", units)):
-        if is_given and not formalize:
-            raise UsageError(f"{name} is for --formalize; give both")
+    if with_program and not formalize:
+        raise UsageError("--with-program is for --formalize; give both")
     generator = known.code_generator if code else known.generator
     if formalize or programs or (code and generator is None):
-        more = {"known_words": known_words, "with_program": with_program, "units": units}
+        more = {"known_words": known_words, "with_program": with_program}
         generator = StatementGenerator(known, programs=programs, code=code, **more)
     if decide:
         generator = TheoremGenerator(known)

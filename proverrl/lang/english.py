@@ -4,8 +4,8 @@ Flows in: a statement as ``Phrase``s, a random source, a split. Flows out: sente
 symbols of the program stand in backquotes. Words have one reading: a form that could take in what
 stands beside it (``a plus b``) is used where nothing does, and claims inside others have brackets.
 Each form has wordings that training statements never use, built of words that they do use.
-Not handled here: reading a language (its room does), which numbers have a unit (``units``), what is
-irrelevant beyond a sentence that says so, and other languages than English.
+Not handled here: reading a language (its room does), what is irrelevant beyond a
+sentence that says so, and other languages than English.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proverrl.types import Split
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """A value or a claim. ``op`` is a key of ``WORDINGS`` or one of ``name``, ``number`` (its
-    digits and perhaps a unit), ``call`` (the function in ``text``), ``chain`` (relations in
+    digits), ``call`` (the function in ``text``), ``chain`` (relations in
     ``text``, one between each two arguments). ``all`` and ``some`` have their names in ``text`` and
     perhaps their type behind the claim."""
 
@@ -172,9 +172,7 @@ ASIDES: Forms = forms(
 )
 CALLS: Forms = forms("{0} of {1} | the value of {0} at {1} || the value at {1} of {0}")
 _ASIDE_SHARE = 0.25
-_LOT_SHARE = 0.5
 _MAX_DIGITS = 100
-_LOTS = (("dozen", 12), ("score", 20), ("gross", 144))
 ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
@@ -218,44 +216,27 @@ def write_digits(text: str) -> str:
 
 class English:
     """Words for one statement. Beside the split ``train`` half of the wordings are, where there are
-    such, those that training does not use. With ``units``, which says them, numbers may be counted
-    in lots and have units; all else is said as without."""
+    such, those that training does not use."""
 
-    def __init__(
-        self,
-        rng: random.Random,
-        split: Split,
-        *,
-        spelled: float = 0.25,
-        units: English | None = None,
-    ) -> None:
+    def __init__(self, rng: random.Random, split: Split, *, spelled: float = 0.25) -> None:
         self._rng = rng
         self._held = split != "train"
         self._spelled = spelled
-        self.units = units
 
     def choose(self, known: Forms) -> str:
         """A wording."""
         return self._pick(known[0], known[1] if self._held else ())
-
-    def draw(self, given: Sequence[str], num: int) -> list[str]:
-        """So many of these, each once."""
-        return self._rng.sample(list(given), num)
 
     def aside(self) -> str:
         """A sentence that says nothing of the statement."""
         number = self._rng.randrange(3, 400)
         return self.choose(ASIDES).format(number)
 
-    def arrange(self, sentences: Sequence[str], measures: Sequence[str] = ()) -> str:
-        """Sentences that belong together in some order, perhaps with one that says nothing, and
-        those that give units."""
+    def arrange(self, sentences: Sequence[str]) -> str:
+        """Sentences that belong together in some order, perhaps with one that says nothing."""
         said = self._rng.sample(list(sentences), len(sentences))
         if self._rng.random() < _ASIDE_SHARE:
             said.insert(self._rng.randrange(len(said) + 1), self.aside())
-        if self.units is not None:
-            for measure in measures:
-                said.insert(self.units._rng.randrange(len(said) + 1), measure)
         return " ".join(said)
 
     def say_claim(self, phrase: Phrase) -> str:
@@ -267,9 +248,7 @@ class English:
         if phrase.op == "name":
             return f"`{phrase.text}`"
         if phrase.op == "number":
-            digits, _, unit = phrase.text.partition(" ")
-            number = self._say_number(int(digits))
-            return f"{number} {unit}{'' if digits == '1' else 's'}" if unit else number
+            return self._say_number(int(phrase.text))
         if phrase.op == "call":
             return self._say_call(phrase)
         if phrase.op == "chain":
@@ -298,14 +277,7 @@ class English:
     def _say_number(self, value: int) -> str:
         is_spelled = 0 <= value < 1000 and self._rng.random() < self._spelled
         # "One hundred" and five would be one hundred and five.
-        said = spell(value) if is_spelled and (value == 0 or value % 100) else str(value)
-        return said if self.units is None else self.units._count_lots(value) or said
-
-    def _count_lots(self, value: int) -> str:
-        """A number as so many dozens, or empty; in brackets, since "three score and ten" is one
-        number."""
-        lots = [f"({ONES[value // n]} {lot})" for lot, n in _LOTS if _is_lot(value, n)]
-        return self._rng.choice(lots) if lots and self._rng.random() < _LOT_SHARE else ""
+        return spell(value) if is_spelled and (value == 0 or value % 100) else str(value)
 
     def _say_call(self, phrase: Phrase) -> str:
         args = [self._say_inside(phrase.op, arg, closed=True) for arg in phrase.args]
@@ -338,10 +310,6 @@ class English:
         if held and self._rng.random() < 0.5:
             return self._rng.choice(list(held))
         return self._rng.choice(list(seen))
-
-
-def _is_lot(value: int, size: int) -> bool:
-    return value % size == 0 and 0 < value // size < len(ONES)
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -42,23 +42,14 @@ class StatementGenerator(DerivedGenerator):
         code: bool = False,
         known_words: bool = False,
         with_program: bool = False,
-        units: bool = False,
     ) -> None:
         base = language.generator
         asking = language.programming if programs or code else language.formalizing
         if base is None or asking is None:
             what = "programs" if programs or code else "statements"
             raise ProblemError(f"there are no {language.title} {what} to be written")
-        if units and (
-            programs or code or language.formalizing is None or not language.formalizing.has_units
-        ):
-            raise ProblemError(
-                f"units are said in statements of Dafny, not in those of {language.title} or in "
-                "programs; leave --units out"
-            )
         self._asking = asking
         self._code = language.programming if code else None
-        self._units = units
         self._known_words = known_words
         self._with_program = with_program
         self.mark = "c" if code else "p" if programs else "s"
@@ -81,9 +72,5 @@ class StatementGenerator(DerivedGenerator):
         if self._code is not None:
             return self._code.ask_code(known)
         split = "train" if self._known_words else names.split
-        # From a source of its own, so that all else is drawn and said as without units.
-        own = random.Random(f"units of {known.problem.statement}")
-        units = English(own, split) if self._units else None
-        words = English(rng, split, units=units)
-        asked = self._asking.ask_statement(known, words)
+        asked = self._asking.ask_statement(known, English(rng, split))
         return asked if asked is None or self._with_program else replace(asked, program={})

@@ -152,8 +152,6 @@ class Formalizing(Asking, Protocol):
 
     has_parts: bool
     """Whether ``ask_parts`` compares parts of statements at all."""
-    has_units: bool
-    """Whether ``ask_statement`` speaks of units where the English can."""
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""

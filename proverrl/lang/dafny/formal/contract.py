@@ -40,7 +40,6 @@ from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import find_fresh, find_own_entries
 from proverrl.lang.english import English, Forms, sentence
 from proverrl.lang.generating import ProgramText
-from proverrl.lang.units import add_units
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _GIVEN = frozenset(("function", "predicate", "datatype"))
@@ -82,7 +81,6 @@ class DafnyFormalizing:
 
     kind = CONTRACT
     has_parts = True
-    has_units = True
     unseen = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -221,20 +219,11 @@ def _describe(target: Declaration, english: English) -> str | None:
     phrases = [phrase for _, text in clauses if (phrase := read_phrase(text)) is not None]
     if len(phrases) < len(clauses):
         return None
-    measures: list[str] = []
-    if english.units is not None:
-        phrases, measures = add_units(phrases, _list_numbers(target), english.units)
     said = []
     for (word, _), phrase in zip(clauses, phrases, strict=True):
         opening = english.choose(_DEMANDS if word == "requires" else _PROMISES)
         said.append(sentence(opening.format(english.say_claim(phrase))))
-    return english.arrange(said, [sentence(measure) for measure in measures])
-
-
-def _list_numbers(target: Declaration) -> list[str]:
-    """The parameters and results that are whole numbers."""
-    named = (*target.formals, *target.returns)
-    return [name for name, kind in named if kind in ("nat", "int")]
+    return english.arrange(said)
 
 
 def _read_written(problem: Problem, body: str) -> tuple[list[Clause], list[str]] | None:

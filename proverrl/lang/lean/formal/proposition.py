@@ -65,7 +65,6 @@ class LeanFormalizing:
 
     kind = PROPOSITION
     has_parts = False
-    has_units = False
     unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
