@@ -299,7 +299,6 @@ def test_settings_that_cannot_work_are_refused() -> None:
             parse_config({"data_loop": data_loop}, source="test")
     for name, value in (
         ("late_filters", ["trivial"]),
-        ("scaffolds", ["easier"]),
         ("operator_choice", "useful"),
     ):
         play = {"loop": "data_loop", "selfplay": {name: value}}

@@ -23,12 +23,9 @@ from proverrl.loops.state import GrpoState
 from proverrl.types import (
     HOLE,
     Candidate,
-    Diagnostic,
-    Obligations,
     Problem,
     Prompt,
     Status,
-    Verdict,
 )
 from tests.builders import build_problem
 from tests.test_grpo import (
@@ -357,8 +354,13 @@ def test_weights_of_its_own(
         {"late_filters": ["trivial"], "operator_choice": "useful"},
         {**POLICY, "late_filters": ["trivial"]},
         {**POLICY, "shared": False, "reward": "absolute_zero"},
+        {
+            "parents": "archive",
+            "attack_samples": 2,
+            "filters": ["duplicate", "leak", "trivial", "refuted"],
+        },
     ],
-    ids=["program", "late", "shared", "own"],
+    ids=["program", "late", "shared", "own", "archive"],
 )
 def test_two_and_two_steps_equal_four_bit_for_bit(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], settings: dict[str, Any]
@@ -377,55 +379,6 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
     asked = {row["problem_id"] for row in ahead["draws"]}
     assert made & asked
     assert asked - made
-
-
-def judge_parts(candidate: Candidate) -> Verdict | Status:
-    """``judge``, whose refusals say that the loop fails and none of the clauses."""
-    if judge(candidate) is Status.PROVED:
-        return Status.PROVED
-    return Verdict(
-        Status.REJECTED,
-        (Diagnostic("error", "A postcondition might not hold", 1, 0),),
-        obligations=(Obligations("Impl$$_module.__default.M", 2, 1),),
-    )
-
-
-@pytest.mark.slow
-def test_scaffolds_resume_bit_for_bit(
-    make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(train_module, "open_configured", lambda *_, **__: StubVerifier(judge_parts))
-    settings = {
-        "scaffolds": ["subgoals", "show_hints", "chain_solved"],
-        "scaffold_share": 0.7,
-        "parents": "archive",
-        "attack_samples": 2,
-        "filters": ["duplicate", "leak", "trivial", "refuted"],
-    }
-    whole = run(make_play("whole", settings))
-    run(make_play("parts", settings, grpo__steps=2))
-    shutil.rmtree(whole.parent / "parts" / "policy")
-    again = run(make_play("parts", settings))
-    lines = step_lines(whole)
-    assert lines == step_lines(again)
-    assert same(weights(whole), weights(again))
-    assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
-    # 0.7 of 3 statements are 2. Rounds 0 and 1 are written before any verdict is in; the last one
-    # builds on what step 2 failed, which the second half has from its checkpoint.
-    counts = [sum(line["statements_scaffolds"].values()) for line in lines]
-    assert counts[:2] == [0, 0]
-    assert set(counts) <= {0, 1, 2}
-    assert counts[3] > 0
-    # A child of a composed problem.
-    assert max(line["statements_generation"] for line in lines) == 2
-    archive = archive_of(whole)
-    parts = [c for c in archive if c.operator.startswith("subgoal_")]
-    assert parts
-    for part in parts:
-        (parent,) = part.parents
-        assert parent.startswith("p") or parent in archive
-        # What was kept of the failed body stands before the hole.
-        assert "invariant" in part.problem.statement.partition(HOLE)[0]
 
 
 KILLED_RUN = """

@@ -1,1 +1,1 @@
-"""New problems out of old ones: operators, filters, scaffolds, and the archive of their descent."""
+"""New problems out of old ones: operators, filters, and the archive of their descent."""

@@ -62,15 +62,13 @@ write the proof. Give the whole program in one code block."""
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
-    ``kind`` is that of its first problem. ``scaffold`` names what made it where no composer
-    did; then it earns nothing, and nothing is compared with it."""
+    ``kind`` is that of its first problem."""
 
     parents: tuple[str, ...]
     kind: str
     composed: Composed | None
     reason: str = ""
     completion: Completion | None = None
-    scaffold: str = ""
 
 
 def measure_truncated(drafts: Sequence[Draft]) -> dict[str, float]:

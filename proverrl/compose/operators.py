@@ -1,30 +1,24 @@
-"""New problems with lineage: by an operator, or by a scaffold around what was solved or failed.
+"""New problems with lineage, by an operator.
 
-Flows in: training problems, the name of an operator or scaffold, a round and a seed. Flows out:
-``Composed`` problems, the same for the same input on every machine. Not handled here: the texts
-(the language makes them, ``Composing``), which parents are drawn, and whether a problem may be used
-(``filters``).
+Flows in: training problems, the name of an operator, a round and a seed. Flows out: ``Composed``
+problems, the same for the same input on every machine. Not handled here: the texts (the language
+makes them, ``Composing``), which parents are drawn, whether a problem may be used (``filters``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from proverrl.compose.archive import Composed
-from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
-from proverrl.lang import find_composing, find_language, list_languages
+from proverrl.lang import find_language, list_languages
 from proverrl.lang.records import Made, Operator, Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 ORIGIN = "proverrl compose"
-
-LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem | None, Problem | None]]]
-"""A problem and a body that failed: its open parts as problems, each in the two forms of
-DeepSeek-Prover-V2: alone, and given the parts before it. None for a form that cannot be said."""
 
 
 def list_operators(language: str) -> Mapping[str, Operator]:
@@ -106,46 +100,3 @@ def build_composed(
     return Composed(
         problem, tuple(p.id for p in parents), operator, round_number, seed, made.reference
     )
-
-
-def build_scaffold(
-    name: ScaffoldName, parents: Sequence[Parent], *, round_number: int, seed: int
-) -> list[Composed]:
-    """All variants that a scaffold makes of these parents, with lineage; distinct, in order.
-
-    Raises ``ProblemError`` when a parent is not a training problem.
-    """
-    for parent in parents:
-        if parent.problem.split != "train":
-            raise ProblemError(f"problem {parent.problem.id!r}: only training problems may be used")
-    problems = [parent.problem for parent in parents]
-    rng = random.Random(
-        derive_seed("scaffold", name, round_number, seed, *(p.id for p in problems))
-    )
-    found: dict[str, Composed] = {}
-    given = {parent.problem.preamble + parent.problem.statement for parent in parents}
-    scaffold = find_composing(problems[0].language).scaffolds.get(name)
-    if scaffold is None:
-        return []
-    for made in scaffold(rng, parents):
-        if made.preamble + made.statement in given:
-            continue
-        composed = build_composed(made, problems, name, round_number=round_number, seed=seed)
-        found.setdefault(composed.problem.id, composed)
-    return list(found.values())
-
-
-def collect_subgoals(
-    problem: Problem, body: str, lift: LiftFailed, *, round_number: int, seed: int
-) -> list[Composed]:
-    """The open parts of a failed body as training problems, in both forms (Ren et al. 2025,
-    DeepSeek-Prover-V2, arXiv 2504.21801); each form once."""
-    found: dict[tuple[str, str], Composed] = {}
-    for alone, given in lift(problem, body):
-        for name, part in (("subgoal_alone", alone), ("subgoal_given", given)):
-            if part is None:
-                continue
-            made = Made(part.kind, part.statement, None, part.preamble)
-            composed = build_composed(made, [problem], name, round_number=round_number, seed=seed)
-            found.setdefault((part.preamble, part.statement), composed)
-    return list(found.values())

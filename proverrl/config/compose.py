@@ -1,9 +1,7 @@
 """Names of what composes problems and of what filters them.
 
 Each ``Literal`` has its literal dict: ``OPERATORS`` in ``proverrl.compose.operators``,
-``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``FILTERS`` in
-``proverrl.compose.filters``, ``SCAFFOLDS`` in ``proverrl.compose.operators``, ``POOLS`` in
-``proverrl.loops.selfplay.composer``.
+``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``FILTERS`` in ``proverrl.compose.filters``.
 """
 
 from __future__ import annotations
@@ -30,18 +28,6 @@ DafnyOperator = Literal[
 ]
 
 LeanOperator = Literal["lean_fuse", "lean_instantiate", "lean_generalise", "lean_negate"]
-
-ScaffoldName = Literal[
-    "show_hints",
-    "mask_hint",
-    "easier",
-    "harder",
-    "extract_lemma",
-    "chain_solved",
-]
-
-SelfplayScaffold = ScaffoldName | Literal["subgoals"]
-"""What may stand in for fusion in a self-play run; ``subgoals`` are parts of failed proofs."""
 
 FilterName = Literal[
     "duplicate",

@@ -289,7 +289,6 @@ class Config(Section):
             return "has one policy; set selfplay.shared = true"
         unused = {
             "late_filters": selfplay.late_filters,
-            "scaffolds": selfplay.scaffolds,
             "operator_choice": selfplay.operator_choice != "uniform",
         }
         names = [f"selfplay.{name}" for name, asked in unused.items() if asked]

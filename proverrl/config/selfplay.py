@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Options, Positive, Section, name_of
-from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator, SelfplayScaffold
+from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 from proverrl.config.curriculum import CollapseConfig
 from proverrl.config.policy import FrozenPolicyConfig
 
@@ -68,12 +68,6 @@ class SelfplayConfig(Section):
     """how a program chooses among them: ``uniform``, each with the same chance; ``useful``, by the
     share of their statements so far that passed the filters and lay in the solver's window
     (Thompson sampling). Refused in the data loop"""
-    scaffolds: tuple[SelfplayScaffold, ...] = ()
-    """scaffolds, which make part of the statements from what the run solved or failed:
-    ``subgoals``, ``show_hints``, ``mask_hint``, ``easier``, ``harder``, ``extract_lemma``,
-    ``chain_solved``"""
-    scaffold_share: Fraction = 0.5
-    """the share of a step's statements that scaffolds make, if there is enough to build on"""
     attack_samples: NonNegative = 0
     """bodies that the solver writes for the negation of each new statement, for the filter
     ``refuted``; 0 is off"""

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
-from proverrl.config.compose import ScaffoldName
 from proverrl.config.search import SearchStates
 from proverrl.lang.english import English
 from proverrl.lang.generating import ProgramText
@@ -22,7 +21,6 @@ from proverrl.lang.records import (
     Prefix,
     ProgramGrade,
     RefusedHints,
-    Scaffold,
     SegmentFn,
     Sketch,
     Subgoal,
@@ -286,8 +284,6 @@ class Composing(ABC):
 
     operators: Mapping[str, Operator]
     """The operators, by the names that ``selfplay.operators`` takes."""
-    scaffolds: Mapping[ScaffoldName, Scaffold] = {}
-    """What makes problems around one that was solved or failed."""
 
     @abstractmethod
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:

@@ -132,9 +132,6 @@ class Variant:
     refutations: tuple[str, ...]
 
 
-Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
-"""All variants that one draw of a scaffold makes."""
-
 Compose = Callable[[random.Random, Sequence[Parent]], Made | None]
 """One draw of an operator; None where it has no hold on these parents."""
 

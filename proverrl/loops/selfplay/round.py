@@ -71,7 +71,6 @@ def describe_round(
         "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
         "statements_kept": len(this.kept),
         "statements_unchecked": len(this.set_aside - set(this.stops)),
-        "statements_scaffolds": dict(Counter(d.scaffold for d in this.drafts if d.scaffold)),
         "statements_generation": max(map(read_generation, this.kept), default=0),
         "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
         "filter_stops": dict(Counter(this.stops.values())),

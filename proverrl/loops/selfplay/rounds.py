@@ -20,7 +20,7 @@ from proverrl.compose.filters import FilterRun, make_filters, run_filters
 from proverrl.config.compose import FilterName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composed import ComposedProblems
-from proverrl.loops.selfplay.composer import OwnComposer, Scaffolder
+from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.round import JudgedRound, describe_round, solve_rate
 from proverrl.loops.state import GrpoState
 from proverrl.rewards.composer import (
@@ -60,24 +60,15 @@ class Rounds:
         self._session = session
         self._drafts_next = 0
         self._figures: list[RoundFigures] = []
-        self.scaffolder = Scaffolder(
-            settings.scaffolds,
-            round(settings.scaffold_share * settings.statements),
-            seed=session.config.seed,
-        )
 
-    def draw(self) -> tuple[int, list[Pair], list[Draft]]:
-        """The next round's number, the pairs of parents, and the scaffolds among its drafts."""
+    def draw(self) -> tuple[int, list[Pair]]:
+        """The next round's number and the pairs of parents."""
         number = self._drafts_next
         self._drafts_next += 1
         # The shortest comes first.
         proofs = {name: kept[0].body for name, kept in self._state.store.proofs.items() if kept}
-        made = {c.problem.id: c.reference for c in self.archive if c.reference is not None}
-        problems = {problem.id: problem for problem in self._session.problems.all}
-        scaffolds = self.scaffolder.draw(number, problems, proofs, made, self.archive)
-        left = self.settings.statements - len(scaffolds)
-        pairs = self._composed.draw_parents(proofs, number=number, num=left)
-        return number, pairs, scaffolds
+        num = self.settings.statements
+        return number, self._composed.draw_parents(proofs, number=number, num=num)
 
     async def ask(
         self,
@@ -144,8 +135,8 @@ class Rounds:
         """Note what became of each statement, and return the samples of a composer that is trained,
         with the figures of the round. The solver learns from ``groups``."""
         outcomes = [_judge(draft, this) for draft in this.drafts]
-        rewards, advantages = self._compare(this.drafts, outcomes)
-        self.scaffolder.end_step(this.number)
+        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes, self.settings)
+        advantages = compare_statements(outcomes, rewards, self.settings.reward)
         for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
             if outcome.stage == "tried" and draft.composed is not None:
                 name = draft.composed.problem.id
@@ -169,20 +160,6 @@ class Rounds:
                 samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)
         return samples, figures
 
-    def _compare(
-        self, drafts: Sequence[Draft], outcomes: Sequence[StatementOutcome]
-    ) -> tuple[list[float | None], list[float]]:
-        """Rewards and advantages of the composer's statements; None and 0 for scaffolds."""
-        own = [number for number, draft in enumerate(drafts) if not draft.scaffold]
-        written = [outcomes[number] for number in own]
-        earned = COMPOSER_REWARDS[self.settings.reward](written, self.settings)
-        compared = compare_statements(written, earned, self.settings.reward)
-        rewards: list[float | None] = [None] * len(drafts)
-        advantages = [0.0] * len(drafts)
-        for number, reward, advantage in zip(own, earned, compared, strict=True):
-            rewards[number], advantages[number] = reward, advantage
-        return rewards, advantages
-
     def _watch(
         self,
         this: JudgedRound,
@@ -197,11 +174,12 @@ class Rounds:
         ]
         earned = [reward for reward in rewards if reward is not None]
         problems, rates = [p for p, _ in tried], [rate for _, rate in tried]
-        own = [draft for draft in this.drafts if not draft.scaffold]
-        malformed = sum(draft.composed is None and draft.reason != REPEATED for draft in own)
+        malformed = sum(
+            draft.composed is None and draft.reason != REPEATED for draft in this.drafts
+        )
         self._figures.append(
             examine_round(
-                this.number, problems, rates, earned, written=len(own), malformed=malformed
+                this.number, problems, rates, earned, written=len(this.drafts), malformed=malformed
             )
         )
         warnings = find_warnings(self._figures, self.settings.collapse)
@@ -214,7 +192,6 @@ class Rounds:
         return {
             **self._composed.state_dict(),
             "drafts_next": self._drafts_next,
-            "scaffolds": self.scaffolder.state_dict(),
             "rounds": [asdict(figures) for figures in self._figures],
         }
 
@@ -223,7 +200,6 @@ class Rounds:
         self._drafts_next = state["drafts_next"]
         # Whatever was composed is in the archive, stopped or not.
         self._composed.see(composed.problem for composed in self.archive)
-        self.scaffolder.load_state_dict(state["scaffolds"])
         self._figures = [RoundFigures(**figures) for figures in state["rounds"]]
 
     def save_files(self, folder: Path) -> None:

@@ -173,8 +173,6 @@ class SelfplaySource(Source):
         for judged in landed:
             aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
             used = [d for d in judged.draws if d.rollouts[0].problem.id not in done.set_aside]
-            for draw in used:
-                rounds.scaffolder.see(draw.rollouts)
             yield Judged(aside, 0.0, use="counted")
             yield Judged(used, judged.seconds, judged.age)
 
@@ -215,9 +213,9 @@ class SelfplaySource(Source):
 
     async def _compose(self) -> Composition:
         with self.usage.busy("composer"):
-            number, pairs, scaffolds = self._rounds.draw()
+            number, pairs = self._rounds.draw()
             written = await self._composer.write(pairs, round_number=number)
-            drafts = drop_long(self._session, drop_repeats([*written, *scaffolds]))
+            drafts = drop_long(self._session, drop_repeats(written))
         with self.usage.busy("generator"):
             attacks = await write_attacks(self._session, drafts, number)
         return self._check(number, drafts, attacks)

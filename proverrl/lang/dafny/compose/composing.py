@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from proverrl.config.compose import DafnyOperator, ScaffoldName
+from proverrl.config.compose import DafnyOperator
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose import attack, forms, fuse, mutate
 from proverrl.lang.dafny.compose.declarations import list_names, read_problem
-from proverrl.lang.dafny.compose.scaffolds import SCAFFOLDS
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.dafny.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.parts import Composing
-from proverrl.lang.records import Operator, Scaffold
+from proverrl.lang.records import Operator
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 OPERATORS: Mapping[DafnyOperator, Operator] = {
@@ -44,7 +43,6 @@ class DafnyComposing(Composing):
     """Operators on declarations, and filters that ask for counterexamples."""
 
     operators: Mapping[str, Operator] = {str(name): made for name, made in OPERATORS.items()}
-    scaffolds: Mapping[ScaffoldName, Scaffold] = SCAFFOLDS
 
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
         text = problem.preamble + problem.statement

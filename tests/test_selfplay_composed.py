@@ -1,21 +1,18 @@
-"""Scaffolds, parents from the archive and attacks on negations: exact records, and real Dafny."""
+"""Parents from the archive and attacks on negations: exact records."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
-
-import pytest
+from typing import Any
 
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
 from proverrl.compose.filters import (
-    FILTERS,
     FilterRun,
     FilterTally,
     Stop,
@@ -25,7 +22,6 @@ from proverrl.compose.filters import (
 )
 from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
-from proverrl.config.compose import SelfplayScaffold
 from proverrl.lang.records import Made, Parent
 from proverrl.loops.selfplay.composed import (
     ComposedProblems,
@@ -36,7 +32,6 @@ from proverrl.loops.selfplay.composed import (
     weigh_operators,
     write_attacks,
 )
-from proverrl.loops.selfplay.composer import POOLS, Scaffolder, lift_failed
 from proverrl.loops.session import TrainingProblems
 from proverrl.problems.load import make_row, write_problems
 from proverrl.seeds import derive_seed
@@ -44,97 +39,23 @@ from proverrl.types import (
     HOLE,
     Candidate,
     Completion,
-    Diagnostic,
     Obligations,
     Problem,
     Prompt,
-    Rollout,
     Sampling,
     Status,
-    Turn,
     Verdict,
 )
 from proverrl.verifier.base import Verifier
-from tests.dafny_search import LEM, Dafny, open_dafny
 from tests.fake_verifier import FakeVerifier
 from tests.filter_tools import make_tools
 
 LOOP = f"method M(n: nat)\n{{\n  while r < n\n    {HOLE}\n  {{ }}\n}}\n"
-FAILED = Verdict(
-    Status.REJECTED,
-    (Diagnostic("error", "this invariant might not be maintained", 5, 4),),
-    obligations=(Obligations("Impl$$_module.__default.M", 3, 2),),
-)
-PROVED = Verdict(Status.PROVED, checks=("fake",))
 FALSE = f"lemma Law(m: nat)\n  ensures m < 9\n{{\n  {HOLE}\n}}\n"
 
 
 def loop(name: str, counter: str = "r") -> Problem:
     return Problem(name, "dafny", "invariants", "", LOOP.replace("r", counter))
-
-
-def attempt(problem: Problem, body: str, verdict: Verdict) -> Rollout:
-    completion = Completion("", (1,), (2,), (0.0,), "stop", 0)
-    return Rollout("r", problem, "solver", (Turn(completion, Candidate(problem, body), verdict),))
-
-
-def scaffold(*names: SelfplayScaffold, num: int = 2) -> Scaffolder:
-    return Scaffolder(names, num, seed=0)
-
-
-def test_every_scaffold_has_what_it_is_built_on() -> None:
-    names = [n for part in get_args(SelfplayScaffold) for n in (get_args(part) or (part,))]
-    assert list(POOLS) == names
-
-
-def test_the_parts_of_a_failed_proof_are_drafts_of_the_next_round() -> None:
-    problem = loop("p")
-    made = scaffold("subgoals")
-    # The second clause begins at line 5 and fails there; the first one stays.
-    made.see([attempt(problem, "invariant 0 <= r\ninvariant r == 7", FAILED)])
-    made.end_step(3)
-    (draft,) = made.draw(4, {"p": problem}, {}, {}, ())
-    assert (draft.parents, draft.kind, draft.scaffold) == (("p",), "invariants", "subgoals")
-    assert draft.composed is not None
-    part = draft.composed
-    assert part.problem.statement == LOOP.replace(HOLE, f"invariant 0 <= r\n    {HOLE}")
-    assert (part.operator, part.parents, part.round) == ("subgoal_alone", ("p",), 3)
-    assert part.problem.metadata["lineage"] == {"operator": "subgoal_alone", "generation": 1}
-    # What was made before is not made again, and a problem that was solved has no open parts.
-    assert made.draw(4, {"p": problem}, {}, {}, {part.problem.id}) == []
-    made.see([attempt(problem, "invariant 0 <= r\ninvariant r == 7", FAILED)])
-    made.see([attempt(problem, "x", PROVED)])
-    made.end_step(4)
-    assert made.draw(5, {"p": problem}, {}, {}, ()) == []
-
-
-def test_what_a_step_left_goes_into_a_checkpoint() -> None:
-    problem = loop("p")
-    one, other = scaffold("subgoals", "show_hints"), scaffold("subgoals", "show_hints")
-    one.see([attempt(problem, "invariant 0 <= r\ninvariant r == 7", FAILED)])
-    one.end_step(0)
-    state = json.loads(json.dumps(one.state_dict()))
-    assert state["failed"] == ["p"]
-    other.load_state_dict(state)
-    references = {"p": "invariant 0 <= r\ninvariant r <= n"}
-    drafts = [s.draw(1, {"p": problem}, {}, references, ()) for s in (one, other)]
-    assert drafts[0] == drafts[1]
-    assert len(drafts[0]) == 2
-
-
-def test_hints_are_shown_of_what_was_solved_and_chains_need_two() -> None:
-    problems = {"a": loop("a"), "b": loop("b", "s")}
-    proofs = {"a": "invariant A\ninvariant B"}
-    drafts = scaffold("show_hints").draw(0, problems, proofs, {}, ())
-    # Two hints: each is hidden once while the other is shown.
-    assert sorted(d.composed.reference or "" for d in drafts if d.composed) == [
-        "invariant A",
-        "invariant B",
-    ]
-    assert scaffold("chain_solved").draw(0, problems, proofs, {}, ()) == []
-    # Nothing was failed, so that nothing is made easier; a share of 0 makes nothing at all.
-    assert scaffold("easier").draw(0, problems, proofs, {}, ()) == []
-    assert scaffold("show_hints", num=0).draw(0, problems, proofs, {}, ()) == []
 
 
 def composed(name: str, text: str, parents: Sequence[Problem]) -> Composed:
@@ -285,8 +206,7 @@ def test_bodies_against_negations_are_written_once_a_round_and_seeded_by_it() ->
     assert writer.seeds == [derive_seed(0, "attack", 2)]
 
 
-@pytest.mark.parametrize("key", ["filters", "guards"])
-def test_a_state_of_the_version_before_is_read(tmp_path: Path, key: str) -> None:
+def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     problem = loop("p")
     heldout = tmp_path / "heldout.jsonl"
     write_problems(heldout, [make_row(loop("q", "s"))])
@@ -304,27 +224,7 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path, key: str) -> None
     before.calls["trivial"] = 7
     found = ComposedProblems(session)
     archive = found.state_dict()["archive"]
-    found.load_state_dict({"archive": archive, key: json.loads(json.dumps(before.state_dict()))})
+    state = {"archive": archive, "filters": before.state_dict()}
+    found.load_state_dict(json.loads(json.dumps(state)))
     assert found.filters == before
-    assert found.state_dict() == {"archive": archive, "filters": before.state_dict()}
-
-
-@pytest.fixture(scope="module")
-def dafny() -> Iterator[Dafny]:
-    yield from open_dafny()
-
-
-@pytest.mark.slow
-@pytest.mark.dafny
-def test_a_part_of_a_failed_proof_goes_through_the_filters_on_real_dafny(dafny: Dafny) -> None:
-    body = "if m > 3 { Lem(m); } else { assert m == 7; }"
-    candidate = Candidate(LEM, body)
-    parts = lift_failed(candidate, dafny.judge(LEM, body), round_number=2, seed=0)
-    # H1 needs nothing, so that both of its forms are one; R2 is alone and given H1.
-    assert [part.operator for part in parts] == ["subgoal_alone", "subgoal_alone", "subgoal_given"]
-    tools = make_tools(dafny.verifier, existing=[LEM], held_out=())
-    filters = make_filters(tools, tuple(FILTERS))
-    found = dafny.runner.run(run_filters([p.problem for p in parts], filters, tools))
-    stops = {stop.problem_id: (stop.filter, stop.reason) for stop in found.stops}
-    assert [stops.get(part.problem.id) for part in parts] == [None, None, None]
-    assert dafny.judge(parts[2].problem, "Lem(m - 1);").proved
+    assert found.state_dict() == state
