@@ -228,7 +228,6 @@ def test_a_composer_is_chosen_by_its_name(own: ModuleType) -> None:
     class Open:
         def __init__(self) -> None:
             self.config = config
-            self.english = None
 
     composer = open_composer(Open(), None)  # type: ignore[arg-type]
     assert isinstance(composer, FunctionComposer)

@@ -217,7 +217,6 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         checkpoints=tmp_path / "checkpoints",
         problems=TrainingProblems((), (problem,)),
         monitor=SimpleNamespace(phase=lambda *_: None),
-        english=None,
     )
     before = FilterTally(num_seen=5, num_kept=3)
     before.record(problem, Stop("trivial", "p", "proved at once", "r"))

@@ -25,7 +25,6 @@ from proverrl.files.strict_json import read_object
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
     *("policy.path", "instruct.writer", "search.value", "curriculum.warm_start"),
-    *("selfplay.rows", "selfplay.formaliser.path", "selfplay.writer.path", "data_loop.grader.path"),
     *("expert_iteration.proofs", "expert_iteration.sft_data"),
     *("value.run", "value.rollouts", "value.samples", "samples.files", "evaluation.benchmarks"),
 )

@@ -262,30 +262,3 @@ class PolicyConfig(Section):
     def is_function(self) -> bool:
         """Whether a function of somebody's own writes, so that there are no weights."""
         return self.engine not in get_args(EngineName)
-
-
-class FrozenPolicyConfig(Section):
-    """A policy beside the one that is trained, whose weights never change: a checkpoint or a model
-    behind a server. Without either there is none."""
-
-    path: str = ""
-    """a Hugging Face folder or id; of a run that trained it, ``RUN/policy``"""
-    endpoint: EndpointConfig = EndpointConfig()
-    layout: LayoutName = "canonical"
-    """how it is shown a problem, and how its answers are read (``policy.layout``); what is asked in
-    words (writer, grader) has a form of its own"""
-    temperature: NonNegativeFloat = 0.6
-    """its temperature"""
-    max_new_tokens: Positive = CHECKPOINT_TOKENS
-    """the most tokens of an answer"""
-
-    @property
-    def is_set(self) -> bool:
-        """Whether there is one."""
-        return bool(self.path or self.endpoint.url)
-
-    @model_validator(mode="after")
-    def _is_one(self) -> FrozenPolicyConfig:
-        if self.path and self.endpoint.url:
-            raise ValueError("both path and endpoint.url name a model; set one of them")
-        return self

@@ -359,8 +359,6 @@ class Config(Section):
             return 'loop = "selfplay" learns in order; set grpo.in_order = true'
         if self.restart.name != "none" or self.grpo.inject_proofs:
             return 'no restarts and no injected proofs in loop = "selfplay"; turn them off'
-        if selfplay.composer == "english" and selfplay.train_composer:
-            return 'composer = "english" is frozen; set selfplay.train_composer = false'
         copies = selfplay.composer == "policy" and not selfplay.shared
         if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
             return (

@@ -15,10 +15,8 @@ from pydantic import Field, model_validator
 from proverrl.config.base import Fraction, NonNegative, Options, Positive, Section, name_of
 from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 from proverrl.config.curriculum import CollapseConfig
-from proverrl.config.policy import FrozenPolicyConfig
 
-ComposerName = Literal["program", "policy", "english"]
-EnglishName = Literal["given", "fuse", "vary"]
+ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
 ComposerRewardName = Literal["gar", "absolute_zero", "stp"]
 OperatorChoice = Literal["uniform", "useful"]
@@ -33,25 +31,13 @@ class SelfplayConfig(Section):
     """
 
     composer: Annotated[str, name_of("composer", ComposerName)] = "program"
-    """what writes statements: ``program``, one operator per statement; ``policy``; or ``english``,
-    a formaliser, from English ([selfplay.md](selfplay.md#from-english))"""
+    """what writes statements: ``program``, one operator per statement; or ``policy``"""
     options: Options = Field(default_factory=dict)
     """of a composer of your own, ``composer = "package.module:function"``
     ([plugins.md](plugins.md))"""
     format: ComposerFormat = "edit"
     """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
     block"""
-    rows: str = ""
-    """``english``: the file of problems in words that it begins from, as ``proverrl formalize``
-    takes them, each with the program or the definitions that it is about"""
-    english: Annotated[tuple[EnglishName, ...], Field(min_length=1)] = ("given",)
-    """``english``: where a statement's words come from; of several each is as likely. ``given``, a
-    row as it is; ``fuse``, the writer makes one problem of two rows; ``vary``, the writer makes a
-    harder variant of a row that the run has proved, and an easier one of any other"""
-    formaliser: FrozenPolicyConfig = FrozenPolicyConfig()
-    """``english``: what writes a statement for the words"""
-    writer: FrozenPolicyConfig = FrozenPolicyConfig()
-    """``english``: what writes the words of ``fuse`` and ``vary``"""
     shared: bool = True
     """the composer shares the solver's weights; `false` gives it a copy of the initial ones"""
     train_composer: bool = True
@@ -111,24 +97,6 @@ class SelfplayConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _english_has_its_parts(self) -> SelfplayConfig:
-        if self.composer != "english":
-            return self
-        if not self.rows or not self.formaliser.is_set:
-            raise ValueError(
-                'composer = "english" needs rows, a file of problems in words, and a formaliser: '
-                "set rows, and formaliser.path or formaliser.endpoint.url"
-            )
-        if set(self.english) != {"given"} and not self.writer.is_set:
-            raise ValueError(
-                "english names what a writer makes: set writer.path or writer.endpoint.url, or "
-                'english = ["given"]'
-            )
-        if self.parents == "archive":
-            raise ValueError('composer = "english" begins from rows; set parents to another value')
-        return self
-
-    @model_validator(mode="after")
     def _window_is_open(self) -> SelfplayConfig:
         if self.solver_low >= self.solver_high:
             raise ValueError(
@@ -149,9 +117,6 @@ class DataLoopConfig(Section):
 
     keep: tuple[GradeName, ...] = ("excellent", "good", "above_average")
     """grades to keep; the others are ``fair`` and ``poor``"""
-    grader: FrozenPolicyConfig = FrozenPolicyConfig()
-    """a model that grades what the limits let pass; the worse of both grades counts, and without a
-    grade from it a statement is dropped. Unset: the limits alone"""
     min_obligations: NonNegative = 2
     """the fewest obligations that the verifier finds in a statement with an empty hole"""
     min_tokens: Positive = 20

@@ -1,7 +1,6 @@
 """The policies beside the one that is trained, whose weights never change: writer and critics.
 
-Flows in: a configuration that names them. Flows out: policies, in the parts that ask them. Not
-handled here: what composes and grades from English (``selfplay.english``).
+Flows in: a configuration that names them. Flows out: policies, in the parts that ask them.
 """
 
 from __future__ import annotations

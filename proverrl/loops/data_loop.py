@@ -3,8 +3,7 @@
 Paper order (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333): each round proposes statements,
 grades them and drops the worse, rejects contradictory hypotheses, attacks statement and negation at
 the same time, adds what was proved, and trains; until gains vanish. Ours are composed from training
-problems, or written from English; rules grade them, and a model if there is one; the other filters
-are asked too.
+problems; rules grade them, and the other filters are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
 Not handled here: several processes; later turns of the attack; a composer that learns
@@ -29,7 +28,7 @@ from proverrl.compose.filters import (
     make_filters,
     run_filters,
 )
-from proverrl.compose.grades import GRADES, Grade, ask_grades, grade_statement, worse
+from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing
@@ -39,15 +38,12 @@ from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage, lis
 from proverrl.loops.selfplay.composer import open_composer
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
-from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem
 
 BEFORE_GRADES: tuple[FilterName, ...] = ("duplicate", "leak", "well_formed")
 AFTER_GRADES: tuple[FilterName, ...] = ("satisfiable", "trivial", "weak_contract")
 ATTACKED: tuple[FilterName, ...] = ("refuted",)
-COUNTED = ("written", "malformed", "graded_out", "ungraded", "kept", "proved")
-
-GRADED_LOWER = "the model grades it lower"
+COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 
 async def run_data_loop(session: Session) -> None:
@@ -222,35 +218,21 @@ class Statements:
         return [found[problem.id] for problem in run.kept]
 
     async def _grade_all(self, this: OpenRound, asked: Sequence[Composed]) -> list[Composed]:
-        """Grade statements; those whose grade is one that is kept. A model is asked only about what
-        the rules keep, and the worse of both grades counts."""
-        graded = [(composed, await self._grade(this, composed)) for composed in asked]
-        by_rules = [c.problem for c, grade in graded if grade.name in self._settings.keep]
-        seed = derive_seed(self._session.config.seed, "grader", self._state.progress.step)
-        said = await ask_grades(by_rules, self._session.grader, seed=seed)
+        """Grade statements; those whose grade is one that is kept."""
         kept = []
-        for composed, grade in graded:
-            name, why = said.get(composed.problem.id, (grade.name, ""))
-            if name is None:
-                this.counts["ungraded"] += 1
-                self._note_stop(composed, "grade", f"the grader gave no grade: {why}")
-                continue
-            if worse(name, grade.name) != grade.name:
-                grade = Grade(name, (*grade.reasons, GRADED_LOWER))
+        for composed in asked:
+            grade = await self._grade(this, composed)
             this.grades[grade.name] += 1
             this.grade_reasons.update(grade.reasons)
             if grade.name in self._settings.keep:
                 kept.append(composed)
                 continue
             this.counts["graded_out"] += 1
-            reasons = [*grade.reasons, why] if why else grade.reasons
-            self._note_stop(composed, "grade", f"{grade.name}: {', '.join(reasons)}")
+            self._note_stop(composed, "grade", f"{grade.name}: {', '.join(grade.reasons)}")
         return kept
 
     async def _grade(self, this: OpenRound, composed: Composed) -> Grade:
-        """The rules' grade. Problems in words are no parents that a statement could be near to."""
-        is_english = self._session.english is not None
-        parents = [] if is_english else [self._by_id[name] for name in composed.parents]
+        parents = [self._by_id[name] for name in composed.parents]
         obligations = await _count_obligations(this.tools.asker, composed.problem)
         return grade_statement(composed.problem, parents, obligations, self._settings)
 

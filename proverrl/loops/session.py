@@ -14,7 +14,6 @@ from pathlib import Path
 
 from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.compose.english import EnglishComposer
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
@@ -25,7 +24,6 @@ from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Sampler
-from proverrl.policy.frozen import FrozenPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
@@ -74,10 +72,6 @@ class Session:
     """What writes the bodies, where the policy instructs."""
     critic: Critic | None = None
     """What judges statements, where the reward asks for one."""
-    english: EnglishComposer | None = None
-    """What composes from English, where something does."""
-    grader: FrozenPolicy | None = None
-    """What grades composed statements, where a model does."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)

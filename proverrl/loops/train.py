@@ -47,7 +47,6 @@ from proverrl.loops.run_folder import (
     write_resolved,
 )
 from proverrl.loops.selfplay.composer import teach_composer
-from proverrl.loops.selfplay.english import open_english, open_grader
 from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import Session, load_training, open_policy
 from proverrl.loops.taught import teach_all
@@ -147,7 +146,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         writer = open_writer(config)
         judge = config.reward.critic
         critic = open_critic(config, judge) if judge else None
-        english, grader = open_english(config), open_grader(config)
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -164,7 +162,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
                         config, folder, verifier, policy, sampler, problems, monitor,
-                        writer=writer, critic=critic, english=english, grader=grader,
+                        writer, critic,
                     )  # fmt: skip
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)

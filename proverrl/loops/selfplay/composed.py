@@ -20,7 +20,6 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.english import AS_GIVEN
 from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
@@ -54,8 +53,6 @@ class ComposedProblems:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.base = session.problems
-        # Of problems in words the run proves nothing itself, only what was written for them.
-        self._parents = session.english.rows if session.english else self.base.all
         self.archive = _open_archive(session)
         self.filters = FilterTally()
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
@@ -74,14 +71,11 @@ class ComposedProblems:
         """Pairs for round ``number``; the run's own ``proofs`` are known, and references."""
         config = self._session.config
         references = {problem.id: body for problem, body in self.base.references}
-        if self._session.english:
-            # Rows may be called as training problems are.
-            proofs, references = find_stated(self.archive, proofs), {}
         return draw_pairs(
             random.Random(derive_seed(config.seed, "parents", number)),
             config.selfplay.parents,
             num,
-            base=self._parents,
+            base=self.base.all,
             archive=self.archive,
             proofs=proofs,
             references=references,
@@ -163,15 +157,6 @@ def draw_pairs(
         )
         for _ in range(num)
     ]
-
-
-def find_stated(archive: ProblemArchive, proofs: Mapping[str, str]) -> dict[str, str]:
-    """For each problem in words whose own words have been stated and proved, the proof of that."""
-    return {
-        composed.parents[0]: proofs[composed.problem.id]
-        for composed in archive
-        if composed.operator == AS_GIVEN and composed.problem.id in proofs
-    }
 
 
 def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:

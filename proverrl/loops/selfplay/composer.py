@@ -96,8 +96,6 @@ def open_composer(
     config, settings = session.config, session.config.selfplay
     if settings.composer == "program":
         return ProgramComposer(settings.operators, config.seed, weigh=weigh)
-    if session.english is not None:
-        return session.english
     if settings.composer != "policy":
         compose = bind("composer", settings.composer, settings.options)
         return FunctionComposer(settings.composer, compose, config.seed)

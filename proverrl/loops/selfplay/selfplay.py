@@ -87,8 +87,6 @@ def _say_who_composes(session: Session) -> None:
     settings = session.config.selfplay
     if settings.composer == "program":
         text = "a program, one operator a statement"
-    elif (english := session.english) is not None:
-        text = f"{english.formaliser.policy.engine} states English: {', '.join(english.sources)}"
     elif settings.composer != "policy":
         text = f"{settings.composer}, one statement a call"
     else:
