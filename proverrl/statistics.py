@@ -29,7 +29,7 @@ TAILS = (0.025, 0.975)
 STD_EPSILON = 1e-6
 """Added to a standard deviation before dividing by it."""
 INTERVAL_METHOD = "gaffke-95"
-"""What results name the intervals below by; those of earlier versions have no name."""
+"""What results name the intervals below by."""
 NUM_DRAWS = 10_000
 NUM_FLIPS = 9_999
 MOST_COUNTED = 13

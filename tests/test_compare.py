@@ -107,14 +107,6 @@ def test_what_differs_is_said_with_both_values(tmp_path: Path, key: str) -> None
     assert "'that' in" in line
 
 
-def test_results_that_do_not_say_top_p_were_made_without(tmp_path: Path) -> None:
-    first = read_evaluation(write(tmp_path, "first", FIRST))
-    assert check_comparable(first, read_evaluation(write(tmp_path, "one", SECOND, top_p=1.0))) == []
-    (line,) = check_comparable(first, read_evaluation(write(tmp_path, "less", SECOND, top_p=0.95)))
-    assert line.startswith("top_p differs: 1.0 in")
-    assert "0.95 in" in line
-
-
 def test_other_problems_are_refused(tmp_path: Path) -> None:
     first = read_evaluation(write(tmp_path, "first", FIRST))
     other = read_evaluation(write(tmp_path, "other", SECOND, benchmark_sha256="c"))

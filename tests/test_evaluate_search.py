@@ -87,7 +87,7 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
 
 def test_a_search_in_which_nothing_was_judged_says_nothing_of_the_problem() -> None:
     old = replace(make_result(), turns=(SearchTurn("a", 3, is_call=True),))
-    assert search_row(LOOP, 0, old)["search"]["verifier_seconds"] is None
+    assert search_row(LOOP, 0, old)["search"]["verifier_seconds"] == 0.0
     ended = SearchTurn("b", 3, is_call=True, seconds=0.5)
     # A proof ended the other call.
     stopped = replace(old, turns=(*old.turns, ended))

@@ -260,7 +260,6 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
         ({"critic": "'>' is likelier", "critic_says": True}, "right: '>' is likelier"),
         ({"critic": "'>' is likelier", "critic_says": False}, "wrong: '>' is likelier"),
         ({"critic": "no JSON", "critic_says": None}, "no judgement: no JSON"),
-        ({"critic": "of an earlier version"}, "of an earlier version"),
     ],
 )
 def test_the_report_says_which_way_a_critic_judged(found: dict[str, Any], said: str) -> None:

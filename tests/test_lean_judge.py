@@ -27,7 +27,6 @@ from proverrl.lang.lean.workers.messages import (
     LeanMessage,
     Position,
     Severity,
-    Sorry,
 )
 from proverrl.types import Candidate, Diagnostic, Status
 from proverrl.verifier.body_place import find_body_place
@@ -41,7 +40,7 @@ def say(severity: Severity, text: str, line: int = 1, column: int = 0) -> LeanMe
 
 
 def judge(*messages: LeanMessage, reached_end: bool = True) -> Status | None:
-    done = Elaboration(1, messages, reached_end=reached_end)
+    done = Elaboration(None, messages, reached_end=reached_end)
     judgement = judge_messages(done, build_lean_candidate("x"), 0)
     return None if judgement is None else judgement.status
 
@@ -75,13 +74,6 @@ def test_errors_come_before_limits_and_those_before_holes() -> None:
     assert judge(hole, limit, say("error", "no")) is Status.REJECTED
     assert judge(reached_end=False) is Status.UNSOUND
     assert judge(say("error", "unterminated comment"), reached_end=False) is Status.REJECTED
-
-
-def test_a_hole_without_a_warning_is_incomplete() -> None:
-    done = Elaboration(1, (), (Sorry("⊢ p"), Sorry("⊢ q")))
-    judgement = judge_messages(done, build_lean_candidate("x"), 0)
-    assert judgement is not None
-    assert (judgement.status, judgement.goals) == (Status.INCOMPLETE, ("⊢ p", "⊢ q"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +161,7 @@ def test_a_name_is_the_same_with_signs_around_its_parts(said: str, asked: str, s
     ],
 )
 def test_each_way_to_print_a_type_is_understood(text: str) -> None:
-    done = Elaboration(1, (say("info", text, CHECK_LINE), AXIOMS))
+    done = Elaboration(None, (say("info", text, CHECK_LINE), AXIOMS))
     assert read_report(done, "t") == DeclarationReport(text)
 
 
@@ -200,9 +192,9 @@ AXIOMS = say("info", "'t' does not depend on any axioms", len(QUESTION))
 
 
 def test_a_report_is_read_from_its_two_messages() -> None:
-    assert read_report(Elaboration(1, (CHECK, AXIOMS)), "t") == DeclarationReport("@t : True")
+    assert read_report(Elaboration(None, (CHECK, AXIOMS)), "t") == DeclarationReport("@t : True")
     unknown = say("error", "Unknown constant `t`", CHECK_LINE)
-    assert read_report(Elaboration(1, (unknown,)), "t").missing == "Unknown constant `t`"
+    assert read_report(Elaboration(None, (unknown,)), "t").missing == "Unknown constant `t`"
 
 
 @pytest.mark.parametrize(
@@ -223,12 +215,12 @@ def test_a_report_with_anything_else_in_it_is_not_believed(
     messages: tuple[LeanMessage, ...],
 ) -> None:
     with pytest.raises(WorkerError, match=r"about t|of t|out of place"):
-        read_report(Elaboration(1, messages), "t")
+        read_report(Elaboration(None, messages), "t")
 
 
 def test_a_report_that_was_cut_short_is_not_believed() -> None:
     with pytest.raises(WorkerError, match="did not finish"):
-        read_report(Elaboration(1, (CHECK, AXIOMS), reached_end=False), "t")
+        read_report(Elaboration(None, (CHECK, AXIOMS), reached_end=False), "t")
 
 
 def test_the_axioms_of_several_theorems_are_told_apart_by_their_lines() -> None:
@@ -239,10 +231,10 @@ def test_the_axioms_of_several_theorems_are_told_apart_by_their_lines() -> None:
     )
     clean = say("info", "'a' does not depend on any axioms", 5)
     unknown = say("error", "Unknown constant `b`", 6)
-    assert read_axioms(Elaboration(1, (clean, unknown)), ["a", "b"]) == {"a": (), "b": None}
+    assert read_axioms(Elaboration(None, (clean, unknown)), ["a", "b"]) == {"a": (), "b": None}
     for messages in [(clean,), (clean, clean), (clean, say("info", "x", 7)), (unknown, unknown)]:
         with pytest.raises(WorkerError, match="axioms"):
-            read_axioms(Elaboration(1, messages), ["a", "b"])
+            read_axioms(Elaboration(None, messages), ["a", "b"])
 
 
 def test_open_goals_are_cut_apart() -> None:

@@ -240,7 +240,7 @@ def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path:
 
 
 def test_unlike_conditions_are_said(tmp_path: Path) -> None:
-    one = write_run(tmp_path / "one", ONE)
+    one = write_run(tmp_path / "one", ONE, top_p=1.0)
     unlike = {"toolchain": "dafny 4.9.0", "temperature": 0.6, "top_p": 0.95}
     two = write_run(tmp_path / "two", TWO, **unlike)
     found = list_warnings(load_runs([one, two]))
@@ -248,7 +248,6 @@ def test_unlike_conditions_are_said(tmp_path: Path) -> None:
         "Compare with care, the verifier (toolchain) differs: dafny 2.3.0: After one; "
         "dafny 4.9.0: After two.",
         "Compare with care, the temperature differs: 1.0: After one; 0.6: After two.",
-        # The first is of an earlier version, which had no top-p.
         "Compare with care, the top-p differs: 1.0: After one; 0.95: After two.",
     ]
     assert found[0] in Page(build_page([one, two])).text

@@ -183,15 +183,17 @@ def test_a_checkpoint_that_was_changed_is_damaged(
     path.write_text(json.dumps(state))
     with pytest.raises(RunError, match=r"damaged checkpoint \(changed after it was written"):
         read_state(checkpoint)
-    # One that an earlier version wrote has no seal.
     state.pop(SEAL)
     path.write_text(json.dumps(state))
+    with pytest.raises(RunError, match=r"damaged checkpoint \(changed after it was written"):
+        read_state(checkpoint)
+    path.write_text(json.dumps(add_seal(state)))
     assert read_state(checkpoint)["proofs"] == state["proofs"]
     for step in (10**30, -3, 2.9, True, "3", float("inf"), 4, None):
-        path.write_text(json.dumps({**state, "step": step}))
+        path.write_text(json.dumps(add_seal({**state, "step": step})))
         with pytest.raises(RunError, match=r"damaged checkpoint \(step is "):
             read_state(checkpoint)
-    path.write_text(json.dumps(state))
+    path.write_text(json.dumps(add_seal(state)))
     moved = checkpoint.rename(tmp_path / "step_000009")
     with pytest.raises(RunError, match=r"damaged checkpoint \(step is 3\)"):
         read_state(moved)

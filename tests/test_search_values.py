@@ -101,7 +101,8 @@ def test_auc_is_what_its_definition_says(rows: list[tuple[int, bool]]) -> None:
 
 
 def make_rollout(status: str, body: str | None, **problem: str) -> dict[str, Any]:
-    shown = {"id": "p", "preamble": "", "statement": build_problem("p").statement, **problem}
+    given = {"id": "p", "language": "dafny", "preamble": ""}
+    shown = given | {"statement": build_problem("p").statement} | problem
     return {"rollout_id": "r", "problem": shown, "status": status, "body": body}
 
 

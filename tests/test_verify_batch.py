@@ -454,7 +454,7 @@ def test_resume_refuses_the_verdicts_of_another_input(
     for row in rows:
         del row["sha256"]
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(UsageError, match="or an earlier version wrote it; give another --out"):
+    with pytest.raises(UsageError, match=r"sha256 does not fit\); give another --out"):
         verify(lines, out, resume=True)
     out.write_text("[]\n")
     with pytest.raises(UsageError, match=r"out\.jsonl:1 is not a verdict"):

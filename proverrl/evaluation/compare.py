@@ -38,8 +38,6 @@ EXPECTED_TO_AGREE = {
 }
 """What changes a figure besides the policy, as a summary and as people call it: a difference is
 said beside the comparison."""
-WHERE_NOT_SAID: dict[str, float] = {"top_p": 1.0, "top_k": 0}
-"""What results of earlier versions were made with."""
 
 REQUIRED = ("benchmark_sha256", "samples_per_problem", "levels")
 """What a summary must say for its evaluation to be compared."""
@@ -144,7 +142,7 @@ def check_comparable(
     if one != two:
         found.append(f"the files of problems differ: {first.path} and {second.path}")
     for key in EXPECTED_TO_AGREE:
-        one, two = (s.summary.get(key, WHERE_NOT_SAID.get(key)) for s in (first, second))
+        one, two = (s.summary.get(key) for s in (first, second))
         if one != two:
             found.append(f"{key} differs: {one!r} in {first.path}, {two!r} in {second.path}")
     return found

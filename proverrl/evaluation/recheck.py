@@ -103,7 +103,7 @@ def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
         where = f"{path}, line {line}"
         check_fields(_RECHECK, row, where, _ANEW)
         if not has_own_seal(row, required=True):
-            raise RunError(f"{where}: {CHANGED}, or an earlier version wrote it; {_ANEW}")
+            raise RunError(f"{where}: {CHANGED}; {_ANEW}")
         if row["status"] not in ("timeout", "crashed"):
             rows.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))

@@ -31,8 +31,8 @@ def write_sealed(row: Mapping[str, Any]) -> str:
 
 
 def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = False) -> bool:
-    """Whether a read object is as it was written. One without a seal, as earlier versions wrote
-    them, passes unless it is ``required``."""
+    """Whether a read object is as it was written. One without a seal passes unless it is
+    ``required``."""
     if SEAL not in row:
         return not required
     said = {key: value for key, value in row.items() if key != SEAL}

@@ -79,9 +79,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         state = read_object(checkpoint / STATE_FILE)
     except (OSError, ValueError) as error:
         raise _explain_damage(checkpoint, str(error)) from error
-    if not has_own_seal(state):
+    if not has_own_seal(state, required=True):
         raise _explain_damage(checkpoint, CHANGED)
-    state.pop(SEAL, None)
+    state.pop(SEAL)
     step, place = state.get("step"), _NAME.fullmatch(checkpoint.name)
     if type(step) is not int or step < 0 or (place is not None and step != int(place[1])):
         raise _explain_damage(checkpoint, f"step is {step!r:.40}")

@@ -96,9 +96,8 @@ def build_evaluation(
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
             **(_describe_writer(config, writer) if writer is not None else {}),
             "temperature": settings.temperature,
-            # Left out where it does nothing, so that evaluations of earlier versions go on.
-            **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
-            **({"top_k": settings.top_k} if settings.top_k else {}),
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
             "max_new_tokens": config.sampling.max_new_tokens,
             "seed": config.seed,
             "toolchain": verifier.toolchain,

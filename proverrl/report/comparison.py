@@ -15,7 +15,6 @@ from typing import Any
 from proverrl.evaluation.attempts import AGAIN
 from proverrl.evaluation.compare import (
     EXPECTED_TO_AGREE,
-    WHERE_NOT_SAID,
     Pair,
     count_solvers,
     measure_difference,
@@ -124,7 +123,7 @@ def count_overlap(shelf: Shelf, one: int, other: int) -> McNemar:
 def _read_condition(column: Column, key: str) -> Any:
     if key == "num_problems":
         return (column.evaluation.level("all") or {}).get(key)
-    return column.evaluation.summary.get(key, WHERE_NOT_SAID.get(key))
+    return column.evaluation.summary.get(key)
 
 
 def list_warnings(runs: Sequence[RunRecord]) -> list[str]:

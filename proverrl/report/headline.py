@@ -121,9 +121,8 @@ def _shows_change(before: StoredEvaluation | None, after: StoredEvaluation) -> b
 
 
 def _same(one: StoredEvaluation, two: StoredEvaluation) -> bool:
-    keys = ("benchmark_sha256", "samples_per_problem", "temperature", "top_p", "levels")
-    same = all(one.summary.get(key) == two.summary.get(key) for key in keys)
-    return same and one.summary.get("top_k", 0) == two.summary.get("top_k", 0)
+    keys = ("benchmark_sha256", "samples_per_problem", "temperature", "top_p", "top_k", "levels")
+    return all(one.summary.get(key) == two.summary.get(key) for key in keys)
 
 
 def list_levels(columns: Sequence[Column]) -> list[str]:
@@ -310,7 +309,6 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
             f"{int(whole.get('num_problems', 0)):,}",
             f"{int(whole.get('attempts', 0)):,}",
             f"{int(whole.get('unjudged', 0)):,}",
-            # Earlier versions rejected nothing for ending the verifier.
             f"{int(whole.get('fatal', 0)):,}",
             *(_describe_figure(whole.get("pass", {}).get(str(k))) for k in ks),
         )

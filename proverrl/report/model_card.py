@@ -52,8 +52,7 @@ def make_card(run: Path, *, repo_id: str, licence: str = "") -> str:
 
 
 def _started_from_folder(run: RunRecord) -> bool | None:
-    """Whether ``policy.path`` was a folder when the run began; None where an earlier version did
-    not record it."""
+    """Whether ``policy.path`` was a folder when the run began; None where that is not recorded."""
     recorded = run.resolved.get("policy_path_is_folder")
     return recorded if isinstance(recorded, bool) else None
 

@@ -102,7 +102,5 @@ def _describe_critic(row: Row) -> str:
     """What the last critic that was asked said, and why: reasons alone may read either way."""
     if not row.get("critic"):
         return "–"
-    if "critic_says" not in row:  # a file of an earlier version
-        return str(row["critic"])
     said = {True: "right", False: "wrong", None: "no judgement"}
     return f"{said[row['critic_says']]}: {row['critic']}"

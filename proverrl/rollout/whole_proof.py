@@ -184,8 +184,7 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
 
 
 def load_completion(row: Mapping[str, Any]) -> Completion:
-    """What ``dump_completion`` wrote; ``missing`` and ``segments`` may be left out, as in earlier
-    checkpoints."""
+    """What ``dump_completion`` wrote."""
     values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
-    values["segments"] = tuple((version, num) for version, num in row.get("segments", ()))
+    values["segments"] = tuple((version, num) for version, num in row["segments"])
     return Completion(**values)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import TypeAdapter
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language, list_languages
 from proverrl.problems.load import make_row
 from proverrl.search.base import Functions, Search, SearchResult
@@ -224,14 +224,12 @@ class Composite(Search):
         asked = await super().judge_proofs_again(told)
         for key, search in self.searches.items():
             asked += await search.judge_proofs_again(told if key == ROOT else None)
-        for body in told:
-            self._verdicts.pop(Candidate(self.problem, body).key, None)
         return asked
 
     def _find_known(self, candidate: Candidate) -> Verdict | None:
-        own = self.spent.verdicts if candidate.problem == self.problem else {}
-        # Earlier versions kept the verdicts on the problem's own bodies among the others.
-        return own.get(candidate.body) or self._verdicts.get(candidate.key)
+        if candidate.problem == self.problem:
+            return self.spent.verdicts.get(candidate.body)
+        return self._verdicts.get(candidate.key)
 
     def _open_part(self, key: str, problem: Problem) -> TreeSearch:
         if key not in self.searches:
@@ -304,8 +302,6 @@ class Composite(Search):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if "walk" not in state:
-            raise RunError("it was saved by an earlier version of proverrl: begin it anew")
         super().load_state_dict(state)
         self._walk = state["walk"]
         self._log = _NUMBERS.validate_python(state["log"])

@@ -133,8 +133,7 @@ def _read_row(row: Mapping[str, Any]) -> list[ValuePair]:
     if not status.judged or body is None:
         return []
     given = row["problem"]
-    # Earlier versions did not say the language.
-    language = given.get("language", "dafny")
+    language = given["language"]
     # The kind decides how a body is verified, not how the problem is shown.
     problem = Problem(given["id"], language, "statements", given["preamble"], given["statement"])
     solved = status is Status.PROVED

@@ -77,8 +77,7 @@ def open_lean(options: BackendOptions) -> Backend:
         "paranoid" if options.paranoid else "",
         # Two projects may hold other things under the same names.
         *(value for name, value in toolchain.environment if name == "LEAN_PATH"),
-        # Only where it is on, so that verdicts of earlier versions stay known.
-        *(("states",) if options.trace_states else ()),
+        "states" if options.trace_states else "",
     )
     verifier = mix_in_canaries(pool, "lean", CANARIES, options.canary_rate, options.seed)
     if rate := read_rate(options.confirm):
