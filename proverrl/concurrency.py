@@ -119,3 +119,32 @@ class LoopThread:
                 loop.call_soon_threadsafe(loop.stop)
                 thread.join()
                 loop.close()
+
+
+_LEAST_SHARE = 0.02
+_MOST_DEADLINES = 8.0
+
+
+async def prolong(
+    scope: asyncio.Timeout, budget: float, read_cpu_seconds: Callable[[], float]
+) -> None:
+    """Let ``scope``, of ``budget`` seconds from now, last until as much processor time was used.
+
+    It is for work that others keep from the processors: what does not run, or has had
+    ``_MOST_DEADLINES`` times its budget by the clock, is not given more.
+    """
+    loop = asyncio.get_running_loop()
+    before = read_cpu_seconds()
+    start = asked = loop.time()
+    enough, end = before + budget, start + budget
+    while True:
+        await asyncio.sleep(0.9 * (end - asked))
+        used, now = read_cpu_seconds(), loop.time()
+        runs = used - before >= _LEAST_SHARE * (now - asked)
+        end = min(now + enough - used, start + _MOST_DEADLINES * budget)
+        due = scope.when() or now
+        # Near its end it is over; others may have ended the scope meanwhile.
+        if not runs or due <= now or end - now < 0.1 * budget:
+            return
+        scope.reschedule(max(end, due))
+        before, asked = used, now

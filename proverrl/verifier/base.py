@@ -72,7 +72,8 @@ class Verifier(Protocol):
     """Judges candidates. Safe for many concurrent callers on one event loop."""
 
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """Judge one candidate; the deadline is wall time from the moment a worker takes it.
+        """Judge one candidate; the deadline counts from the moment a worker takes it, in processor
+        time where its processes tell that and others keep them from running (``prolong``).
 
         It covers imports and body, but not the wait for a worker: a bad candidate must not change
         its neighbours' verdicts by being ahead of them in the queue. Cancelling the call cancels

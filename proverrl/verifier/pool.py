@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from proverrl.concurrency import Breather
+from proverrl.concurrency import Breather, prolong
 from proverrl.errors import ToolchainError, UsageError, VerifierError, WorkerError
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verifier.base import (
@@ -287,7 +287,11 @@ class VerifierPool:
         used = -worker.cpu_seconds
         try:
             async with asyncio.timeout(budget) as slot.scope:
-                verdict = await worker.judge(candidate)
+                clock = asyncio.create_task(prolong(slot.scope, budget, lambda: worker.cpu_seconds))
+                try:
+                    verdict = await worker.judge(candidate)
+                finally:
+                    clock.cancel()
         except BaseException as error:
             doomed = slot.doomed
             self._discard(slot)

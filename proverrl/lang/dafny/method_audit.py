@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.hint_grammar import find_wide
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_tokens
@@ -114,7 +115,7 @@ def _check_token(token: Token, ours: OurDeclarations) -> Finding | None:
     if token.kind == "word" and token.text in ours.hidden:
         message = f"{token.text!r} is declared behind the hole and may not be named"
         return token.refuse("cheat", "names", message)
-    return None
+    return find_wide(token) if token.kind == "word" else None
 
 
 def _check_shape(

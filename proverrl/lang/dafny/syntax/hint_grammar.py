@@ -35,6 +35,8 @@ _REFUSED_ATTRIBUTES = {
 } | dict.fromkeys(
     ("timeLimit", "timeLimitMultiplier"), "makes the verdict depend on the speed of the machine"
 )
+MAX_BITS = 64
+_BITS = re.compile(r"bv0*([0-9]+)")
 _BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / % & | ^".split())
 _STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
 # What these words do in a hole would get a verdict without a proof.
@@ -80,6 +82,15 @@ def refuse_word(word: Token) -> Finding:
     return word.refuse(category, "keywords", f"{word.text!r} {FORBIDDEN_WORDS[word.text]}")
 
 
+def find_wide(name: Token) -> Finding | None:
+    """The finding for bit vectors so wide that z3 works on them for long before it counts."""
+    found = _BITS.fullmatch(name.text)
+    if found is None or (len(found[1]) < 3 and int(found[1]) <= MAX_BITS):
+        return None
+    message = f"{name.text!r} has more than {MAX_BITS} bits, which z3 may work on past any deadline"
+    return name.refuse("syntax", "size", message)
+
+
 class HintGrammar(StatementElements):
     """Ghost proof statements, loop clauses, and the expressions in them.
 
@@ -98,7 +109,8 @@ class HintGrammar(StatementElements):
         if is_collection:
             self.advance()
         else:
-            self.expect_name()
+            if (wide := find_wide(self.expect_name())) is not None:
+                raise GrammarError(wide)
             while self.take("."):
                 self.expect_name()
         if in_expression and self.at("<") and not self._at_type_arguments():
