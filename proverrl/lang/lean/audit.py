@@ -46,7 +46,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column
 
-LEAN_AUDIT_VERSION = 11
+LEAN_AUDIT_VERSION = 12
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 PROPOSITION = "proposition"
