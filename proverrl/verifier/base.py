@@ -45,8 +45,8 @@ MIN_RLIMIT = 300_000
 class Limits:
     """The resources that a proof may use.
 
-    ``rlimit`` is z3's resource count per entry, which no load changes: running out of it counts
-    against the proof. ``time_limit_seconds`` is only a back-stop per entry, far above any deadline,
+    ``rlimit`` is z3's resource count per entry, not the clock's: running out of it counts against
+    the proof. ``time_limit_seconds`` is only a back-stop per entry, far above any deadline,
     because the server reports both limits in the same words. ``memory_mb`` is for all processes of
     a worker together; running out of it judges nothing.
     """
