@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -599,7 +599,8 @@ def test_the_limit_is_ten_times_that_of_training_or_what_is_asked(
 ) -> None:
     lines = write_lines(tmp_path / "in.jsonl", 1)
     seen: list[tuple[int, int | None]] = []
-    inner = getattr(verdict_printer, "open_router")  # noqa: B009  (the fake)
+    # The fake.
+    inner: Callable[..., RoutedVerifier] = vars(verdict_printer)["open_router"]
 
     def open_seen(options: BackendOptions, rlimit: int | None) -> RoutedVerifier:
         seen.append((options.limits.rlimit, rlimit))
