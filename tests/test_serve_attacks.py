@@ -155,6 +155,60 @@ async def test_problems_of_strangers() -> None:
     assert {each.problem.statement for each in fake.calls} == {"/*{HOLE}*/", LEMMA}
 
 
+CODE = "method M(n: nat) returns (r: int)\n  ensures r == n\n  /*{HOLE}*/\n"
+WORDS = (
+    "method M(n: nat) returns (r: int)\n  /*{HOLE}*/\n  decreases *\n{ r := W(n); }\n"
+    "method W(n: nat) returns (r: int)\n  ensures r == n\n  decreases *\n{ r := M(n); }\n"
+)
+PAIR = "method W(n: nat) returns (r: int)\n  ensures r == n\n{ r := M(n); }\n"
+WRITTEN = [
+    ("contract", "", WORDS),
+    ("program", "", CODE),
+    ("program", "", CODE.replace("  ensures r == n\n", "") + PAIR),
+]
+
+
+@in_loop
+async def test_what_is_written_from_words_is_judged_and_its_cheats_are_not() -> None:
+    """A contract and a program have a method without contract or body at their hole; all else of
+    theirs, what stands behind the hole too, is held to what any stranger's text is."""
+    texts = {text for language, *two in STRANGERS if language == "dafny" for text in two}
+    cheats = {text.removeprefix(LEMMA) for text in texts} - {""}
+    cheats |= {"lemma Bad() ensures false decreases * { Bad(); }\n", "method N() ensures false\n"}
+    # More of what is allowed than an audit lists.
+    many = "".join(f"method N{i}()\n  decreases *\n{{ }}\n" for i in range(12))
+    attacks = [
+        (kind, preamble + head, statement + tail)
+        for kind, head, statement in WRITTEN
+        for cheat in sorted(cheats)
+        for preamble, tail in ((cheat, ""), ("", cheat), (many + cheat, ""))
+    ]
+    asked = [*WRITTEN, ("contract", many, WORDS), *attacks]
+    rows = [
+        {
+            "id": str(number),
+            "problem": {
+                "id": "p",
+                "language": "dafny",
+                "kind": kind,
+                "preamble": preamble,
+                "statement": statement,
+            },
+            "body": "{ r := good; }" if kind == "program" else "ensures good",
+        }
+        for number, (kind, preamble, statement) in enumerate(asked)
+    ]
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            answer = await client.post("/v1/verify", json={"candidates": rows})
+        found = [each.get("cause", each["status"]) for each in answer.json()["results"]]
+        assert found == ["proved"] * 4 + ["bad-problem"] * len(attacks)
+
+    assert len(attacks) == 3 * 3 * len(cheats) > 70
+    await survive(attack)
+
+
 PIECES = ["[", "]", "{", "}", '"', ",", ":", "\\ud800", "\\u0000", "null", "1e999", "-", "NaN"]
 PIECES += ['"candidates"', '"code"', '"language"', '"dafny"', '"id"', '"statement"', "true", "\xe9"]
 

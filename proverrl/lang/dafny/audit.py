@@ -166,6 +166,24 @@ def check_problem(problem: Problem) -> None:
         read_our_program(problem)
 
 
+def find_cheat(problem: Problem) -> str:
+    """Of a problem of the kind ``contract`` or ``program``, what no bare file may hold; or empty.
+
+    All of its text counts, what no policy is shown too. The two methods of a contract call each
+    other without end, so ``decreases *`` is its form; a lemma that has one is refused.
+    """
+    try:
+        check_problem(problem)
+        # The text of a program was held to the same when it was read.
+        findings = audit_file(get_blank(problem)) if problem.kind == CONTRACT else []
+    except ProblemError as error:
+        return str(error).removeprefix(f"problem {problem.id!r}: ")
+    except RecursionError:
+        return "nested too deeply"
+    found = next((finding for finding in findings if finding.rule != "wildcard"), None)
+    return f"line {found.line}: {found.rule}: {found.message}" if found else ""
+
+
 def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     line = candidate.head.count("\n") + finding.line
     column = finding.column + (end_column(candidate.head) if finding.line == 1 else 0)

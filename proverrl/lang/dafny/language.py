@@ -13,7 +13,14 @@ from collections.abc import Iterable
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
-from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
+from proverrl.lang.dafny.audit import (
+    CONTRACT,
+    KINDS,
+    PROGRAM,
+    audit_candidate,
+    check_problem,
+    find_cheat,
+)
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.includes import split_includes
@@ -146,6 +153,10 @@ class Dafny(Language):
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
+
+    def find_cheat(self, problem: Problem) -> str:
+        is_written = problem.kind in (CONTRACT, PROGRAM)
+        return find_cheat(problem) if is_written else super().find_cheat(problem)
 
     def diagnose(self) -> list[Part]:
         return check_dafny()
