@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import torch
 
 from proverrl.advantages.methods import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
-from proverrl.errors import GuardError, RunError
+from proverrl.errors import GuardError, ProblemError, RunError, VerifierError
 from proverrl.loops import train as train_module
 from proverrl.loops.checkpoint import read_state
 from proverrl.loops.evaluate_run import find_weights
@@ -68,6 +69,17 @@ class StubVerifier(FakeVerifier):
 
     def stats(self) -> None:
         return None
+
+
+def judge_few(candidate: Candidate) -> Status:
+    """Takes one problem in four."""
+    if int(candidate.problem.id[1:]) % 4:
+        return judge_none(candidate)
+    return judge(candidate)
+
+
+def judge_none(candidate: Candidate) -> Status:
+    raise ProblemError(f"problem {candidate.problem.id}: no proof can be held to it")
 
 
 @pytest.fixture
@@ -348,6 +360,27 @@ def test_unjudged_rollouts_leave_the_group_and_are_counted(
                 assert row["reward"] == float(row["status"] == "proved")
     assert timeouts > 0
     assert sum(line["unjudged"]["timeout"] for line in step_lines(folder)) == timeouts
+
+
+@pytest.mark.parametrize("loop", ["grpo", "expert_iteration"])
+def test_a_run_whose_problems_are_all_refused_ends_and_says_why(
+    loop: str, make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judges = [judge_none, judge_few]
+    monkeypatch.setattr(
+        train_module, "open_configured", lambda *_, **__: StubVerifier(judges.pop(0))
+    )
+    with pytest.raises(VerifierError) as raised:
+        run(make_config("refused", loop=loop))
+    assert re.fullmatch(
+        "nothing was judged: the verifier refuses all 8 problems drawn so far; "
+        r"it says: problem p\d+: no proof can be held to it",
+        str(raised.value),
+    )
+    # A few that are judged are enough to go on.
+    folder = run(make_config("some", loop=loop))
+    assert (folder / "policy").exists()
+    assert sum(line["unjudged"]["crashed"] for line in step_lines(folder)) > 0
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import open_curriculum
-from proverrl.errors import RunError
+from proverrl.errors import RunError, VerifierError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.appeals import open_reviewer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
@@ -36,7 +36,10 @@ from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Group, Problem
+from proverrl.types import Candidate, Group, Problem, Rollout
+
+_MANY_REFUSED = 8
+"""So many problems, or all there are, are refused before a run without any verdict ends."""
 
 
 class Stateful(Protocol):
@@ -78,6 +81,8 @@ class RunState:
             derive_seed(config.seed, "curriculum"),
         )
         self.extension: Extension | None = None
+        self._judged = False
+        self._refused: set[str] = set()
         self.parts: dict[str, Stateful] = {
             "curriculum": self.curriculum,
             "proofs": self.store,
@@ -101,7 +106,9 @@ class RunState:
 
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """Reward draws by groups of one problem, and count them. Their proofs are kept; curriculum
-        and reviewer learn what became of them."""
+        and reviewer learn what became of them. Raises ``VerifierError``: none can be judged."""
+        for draw in judged.draws:
+            self._check_judged(draw.rollouts)
         tally.add_draw(judged.draws, judged.seconds)
         tally.num_stale += len(judged.draws) if judged.use == "stale" else 0
         groups = []
@@ -119,6 +126,21 @@ class RunState:
             if group is not None:
                 groups.append(group)
         return groups
+
+    def _check_judged(self, rollouts: Sequence[Rollout]) -> None:
+        """A bad problem costs its own rollouts; where every problem is one, nothing is learned."""
+        most = min(_MANY_REFUSED, len(self.session.problems.without_reference))
+        for rollout in rollouts:
+            verdict = rollout.turns[-1].verdict
+            self._judged |= verdict is not None and verdict.status.judged
+            if self._judged or verdict is None or verdict.cause != "problem":
+                continue
+            self._refused.add(rollout.problem.id)
+            if len(self._refused) >= most:
+                raise VerifierError(
+                    f"nothing was judged: the verifier refuses all {len(self._refused)} problems "
+                    f"drawn so far; it says: {verdict.diagnostics[0].message}"
+                )
 
     def log(
         self,
