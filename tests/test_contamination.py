@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from proverrl.problems.contamination import (
     describe_overlap,
     find_contamination,
     read_statements,
+    take_statements,
 )
 from proverrl.problems.load import load_problems
 from proverrl.types import HOLE
@@ -69,6 +71,57 @@ def test_the_same_and_renamed(one: str, other: str, language: str, kind: MatchKi
         (match,) = found.matches
         assert (match.kind, match.share) == (kind, 1.0)
         assert (match.benchmark_id, match.training_id, found.touched) == ("b", "t", 1)
+
+
+CLEVER = (
+    "import Imports.AllImports\n\nnoncomputable section\n"
+    "def problem_spec (impl : List Int → Bool) (ys : List Int) :=\n  impl ys = true ↔ {says}\n"
+)
+CORRECT = (
+    "theorem correctness (xs : List Int) : problem_spec implementation xs := by\n  /*{HOLE}*/\n"
+)
+SORTED = CLEVER.format(says="∀ i j, i < j → j < ys.length → ys[i]! ≤ ys[j]!")
+SUMS = CLEVER.format(says="∃ k, ys.sum = 2 * k ∧ ∀ x ∈ ys, x % 3 = k % 3")
+
+
+@pytest.mark.parametrize(
+    ("preamble", "kind"),
+    [
+        (SORTED, "same"),
+        ("import Mathlib\nopen List\n" + SORTED.partition("section\n")[2], "same"),
+        (SORTED.replace("ys", "list"), "renamed"),
+        (SUMS, None),
+        ("", None),
+    ],
+)
+def test_what_a_statement_is_about_tells_it_apart(
+    preamble: str, kind: MatchKind | None, tmp_path: Path
+) -> None:
+    """All statements of CLEVER read alike; the definitions before them differ."""
+    ours = {"id": "b", "language": "lean", "kind": "tactics", "statement": CORRECT}
+    path, training = tmp_path / "ours.jsonl", tmp_path / "training.jsonl"
+    path.write_text(json.dumps(ours | {"preamble": SORTED}))
+    for row in (
+        ours | {"preamble": preamble},
+        {"formal_statement": CORRECT.replace("/*{HOLE}*/", "sorry"), "header": preamble},
+        {"formal_statement": preamble + CORRECT.replace("/*{HOLE}*/", "sorry")},
+    ):
+        training.write_text(json.dumps(row))
+        figures = check_problems(load_problems(path), training)
+        assert [name for name in ("same", "renamed", "near") if figures[name]] == (
+            [kind] if kind else []
+        )
+
+
+def test_definitions_that_many_share_make_nothing_near() -> None:
+    statements = take_statements(load_problems(ROOT / "lean" / "benchmark.jsonl"))
+    shared = Counter(statement.before for statement in statements).most_common(1)
+    assert (len(statements), shared[0][1]) == (144, 22)
+    found: Counter[str] = Counter()
+    for place, statement in enumerate(statements):
+        others = statements[:place] + statements[place + 1 :]
+        found.update(match.kind for match in find_contamination([statement], others).matches)
+    assert found == {"near": 5}
 
 
 def test_languages_never_match() -> None:

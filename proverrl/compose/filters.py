@@ -25,7 +25,7 @@ from proverrl.config.compose import FilterName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_composing
 from proverrl.lang.records import Parent
-from proverrl.problems.contamination import OverlapIndex, Statement, make_skeleton
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
@@ -221,8 +221,7 @@ async def filter_duplicate(tools: FilterTools, problem: Problem) -> Stop | None:
 async def filter_leak(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what is a held-out problem under other names, or holds one whole (Wang et al. 2025,
     Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
-    text = problem.preamble + problem.statement
-    for match in tools.held_out.find(Statement(problem.id, problem.language, text)):
+    for match in tools.held_out.find(*take_statements([problem])):
         if match.kind != "near" or match.share >= tools.near_share:
             return Stop("leak", problem.id, f"{match.kind} as {match.benchmark_id}")
     return None

@@ -7,7 +7,9 @@ after renaming, as in Kimina-Prover's decontamination (Wang et al. 2025, arXiv 2
 programs of one kind often share one run, so there are two figures: problems that share any run
 (``touched``), and pairs in which one training statement holds at least half of a problem's runs
 (``near``).
-The training side is streamed: memory holds the benchmark.
+A statement is compared together with the definitions before it, which tell apart those that read
+alike (``correctness`` in CLEVER); but for ``near`` it must share its own runs too, since many may
+stand behind the same definitions. The training side is streamed: memory holds the benchmark.
 Not handled here: proofs, statements in words, the same mathematics said in another way. Lean's
 names are renamed where a binder declares them; a training text in another language never matches.
 """
@@ -16,9 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -40,15 +41,19 @@ _STATEMENTS: tuple[tuple[str, str | None], ...] = (
     ("code", None),
 )
 """Fields that hold a statement, best first, and the language where the field says it."""
+_BEFORE = ("preamble", "header")
+"""Fields that hold what stands before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement, as far as it is compared. ``language`` keeps Lean and Dafny apart."""
+    """One statement, as far as it is compared, and what stands ``before`` it. ``language`` keeps
+    Lean and Dafny apart."""
 
     id: str
     language: str
     text: str
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +122,33 @@ class OverlapIndex:
         self._same: dict[int, list[int]] = {}
         self._renamed: dict[int, list[int]] = {}
         self._holders: dict[int, list[int]] = {}
-        self._num_runs: list[int] = []
+        self._runs: list[tuple[set[int], set[int]]] = []
         self.ids: list[str] = []
         for number, problem in enumerate(benchmark):
             plain, anonymous = _read_both(problem)
             self.ids.append(problem.id)
             self._same.setdefault(hash((problem.language, plain)), []).append(number)
             self._renamed.setdefault(hash((problem.language, anonymous)), []).append(number)
-            runs = _find_runs(problem.language, anonymous)
-            self._num_runs.append(len(runs))
+            words = anonymous.split(" ")
+            runs = _find_runs(problem.language, words)
+            own = len(_read_both(replace(problem, before=""))[1].split(" "))
+            self._runs.append((runs, _find_runs(problem.language, words[-own:])))
             for run in runs:
                 self._holders.setdefault(run, []).append(number)
 
     def find(self, statement: Statement) -> list[Match]:
         """Every problem of the benchmark that shares a run with the statement, or all of it."""
         plain, anonymous = _read_both(statement)
-        shared = Counter(
-            number
-            for run in _find_runs(statement.language, anonymous)
-            for number in self._holders.get(run, ())
-        )
+        given = _find_runs(statement.language, anonymous.split(" "))
+        shared = {number for run in given for number in self._holders.get(run, ())}
         exact = set(self._same.get(hash((statement.language, plain)), ()))
         alike = set(self._renamed.get(hash((statement.language, anonymous)), ()))
         found = []
-        for number in sorted({*shared, *exact, *alike}):
-            # A statement shorter than a run has none; one that is there as a whole is touched too.
-            runs = self._num_runs[number]
-            share = shared[number] / runs if runs else 1.0
+        for number in sorted(shared | exact | alike):
+            runs = self._runs[number]
+            # A statement shorter than a run has none: it is found only as a whole.
+            share = min(len(each & given) / len(each) if each else 0.0 for each in runs)
+            share = 1.0 if number in exact | alike else share
             kind: MatchKind = (
                 "same" if number in exact else "renamed" if number in alike else "near"
             )
@@ -153,8 +158,9 @@ class OverlapIndex:
 
 def read_statements(path: Path) -> Iterator[Statement]:
     """The statements of a JSON lines file: problems of ours, or any lines with one of the fields
-    ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``. Raises
-    ``ProblemError`` if the file cannot be read, or a line has no such field."""
+    ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``; what stands
+    before it may be in ``preamble`` or ``header``. Raises ``ProblemError`` if the file cannot be
+    read, or a line has no such field."""
     with reading_text(path), path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -163,14 +169,13 @@ def read_statements(path: Path) -> Iterator[Statement]:
 
 def take_statements(problems: Iterable[Problem]) -> list[Statement]:
     """The statements of problems."""
-    return [Statement(p.id, p.language, p.statement) for p in problems]
+    return [Statement(p.id, p.language, p.statement, p.preamble) for p in problems]
 
 
 def make_skeleton(problem: Problem) -> str:
     """The tokens of preamble and statement, a space between each, with names replaced by the order
     in which they appear; two that differ in names, comments or layout only have one skeleton."""
-    text = problem.preamble + problem.statement
-    return _read_both(Statement(problem.id, problem.language, text))[1]
+    return _read_both(*take_statements([problem]))[1]
 
 
 def key_statement(problem: Problem) -> str:
@@ -228,13 +233,14 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
         raise ProblemError(f"{where}: no text in any of {', '.join(known)}; name the statement so")
     field, language = next((f, lang) for f, lang in _STATEMENTS if isinstance(row.get(f), str))
     name = next((row[key] for key in ("id", "name", "problem_id") if key in row), number)
+    before = next((row[key] for key in _BEFORE if isinstance(row.get(key), str)), "")
     text = row[field]
     language = language or row.get("language") or _guess_language(text)
     if language not in list_names():
         raise ProblemError(
             f"{where}: field 'language' is {language!r}; use {' or '.join(list_names())}"
         )
-    return Statement(str(name), language, text)
+    return Statement(str(name), language, text, before and f"{before}\n")
 
 
 def _guess_language(text: str) -> str:
@@ -244,13 +250,12 @@ def _guess_language(text: str) -> str:
 
 def _read_both(statement: Statement) -> tuple[str, str]:
     """The statement as tokens without its own name, and as tokens without any name."""
-    return find_language(statement.language).read_skeletons(statement.text)
+    return find_language(statement.language).read_skeletons(statement.before + statement.text)
 
 
-def _find_runs(language: str, text: str) -> set[int]:
+def _find_runs(language: str, words: Sequence[str]) -> set[int]:
     """Hashes of the runs of tokens. Names count from where the run begins, so that a program that
     declares something else before does not hide what they share."""
-    words = text.split(" ")
     runs = set()
     for start in range(len(words) - RUN_LENGTH + 1):
         seen: dict[str, int] = {}
