@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proverrl.errors import UsageError
 from proverrl.evaluation.claims import Claim, Misfit, read_claims
 from proverrl.evaluation.recheck import RecheckedClaim, prepare, recheck_claims
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
@@ -55,6 +56,17 @@ def read(tmp_path: Path, *rows: Any) -> list[Claim | Misfit]:
         ({"id": "n", "code": "c"}, [("c", True)]),
         ({"id": 7, "code": "c", "status": "valid"}, [("c", True)]),
         ({"name": "n", "complete": True}, [(None, True)]),
+        # Kimina Lean Server: no word of its own, only what Lean said.
+        ({"custom_id": "n", "proof": "c", "error": "timed out", "response": None}, [("c", False)]),
+        ({"custom_id": "n", "proof": "c", "error": None, "response": {"env": 0}}, [("c", True)]),
+        ({"custom_id": "n", "proof": "c", "response": {"message": "unknown env"}}, [("c", False)]),
+        ({"custom_id": "n", "proof": "c", "response": {"env": 0, "sorries": [{"goal": ""}]}},
+         [("c", False)]),
+        ({"custom_id": "n", "proof": "c", "response": {"messages": [{"severity": "warning"}]}},
+         [("c", True)]),
+        ({"custom_id": "n", "proof": "c", "response": {"messages": [
+            {"severity": "warning"}, {"severity": "error"}]}}, [("c", False)]),
+        ({"custom_id": "n", "response": {"messages": [{"severity": "error"}]}}, [(None, False)]),
     ],
 )  # fmt: skip
 def test_formats(tmp_path: Path, row: dict[str, Any], expected: list[Any]) -> None:
@@ -78,6 +90,25 @@ def test_lines_that_fit_no_format(tmp_path: Path, row: Any, message: str) -> Non
     (_, found) = read(tmp_path, {"name": "n", "code": "c"}, row)
     assert isinstance(found, Misfit)
     assert (found.line, message in found.reason) == (2, True)
+
+
+def test_an_array_is_read_like_lines(tmp_path: Path) -> None:
+    rows: list[Any] = [{"name": "n", "code": "c"}, 5, {"name": "m", "code": "d", "pass": False}]
+    path = tmp_path / "claims.json"
+    for text in (json.dumps(rows), "\ufeff \n" + json.dumps(rows, indent=4)):
+        path.write_text(text)
+        assert list(read_claims(path)) == [
+            Claim(1, 0, ("n",), "c", True),
+            Misfit(2, "a int, not a JSON object"),
+            Claim(3, 0, ("m",), "d", False),
+        ]
+    for text, reason in (
+        ('[\n{"name": "n"},\n]', r"line 3, column 1: not JSON \(Expecting value\)"),
+        ("[]", "holds no proof"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=reason):
+            list(read_claims(path))
 
 
 def build_claim(code: str | None, name: str = "twice", **fields: Any) -> Claim:

@@ -1,6 +1,6 @@
 """Reads the proofs that others claim, from their result files, to be rechecked.
 
-Flows in: JSON lines. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
+Flows in: JSON lines, or one JSON array of such objects. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
 ``Misfit`` for a line that cannot be read. Formats differ in names only: a line may use any of the
 fields below; values may be lists of equal length, one entry per sample.
 
@@ -10,13 +10,15 @@ fields below; values may be lists of equal length, one entry per sample.
   ``body`` for what stands in the hole alone (with ``prelude``, this package's attempts);
 - claim: ``complete``, else ``correct``, ``is_correct``, ``verified``, ``success``, ``status``,
   ``pass``, on the line or in ``compilation_result``, ``verification_result``, ``result``,
-  ``response``. A line that says nothing claims a proof.
+  ``response``; without such a word an ``error``, and what Lean's REPL answered (``messages``,
+  ``sorries``, as Kimina Lean Server gives it). A line that says nothing claims a proof.
 
 Not handled here: whether a claim holds (``proverrl.evaluation.recheck``).
 """
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -70,13 +72,18 @@ class Misfit:
 
 
 def read_claims(path: Path) -> Iterator[Claim | Misfit]:
-    """Everything that a file claims, line by line. Raises UsageError: the file cannot be read, or
-    holds no line."""
+    """Everything that a file claims, line by line; the items of an array count as lines. Raises
+    UsageError: the file cannot be read, holds nothing, or an array that is no JSON."""
     empty = True
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
-                if raw.strip():
+                text = raw.removeprefix(codecs.BOM_UTF8).strip()
+                if empty and text.startswith(b"["):
+                    rows = enumerate(_read_array(path), start=1)
+                    yield from (item for place, row in rows for item in _read_row(row, place))
+                    return
+                if text:
                     empty = False
                     yield from _read_line(raw, number)
     except OSError as error:
@@ -85,12 +92,29 @@ def read_claims(path: Path) -> Iterator[Claim | Misfit]:
         raise UsageError(f"{path} holds no line; write one JSON object per line")
 
 
+def _read_array(path: Path) -> list[Any]:
+    try:
+        rows: list[Any] = load_json(path.read_bytes().decode("utf-8-sig"), allow_nan=True)
+    except json.JSONDecodeError as error:
+        place = f"{path}, line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{place}: not JSON ({error.msg}); close the array") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    if not rows:
+        raise UsageError(f"{path} holds no proof: its array is empty")
+    return rows
+
+
 def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:
     try:
         row = load_json(raw.decode("utf-8-sig"), allow_nan=True)
     except ValueError as error:
         yield Misfit(line, f"not JSON: {error}"[:200])
         return
+    yield from _read_row(row, line)
+
+
+def _read_row(row: object, line: int) -> Iterator[Claim | Misfit]:
     if not isinstance(row, dict):
         yield Misfit(line, f"a {type(row).__name__}, not a JSON object")
         return
@@ -154,7 +178,15 @@ def _find_claims(row: Mapping[str, Any]) -> list[bool] | None:
         for place in places:
             if field in place and place[field] is not None:
                 return [_is_true(value) for value in _as_list(place[field])]
-    return None
+    return [False] if any(map(_says_error, places)) else None
+
+
+def _says_error(said: Mapping[str, Any]) -> bool:
+    """Whether a server's answer is an error, or one of Lean's REPL tells of errors or sorries."""
+    messages = said.get("messages")
+    told = [m.get("severity") for m in _as_list(messages) if isinstance(m, dict)]
+    is_refusal = "message" in said and said.keys() <= {"message", "time"}
+    return is_refusal or "error" in told or bool(said.get("error") or said.get("sorries"))
 
 
 def _is_true(value: Any) -> bool:
