@@ -402,7 +402,7 @@ def test_a_word_of_a_term_is_free_where_the_problem_uses_it() -> None:
         ("exact h" + ".symm" * 500, "exact h" + ".symm" * 501),
         ("exact (h)" + ".1" * 500, "exact (h)" + ".symm" * 501),
         ("exact (" + "¬" * 500 + "p)", "exact (" + "¬" * 501 + "p)"),
-        ("have := h\n  " * 500 + "rfl", "have := h\n  " * 501 + "rfl"),
+        ("have := h\n  " * 1000 + "rfl", "have := h\n  " * 1001 + "rfl"),
     ],
 )  # fmt: skip
 def test_what_stalls_lean_is_refused(honest: str, stalling: str) -> None:
@@ -410,6 +410,40 @@ def test_what_stalls_lean_is_refused(honest: str, stalling: str) -> None:
     verdict = audit_lean_candidate(make(stalling))
     assert verdict is not None
     assert (verdict.status, verdict.checks) == (Status.REJECTED, ("audit:resources",))
+
+
+@pytest.mark.parametrize(
+    ("body", "admitted"),
+    [
+        ("have h : 5 ^ 999999 % 7 = 6 := by norm_num\n  exact h", True),
+        ("show (5^999999) % 7 = 6\n  rfl", True),
+        ("have := 1 <<< 200000\n  rfl", True),
+        ("have h : 6 ^ 999999 % 7 = 6 := by norm_num\n  exact h", False),
+        ("have h : 15 ^ 999999 % 7 = 6 := by norm_num\n  exact h", False),
+        ("have h : n ^ 999999 % 7 = 6 := by norm_num\n  exact h", False),
+        ("have h : 5 ^ 9999990 % 7 = 6 := by norm_num\n  exact h", False),
+        # A part of what is larger.
+        ("have := 2 ^ 5 ^ 999999\n  rfl", False),
+        ("have := 2 <<< 5 ^ 999999\n  rfl", False),
+        ("have := 5 ^ 999999 ^ 9\n  rfl", False),
+        ("have := 5 ^ 999999 <<< 9\n  rfl", False),
+        ("have := Nat.pow 5 999999\n  rfl", False),
+        ("have := Nat.pow 2 5 ^ 999999\n  rfl", False),
+        ("have := 999999!\n  rfl", False),
+    ],
+)
+def test_a_power_that_the_problem_states_may_be_written_again(body: str, admitted: bool) -> None:
+    statement = f"theorem target (n : Nat) : 5 ^ 999999 % 7 = 1<<<200000 % 2 + 6 := by\n  {HOLE}\n"
+    problem = Problem("p", "lean", "tactics", "", statement)
+    verdict = audit_lean_candidate(Candidate(problem, body))
+    assert (verdict is None) == admitted
+    assert verdict is None or verdict.checks == ("audit:resources",)
+    # Elsewhere, and in a bare file, the power is the policy's own.
+    file = Problem("p", "lean", "file", "", HOLE)
+    for other in (make(body), Candidate(file, f"theorem t : True := by\n  {body}\n")):
+        refused = audit_lean_candidate(other)
+        assert refused is not None
+        assert refused.checks == ("audit:resources",)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Reads the proofs that others claim, from their result files, to be rechecked.
 
-Flows in: JSON lines, or one JSON array of such objects. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
-``Misfit`` for a line that cannot be read. Formats differ in names only: a line may use any of the
-fields below; values may be lists of equal length, one entry per sample.
+Flows in: JSON lines, or one JSON array of such objects. Flows out, in order: a ``Claim`` for every
+proof that a line holds, or a ``Misfit`` for a line that cannot be read. Formats differ in names
+only: a line may use any of the fields below; values may be lists of equal length, one entry per
+sample.
 
 - problem: ``name`` (DeepSeek-Prover), ``problem_id`` (Goedel-Prover, this package), ``id``
   (DafnyBench), ``problem_name``, ``custom_id`` (Kimina Lean Server);

@@ -113,7 +113,7 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
     findings += [
         *_find_all_words(code, part, known),
         *islice(find_docs(tokens) if part == "body" else (), 1),
-        *islice(find_cost_findings(code), 3),
+        *islice(find_cost_findings(code, known.code), 3),
     ]
     if part == "file":
         findings += islice(find_odd_tokens(code), 1)

@@ -29,14 +29,15 @@ _MODIFIERS = PRELUDE_WORDS - DECLARING
 @dataclass(frozen=True, slots=True)
 class ProblemWords:
     """What a problem's own text says: its words, all parts of its names, its characters, the last
-    part of its target's name, and the keyword of a declaration that its statement makes before
-    the target (no theorem; those do not matter)."""
+    part of its target's name, the keyword of a declaration that its statement makes before the
+    target (no theorem; those do not matter), and its tokens, a blank around each."""
 
     words: frozenset[str] = frozenset()
     parts: frozenset[str] = frozenset()
     characters: frozenset[str] = frozenset()
     target: str = ""
     definition: str = ""
+    code: str = ""
 
 
 def read_problem_words(problem: Problem) -> ProblemWords:
@@ -49,14 +50,16 @@ def read_problem_words(problem: Problem) -> ProblemWords:
 def _read_words(preamble: str, statement: str, target: str) -> ProblemWords:
     _, rest = split_header(preamble)
     text = rest + statement.replace(HOLE, " ")
-    words = frozenset(token.text for token in scan_tokens(text) if token.kind == "word")
+    tokens = scan_tokens(text)
+    words = frozenset(token.text for token in tokens if token.kind == "word")
     parts = frozenset(part for word in words for part in split_name(word))
     definition = ""
     if target:
         declared = find_declarations(preamble + statement.partition(HOLE)[0])[:-1]
         ours = (d for d in declared if d.offset >= len(preamble))
         definition = next((d.keyword for d in ours if d.keyword not in ("theorem", "lemma")), "")
-    return ProblemWords(words, parts, frozenset(text), target, definition)
+    code = "".join(f" {token.text} " for token in tokens if token.is_code).replace("  ", " ")
+    return ProblemWords(words, parts, frozenset(text), target, definition, code)
 
 
 def find_prelude_findings(
