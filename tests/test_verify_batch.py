@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -22,10 +23,12 @@ from proverrl.cli import verdicts as verdict_printer
 from proverrl.cli.verdicts import print_verdicts
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
+from proverrl.monitor.console import open_console
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verifier import cache as verdict_cache
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits
 from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.fake_verifier import FakeVerifier
@@ -311,6 +314,77 @@ def test_a_place_is_no_emoji(
     (tmp_path / "in.jsonl").write_text("\n" * 99 + "[red]nonsense[/]\n")
     assert verify(tmp_path / "in.jsonl", None) == 2
     assert "in.jsonl:100: not JSON" in capsys.readouterr().err
+
+
+def test_what_a_client_writes_is_no_command_to_the_terminal(
+    tmp_path: Path, fake_router: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = write_codes(tmp_path / "in.jsonl", "fine", "unusable", ids=["a\x1b[31m\nb", "c\x1b]0"])
+    out = tmp_path / "out.jsonl"
+    assert verify(lines, out, as_json=False, plain=True, github=True) == 2
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert shown.out == "a\\x1b[31m\\nb: proved\n"
+    # The file holds what was given.
+    assert read_ids(out) == ["a\x1b[31m\nb", "c\x1b]0"]
+
+
+def test_messages_that_are_not_shown_are_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        {"severity": "error", "message": f"bad\n{number}\x07", "line": number, "column": 1}
+        for number in range(5)
+    ]
+    row = {"id": "a.dfy", "status": "rejected", "seconds": 1.0, "checks": [], "diagnostics": found}
+    for printer, shown in (
+        (
+            verdict_printer._print_plain,
+            "a.dfy: rejected: bad 0\\x07; 1:2 bad 1\\x07; 2:2 bad 2\\x07; ... and 2 more\n",
+        ),
+        (
+            verdict_printer._print_for_people,
+            "rejected   a.dfy  1.00 s\n           bad\n           0\\x07\n"
+            "           1:2 bad\n           1\\x07\n           2:2 bad\n           2\\x07\n"
+            "           ... and 2 more\n",
+        ),
+    ):
+        printer(open_console(), row)
+        lines = capsys.readouterr().out.splitlines()
+        assert "\n".join(line.rstrip() for line in lines) + "\n" == shown
+    with pytest.raises(UsageError, match="--plain prints lines to read, and --json objects"):
+        verify("-", None, plain=True)
+
+
+def test_a_cache_that_cannot_be_written_is_left_out(
+    tmp_path: Path,
+    fake_router: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = write_codes(tmp_path / "in.jsonl", "fine")
+    cache = tmp_path / "blocked" / "verdicts.sqlite"
+    (tmp_path / "blocked").write_text("no folder")
+    monkeypatch.setattr(verdict_printer, "default_cache", lambda: cache)
+    assert verify(lines, None, cache=True) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["status"] == "proved"
+    assert told.err.splitlines()[0].startswith(f"going on without the verdict cache {cache}: ")
+    # So is a file that only others may write; one of another program is named as ever.
+    cache = tmp_path / "verdicts.sqlite"
+    prepare = verdict_cache._prepare_database
+    monkeypatch.setattr(verdict_cache, "_prepare_database", refuse_writing)
+    assert verify(lines, None, cache=True) == 0
+    assert "attempt to write a readonly database" in capsys.readouterr().err
+    monkeypatch.setattr(verdict_cache, "_prepare_database", prepare)
+    cache.write_text("no database" * 100)
+    with pytest.raises(UsageError, match="file is not a database"):
+        verify(lines, None, cache=True)
+
+
+def refuse_writing(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA query_only = 1")
+    database.execute("CREATE TABLE t (key TEXT)")
 
 
 def test_without_a_missing_back_end_an_unusable_problem_exits_2(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,14 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
-from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
+from proverrl.problems.checks import (
+    Complaint,
+    annotate,
+    find_errors,
+    passes,
+    write_junit,
+    write_sarif,
+)
 from proverrl.problems.input_paths import expand_paths, list_changed
 from proverrl.problems.inputs import Unusable
 
@@ -87,8 +95,15 @@ def test_only_what_changed(tree: Path) -> None:
     git("init", "-q", ".")
     git("add", ".")
     git("commit", "-qm", "first")
-    done = verify("--changed", "HEAD")
-    assert (done.exit_code, "no program differs from HEAD" in done.stderr) == (0, True)
+    reports = ("--junit", "j.xml", "--sarif", "s.json", "--out", "o.jsonl")
+    done = verify("--changed", "HEAD", *reports)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no program differs from HEAD\n")
+    # Whoever reads the reports finds those of this call.
+    suite = ElementTree.parse("j.xml").getroot()[0]
+    assert (suite.get("tests"), suite.findall("testcase")) == ("0", [])
+    (run,) = json.loads(Path("s.json").read_text())["runs"]
+    assert (run["results"], run["tool"]["driver"]["rules"]) == ([], [])
+    assert Path("o.jsonl").read_text() == ""
     (tree / "good.dfy").write_text("lemma L() ensures 2 == 1 + 1 {}\n")
     (tree / "deep" / "new.dfy").write_text("lemma N() ensures true {}\n")
     (tree / "deep" / "types.dfy").unlink()
@@ -112,6 +127,25 @@ def test_only_what_changed(tree: Path) -> None:
     # What git would take for an option of its own.
     with pytest.raises(UsageError, match="--output=x: name a commit"):
         list_changed((), "--output=x")
+
+
+def test_a_shallow_clone_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git("init", "-q", ".")
+    for name in ("first", "second"):
+        git("commit", "-q", "--allow-empty", "-m", name)
+    git("clone", "-q", "--depth", "1", f"file://{tree}", "shallow")
+    monkeypatch.chdir(tree / "shallow")
+    assert list_changed((), "HEAD") == []
+    with pytest.raises(UsageError) as raised:
+        list_changed((), "HEAD~1")
+    assert str(raised.value) == (
+        "--changed HEAD~1: git says: fatal: Needed a single revision; this clone is shallow, and "
+        "does not hold every commit: git fetch --unshallow (in GitHub Actions fetch-depth: 0 for "
+        "actions/checkout)"
+    )
+    monkeypatch.chdir(tree)
+    with pytest.raises(UsageError, match=r"Needed a single revision\Z"):
+        list_changed((), "HEAD~2")
 
 
 def test_changes_need_a_repository(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,3 +226,68 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
     )
     assert list(annotate(rows[4])) == ["::error file=e%2Cf.jsonl,line=7,col=1,title=error::no JSON"]
     assert list(annotate(rows[2])) == ["::error file=c.dfy,title=timeout::timeout"]
+
+
+CLAUSES = """method M(x: int) returns (r: int)
+  requires x > 0
+  ensures r > 0
+  ensures r == 2 * x
+{
+  r := x;
+}
+method N() { var r := M(0); }
+method O() { var r := M(-1); }
+"""
+MISSED = "A postcondition might not hold on this return path."
+CLAUSE = "This is the postcondition that might not hold."
+CALLED = "A precondition for this call might not hold."
+DEMAND = "This is the precondition that might not hold."
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_which_clause_failed_is_said(tree: Path) -> None:
+    """Each error names it, wherever the verdict is read, also where two name the same."""
+    (tree / "deep" / "two.dfy").write_text(CLAUSES)
+    (tree / "deep" / "loose.dfy").write_text("predicate R() { forall x: int :: true }\n")
+    # The reports call a file as its repository does.
+    (tree / ".git").mkdir()
+    os.chdir("deep")
+    done = verify("two.dfy", "loose.dfy", "--plain", "--sarif", "s.json", "--junit", "j.xml")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        f"two.dfy:5:1: rejected: {MISSED} (4:13 {CLAUSE}); 8:24 {CALLED} (2:14 {DEMAND}); "
+        f"9:24 {CALLED} (2:14 {DEMAND})",
+        # A warning beside it changes nothing.
+        "loose.dfy: nothing to prove",
+    ]
+    (run,) = json.loads(Path("s.json").read_text())["runs"]
+    assert [
+        (place["artifactLocation"]["uri"], place["region"])
+        for result in run["results"]
+        for one in (*result["locations"], *result["relatedLocations"])
+        for place in [one["physicalLocation"]]
+    ] == [
+        ("deep/two.dfy", {"startLine": line, "startColumn": column})
+        for line, column in ((5, 1), (4, 13), (8, 24), (2, 14), (9, 24), (2, 14))
+    ]
+    assert [note["message"]["text"] for note in run["results"][0]["relatedLocations"]] == [CLAUSE]
+    case = ElementTree.parse("j.xml").getroot()[0].findall("testcase")[0]
+    assert (case[0].text or "").splitlines()[0] == f"5:1 {MISSED} (4:13 {CLAUSE})"
+    assert verify("loose.dfy").exit_code == 0
+
+
+def test_notes_belong_to_the_error_before_them() -> None:
+    def say(severity: str, line: int) -> dict[str, Any]:
+        return {"severity": severity, "message": severity, "line": line, "column": 0}
+
+    said = [("info", 1), ("error", 2), ("info", 3), ("warning", 4), ("info", 5), ("error", 6)]
+    row = make_row("a", "rejected", diagnostics=[say(*one) for one in said])
+    note = Complaint(3, 1, "info")
+    dafny = [Complaint(2, 1, "error", (note,)), Complaint(6, 1, "error")]
+    assert find_errors(row | {"toolchain": "dafny 2.3.0"}) == dafny
+    assert find_errors(row | {"toolchain": "lean 4"}) == [one._replace(notes=()) for one in dafny]
+    assert [line.rpartition("::")[2] for line in annotate(row | {"toolchain": "dafny 2.3.0"})] == [
+        "error (3:1 info)",
+        "error",
+    ]

@@ -1,4 +1,4 @@
-"""``proverrl verify``: verdicts as JSON lines, or as lines for a person with a progress bar.
+"""``proverrl verify``: verdicts as JSON lines, plain lines, or for a person with a progress bar.
 
 Flows in: paths. Flows out: verdicts on stdout or in a file, complaints on stderr, an exit status.
 Memory holds a window of the input, however long it is. Every line is written whole, so that an
@@ -24,9 +24,16 @@ from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_appeals, open_router
-from proverrl.monitor.console import PanelConsole, open_console, open_progress
+from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
-from proverrl.problems.checks import annotate, passes, write_junit, write_sarif
+from proverrl.problems.checks import (
+    Complaint,
+    annotate,
+    find_errors,
+    passes,
+    write_junit,
+    write_sarif,
+)
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
     Submission,
@@ -39,11 +46,13 @@ from proverrl.problems.inputs import (
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Status, is_fatal
 from proverrl.verifier.base import Limits
-from proverrl.verifier.cache import CachedVerifier, default_cache
+from proverrl.verifier.cache import CachedVerifier, default_cache, open_database
 from proverrl.verifier.router import RoutedVerifier
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
 MAX_MESSAGES = 3
+MAX_CHARACTERS = 300
+"""Of one message in a plain line."""
 RLIMIT = 30_000_000
 """Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
 Row = dict[str, Any]
@@ -71,14 +80,18 @@ async def print_verdicts(
     junit: Path | None = None,
     sarif: Path | None = None,
     github: bool = False,
+    plain: bool = False,
     stdin: BinaryIO | None = None,
 ) -> int:
-    """Judge all inputs; each has a row in the output. Returns 0 when all are proved, or have
+    """Judge all inputs; each has a row in the output (with ``plain`` a line to read beside ``out``,
+    or in its place). Returns 0 when all are proved, or have
     nothing to prove and it is not ``strict``, 1 when not, 2 when an input cannot be used, 3 when an
     input needs a back end that is not there. Raises ``UsageError`` if a path is missing, or if
     what is to be written is an input or a program, or ``out`` cannot be continued."""
     if resume and out is None:
         raise UsageError("--resume continues a file of verdicts: name it with --out")
+    if plain and as_json:
+        raise UsageError("--plain prints lines to read, and --json objects: leave one")
     check_paths(paths)
     stdin = stdin or sys.stdin.buffer
     written = {"--out": out, "--junit": junit, "--sarif": sarif}
@@ -101,24 +114,25 @@ async def print_verdicts(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
     router = open_router(options, rlimit)
+    run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     # Paranoid checks are not part of what a stored verdict rests on.
-    path = default_cache() if cache and not paranoid else None
+    path = _choose_cache(run.screen) if cache and not paranoid else None
     # Servers judge under limits of their own.
     appeals = None if servers else open_appeals(options, FACTOR, path)
     cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
     verifier = SecondLook(cached, limits.rlimit) if appeals else cached
-    run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
             entries = run.mark_missing(read(read_inputs(paths, stdin)))
             for_people = sys.stdout.isatty() and not as_json
             screen = run.screen if sys.stderr.isatty() else open_console()
-            show: Show = partial(_print_for_people if for_people else _print_row, screen)
+            printer = _print_plain if plain else _print_for_people if for_people else _print_row
+            show: Show = partial(printer, screen)
             if out is not None:
                 file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
-                show = file.write
+                show = _show_both(file.write, show) if plain else file.write
             progress = stack.enter_context(open_progress(run.screen))
             bar = progress.add_task("verifying", total=count_inputs(paths))
             run.count = partial(progress.advance, bar)
@@ -130,7 +144,8 @@ async def print_verdicts(
     for place, write in ((junit, write_junit), (sarif, write_sarif)):
         if place is not None:
             write(place, run.rows, strict=strict)
-    run.summarise()
+    if paths:
+        run.summarise()
     return run.exit_status
 
 
@@ -205,10 +220,10 @@ class _Judging:
             self._num_passed += 1
         elif self._github:
             for line in annotate(row):
-                self.screen.print(line, soft_wrap=True)
+                self.screen.print(printable(line), soft_wrap=True)
         self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
         if is_error:
-            complaint = Text.assemble(("error:", "red"), f" {row['message']}{remark}")
+            complaint = Text.assemble(("error:", "red"), f" {printable(row['message'])}{remark}")
             self.screen.print(complaint, soft_wrap=True)
 
     def summarise(self) -> None:
@@ -242,7 +257,10 @@ class _Judging:
 
 
 def _print_row(screen: PanelConsole, row: Row) -> None:
-    line = json.dumps(row)
+    _write_line(screen, json.dumps(row))
+
+
+def _write_line(screen: PanelConsole, line: str) -> None:
     if sys.stdout.isatty():
         # Whole, above the bar.
         screen.print(line, soft_wrap=True)
@@ -251,20 +269,65 @@ def _print_row(screen: PanelConsole, row: Row) -> None:
         sys.stdout.flush()
 
 
+def _print_plain(screen: PanelConsole, row: Row) -> None:
+    """``FILE:LINE:COLUMN: status: message; ...`` in one line, as a compiler says it."""
+    if row["status"] == "error":
+        return
+    status = "nothing to prove" if row.get("nothing_to_prove") else row["status"]
+    status += f" ({AT_LIMIT})" if AT_LIMIT in row["checks"] else ""
+    shown, more = _list_shown(row)
+    place = row["id"]
+    if shown and shown[0].line:
+        place += f":{shown[0].line}:{shown[0].column}"
+        shown[0] = shown[0]._replace(line=0)
+    said = [" ".join(text.split())[:MAX_CHARACTERS] for text in (*map(str, shown), *more)]
+    _write_line(screen, printable(": ".join([place, status, *(["; ".join(said)] if said else [])])))
+
+
 def _print_for_people(screen: PanelConsole, row: Row) -> None:
     if row["status"] == "error":
         # The complaint on stderr says it all.
         return
+    name = printable(row["id"])
     if row.get("nothing_to_prove"):
-        screen.print(Text.assemble(("nothing to prove ", "dim"), row["id"]), soft_wrap=True)
+        screen.print(Text.assemble(("nothing to prove ", "dim"), name), soft_wrap=True)
         return
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
     remark = f"  {AT_LIMIT}" if AT_LIMIT in row["checks"] else ""
-    line = Text.assemble((f"{status.value:10}", style), " ", row["id"], took, remark)
+    line = Text.assemble((f"{status.value:10}", style), " ", name, took, remark)
     screen.print(line, soft_wrap=True)
-    shown = [d for d in row["diagnostics"] if d["severity"] == "error"][:MAX_MESSAGES]
-    for found in shown:
-        message = f"{found['line']}:{found['column']} {found['message']}"
-        screen.print(Padding(Text(message), (0, 0, 0, 11)))
+    shown, more = _list_shown(row)
+    for found in (*map(str, shown), *more):
+        screen.print(Padding(Text(printable(found, keep="\n")), (0, 0, 0, 11)))
+
+
+def _list_shown(row: Row) -> tuple[list[Complaint], list[str]]:
+    """The errors that are shown, and how many are not."""
+    is_said = any(found["severity"] == "error" for found in row["diagnostics"])
+    errors = find_errors(row) if is_said and not row.get("nothing_to_prove") else []
+    left = len(errors) - MAX_MESSAGES
+    return errors[:MAX_MESSAGES], [f"... and {left} more"] if left > 0 else []
+
+
+def _show_both(one: Show, other: Show) -> Show:
+    def show(row: Row) -> None:
+        one(row)
+        other(row)
+
+    return show
+
+
+def _choose_cache(screen: PanelConsole) -> Path | None:
+    """The cache, or None: that this user may not write it is no reason to judge nothing."""
+    path = default_cache()
+    try:
+        open_database(path).close()
+    except UsageError as error:
+        why = error.__cause__
+        if not isinstance(why, OSError) and "readonly" not in str(why):
+            raise
+        screen.print(f"going on without the verdict cache {path}: {why}", soft_wrap=True)
+        return None
+    return path

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     help="Keep verdicts, and answer from those of earlier commands and runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
+@click.option("--plain", is_flag=True, help="Print a line to read for each verdict, anywhere.")
 @click.option(
     "--changed",
     metavar="COMMIT",
@@ -109,9 +110,9 @@ def verify(
     paths = tuple(expand_paths(paths) if changed is None else list_changed(paths, changed))
     if not paths:
         click.echo(f"no program differs from {changed}", err=True)
-        return
     judging = print_verdicts(paths, deadline_seconds=timeout, out=out, resume=resume, **options)
-    sys.exit(run_until_interrupted(judging, explain_resume(out, "verdict")))
+    status = run_until_interrupted(judging, explain_resume(out, "verdict"))
+    sys.exit(status if paths else 0)
 
 
 _OUT = click.option("--out", type=FILE, help="Write JSON here.")

@@ -37,6 +37,15 @@ def open_console(stream: TextIO | None = None, *, stderr: bool = False) -> Panel
     return PanelConsole(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
+def printable(text: str, keep: str = "") -> str:
+    """The text as no terminal obeys it: but for what is to be kept, escapes stand for what cannot
+    be printed."""
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
 def open_table(title: str = "") -> Table:
     """An empty table whose rules and edges take no columns, so that more fits into 80. Its title
     may be wider than its columns."""

@@ -9,14 +9,16 @@ statuses.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
+from proverrl.problems.includes import find_checkout
 from proverrl.version import __version__
 
 Row = Mapping[str, Any]
@@ -30,15 +32,39 @@ def passes(row: Row, *, strict: bool) -> bool:
     return row["status"] == "proved" or (bool(row.get("nothing_to_prove")) and not strict)
 
 
-def find_errors(row: Row) -> Iterator[tuple[int, int, str]]:
-    """Line (from 1; 0 for the whole), column (from 1) and text of each error; one at least."""
-    found = [d for d in row.get("diagnostics", ()) if d["severity"] == "error"]
-    if not found:
-        line, text = int(row.get("line", 0)), str(row.get("message", row["status"]))
-        # The place stands beside the text.
-        yield line, 1, text.removeprefix(f"{row.get('file')}{f':{line}' if line else ''}: ")
-    for one in found:
-        yield int(one["line"]), int(one["column"]) + 1, str(one["message"])
+class Complaint(NamedTuple):
+    """``line`` counts from 1 (0: the whole), ``column`` from 1; ``notes`` are the places that it is
+    about, such as the postcondition that might not hold."""
+
+    line: int
+    column: int
+    text: str
+    notes: tuple[Complaint, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.line}:{self.column} " if self.line else ""
+        notes = f" ({'; '.join(map(str, self.notes))})" if self.notes else ""
+        return f"{place}{self.text}{notes}"
+
+
+def find_errors(row: Row) -> list[Complaint]:
+    """Each error of a row with its notes; one at least."""
+    found: list[Complaint] = []
+    may_note = False
+    for one in row.get("diagnostics", ()):
+        said = Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
+        if may_note and one["severity"] == "info":
+            found[-1] = found[-1]._replace(notes=(*found[-1].notes, said))
+            continue
+        # Of Dafny a note belongs to the error before it; Lean's stand for themselves.
+        may_note = one["severity"] == "error" and row.get("toolchain", "").startswith("dafny")
+        found += [said] if one["severity"] == "error" else []
+    if found:
+        return found
+    line, text = int(row.get("line", 0)), str(row.get("message", row["status"]))
+    # The place stands beside the text.
+    text = text.removeprefix(f"{row.get('file')}{f':{line}' if line else ''}: ")
+    return [Complaint(line, 1, text)]
 
 
 def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
@@ -63,12 +89,11 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         else:
             kind = "error" if row["status"] in ("error", "timeout", "crashed") else "failure"
         counts[kind] += 1
-        said = list(find_errors(row))
-        outcome = ElementTree.SubElement(case, kind, message=_clean(said[0][2]))
+        said = find_errors(row)
+        outcome = ElementTree.SubElement(case, kind, message=_clean(said[0].text))
         if kind != "skipped":
             outcome.set("type", row["status"])
-            lines = (f"{line}:{column} {text}" if line else text for line, column, text in said)
-            outcome.text = _clean("\n".join(lines))
+            outcome.text = _clean("\n".join(map(str, said)))
     ElementTree.SubElement(suite, "system-out")
     ElementTree.SubElement(suite, "system-err")
     suite.set("tests", str(len(rows)))
@@ -90,19 +115,15 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
             "ruleId": row["status"],
             "ruleIndex": rules.index(row["status"]),
             "level": "error",
-            "message": {"text": text},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": quote(Path(_find_file(row)).as_posix())},
-                        # A region begins in line 1 where the whole file is meant.
-                        "region": {"startLine": max(1, line), "startColumn": max(1, column)},
-                    }
-                }
+            "message": {"text": found.text},
+            "locations": [_locate(row, found)],
+            "relatedLocations": [
+                {"id": number, "message": {"text": note.text}, **_locate(row, note)}
+                for number, note in enumerate(found.notes)
             ],
         }
         for row in complained
-        for line, column, text in find_errors(row)
+        for found in find_errors(row)
     ]
     driver = {
         "name": "ProverRL",
@@ -121,15 +142,31 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 def annotate(row: Row) -> Iterator[str]:
     """GitHub's workflow commands for the errors of a row."""
-    for line, column, text in find_errors(row):
-        place = f"file={_escape(_find_file(row), more=True)}"
-        if line:
-            place += f",line={line},col={column}"
+    for found in find_errors(row):
+        place = f"file={_escape(_find_place(row), more=True)}"
+        if found.line:
+            place += f",line={found.line},col={found.column}"
+        text = str(found._replace(line=0))
         yield f"::error {place},title={row['status']}::{_escape(text)}"
+
+
+def _locate(row: Row, found: Complaint) -> dict[str, Any]:
+    # A region begins in line 1 where the whole file is meant.
+    region = {"startLine": max(1, found.line), "startColumn": max(1, found.column)}
+    file = {"uri": quote(_find_place(row))}
+    return {"physicalLocation": {"artifactLocation": file, "region": region}}
 
 
 def _find_file(row: Row) -> str:
     return str(row.get("file") or row["id"])
+
+
+def _find_place(row: Row) -> str:
+    """The row's file as its repository calls it, which is where such reports are read."""
+    name = _find_file(row)
+    path = Path(os.path.abspath(name))
+    root = find_checkout(path) if os.path.lexists(path) else None
+    return (Path(name) if root is None else path.relative_to(root)).as_posix()
 
 
 def _escape(text: str, *, more: bool = False) -> str:

@@ -136,13 +136,15 @@ def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnost
     return Diagnostic(found.severity, message, part.directive)
 
 
+def find_checkout(path: Path) -> Path | None:
+    """The top of the git checkout that an absolute path is in, if it is in one."""
+    return next((above for above in path.parents if os.path.lexists(above / ".git")), None)
+
+
 def _find_root(path: str, folder: str | None) -> str:
-    parent = os.path.dirname(path)
-    place = Path(parent)
-    for above in (place, *place.parents):
-        if os.path.lexists(above / ".git"):
-            return str(above)
-    return os.path.realpath(folder) if folder is not None else parent
+    if found := find_checkout(Path(path)):
+        return str(found)
+    return os.path.realpath(folder) if folder is not None else os.path.dirname(path)
 
 
 def _find_place(file: str, written: str) -> str:

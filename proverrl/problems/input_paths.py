@@ -59,7 +59,15 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
         return ask(*words).split("\0")[:-1]
 
     # Of a range git would compare the two ends, and not what lies here.
-    since = ask("rev-parse", "--verify", f"{since}^{{commit}}").rstrip("\n")
+    try:
+        since = ask("rev-parse", "--verify", f"{since}^{{commit}}").rstrip("\n")
+    except UsageError as error:
+        if ask("rev-parse", "--is-shallow-repository").strip() != "true":
+            raise
+        raise UsageError(
+            f"{error}; this clone is shallow, and does not hold every commit: git fetch --unshallow"
+            " (in GitHub Actions fetch-depth: 0 for actions/checkout)"
+        ) from error
     top = ask("rev-parse", "--show-toplevel").rstrip("\n")
     # From the top, and both names of a file that was moved: an old one may still be included.
     diff = ("-c", "diff.relative=false", "diff", "--name-only", "--no-renames", "-z")

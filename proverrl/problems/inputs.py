@@ -177,11 +177,12 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
 
 def is_empty_file(submission: Submission, verdict: Verdict) -> bool:
     """Whether a bare file was refused for nothing but that it holds nothing to be proved."""
+    errors = [found.message for found in verdict.diagnostics if found.severity == "error"]
     return (
         submission.candidate.problem.kind == FILE
         and verdict.status is Status.REJECTED
-        and len(verdict.diagnostics) == 1
-        and verdict.diagnostics[0].message.startswith(NOTHING)
+        and len(errors) == 1
+        and errors[0].startswith(NOTHING)
     )
 
 

@@ -99,7 +99,7 @@ class CachedVerifier:
         self._path = path
         self._memory: dict[str, Verdict] = {}
         self._running: dict[str, _SharedVerification] = {}
-        self._database = None if path is None else _open_database(path)
+        self._database = None if path is None else open_database(path)
 
     def make_key(self, candidate: Candidate) -> str:
         """SHA-256 over all that determines the verdict, the demanded entries included."""
@@ -233,7 +233,8 @@ def was_overturned(verdict: Verdict) -> bool:
     return verdict.proved and any(check.startswith(OVERTURNED + ":") for check in verdict.checks)
 
 
-def _open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
+    """The file of verdicts, made where it is missing. Raises ``UsageError``: it cannot be used."""
     with _named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: whose file it is, and the switch to WAL, are several statements.

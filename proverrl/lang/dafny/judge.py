@@ -178,8 +178,13 @@ def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
 
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
     """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
-    kept = []
-    for message in dict.fromkeys(reply.messages):
+    kept, owner = [], None
+    owned = []
+    for message in reply.messages:
+        # Two errors may share a note, such as the postcondition that neither path fulfils.
+        owner = owner if message.kind == "related" else message
+        owned.append((owner, message))
+    for _, message in dict.fromkeys(owned):
         if message.kind != "info":
             place = find_body_place(candidate, message.line, message.column)
             found = Diagnostic(
