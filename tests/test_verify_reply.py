@@ -91,10 +91,25 @@ def test_doubt_is_no_verdict(text: str) -> None:
 
 
 def test_a_file_needs_something_that_was_verified() -> None:
-    nothing = judge_reply(parse_reply(DONE), FILE, None)
-    assert nothing.status is Status.REJECTED
-    assert "nothing to verify" in nothing.diagnostics[0].message
+    # A program of ours without an obligation is no proof either, and no cheating.
+    truth = "datatype T = A | B\n"
+    ours = Candidate(Problem("p", "dafny", ANNOTATE, "", truth + HOLE), truth)
+    for candidate, expected in ((FILE, None), (ours, frozenset[str]())):
+        nothing = judge_reply(parse_reply(DONE), candidate, expected)
+        assert nothing.status is Status.REJECTED
+        assert "nothing to verify" in nothing.diagnostics[0].message
+    assert judge_reply(parse_reply(DONE), ours, frozenset([ENTRY])).status is Status.UNSOUND
     assert judge_reply(parse_reply(entry("verified")), FILE, None).checks[2] == "some-entries:1"
+
+
+def test_a_note_follows_each_error_that_has_it() -> None:
+    related = "p.dfy(2,3): Related location: This is the precondition that might not hold.\n"
+    first, second = (f"p.dfy({line},1): Error: might not hold.\n" for line in (5, 6))
+    text = entry("errors") + first + related + second + related + first + related
+    found = judge_reply(parse_reply(text + DONE), CANDIDATE, frozenset([ENTRY])).diagnostics
+    assert [(one.severity, one.line) for one in found] == [
+        ("error", 5), ("info", 2), ("error", 6), ("info", 2)
+    ]  # fmt: skip
 
 
 def test_positions_are_of_the_body() -> None:

@@ -121,8 +121,7 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
     if reply.unknown:
         raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")
     if not reply.entries and not expected:
-        status = Status.REJECTED if expected is None else Status.UNSOUND
-        return conclude(status, error=f"{NOTHING}the program has no proof obligation")
+        return conclude(Status.REJECTED, error=f"{NOTHING}the program has no proof obligation")
     if unchecked := _list_unchecked_iterators(reply, candidate):
         skipped = f"Dafny skipped these iterators: {', '.join(unchecked)}"
         return conclude(Status.UNSOUND, error=skipped)
