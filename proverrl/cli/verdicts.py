@@ -128,17 +128,17 @@ async def print_verdicts(
             for_people = sys.stdout.isatty() and not as_json
             screen = run.screen if sys.stderr.isatty() else open_console()
             printer = _print_plain if plain else _print_for_people if for_people else _print_row
-            show: Show = partial(printer, screen)
+            shows: list[Show] = [partial(printer, screen)]
             if out is not None:
                 file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
-                show = _show_both(file.write, show) if plain else file.write
+                shows = [file.write, *(shows if plain else [])]
             progress = stack.enter_context(open_progress(run.screen))
             bar = progress.add_task("verifying", total=count_inputs(paths))
             run.count = partial(progress.advance, bar)
             stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)
             async for judged in stream:
-                run.take(judged, show)
+                run.take(judged, shows)
     finally:
         await verifier.aclose()
     for place, write in ((junit, write_junit), (sarif, write_sarif)):
@@ -196,7 +196,7 @@ class _Judging:
         if more:
             written.check_end()
 
-    def take(self, judged: Judged, show: Show) -> None:
+    def take(self, judged: Judged, shows: Sequence[Show]) -> None:
         """Show what became of one entry, and complain when it could not be judged."""
         entry, verdict = judged
         if isinstance(entry, Unusable):
@@ -205,7 +205,8 @@ class _Judging:
             assert verdict is not None
             row = verdict_to_json(entry, verdict)
         self._count(row)
-        show(row)
+        for show in shows:
+            show(row)
 
     def _count(self, row: Row, remark: str = "") -> None:
         self.count()
@@ -309,14 +310,6 @@ def _list_shown(row: Row) -> tuple[list[Complaint], list[str]]:
     errors = find_errors(row) if is_said and not row.get("nothing_to_prove") else []
     left = len(errors) - MAX_MESSAGES
     return errors[:MAX_MESSAGES], [f"... and {left} more"] if left > 0 else []
-
-
-def _show_both(one: Show, other: Show) -> Show:
-    def show(row: Row) -> None:
-        one(row)
-        other(row)
-
-    return show
 
 
 def _choose_cache(screen: PanelConsole) -> Path | None:
