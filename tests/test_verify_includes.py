@@ -355,4 +355,13 @@ def test_two_files_of_one_name_are_told_apart(tree: Path) -> None:
         for case in ElementTree.parse("j.xml").iter("testcase")
     }
     places = dict.fromkeys(messages, "1:1") | {"a/base.dfy": "2:38"}
-    assert failures == {name: (text, f"{places[name]} {text}") for name, text in messages.items()}
+    clause = "This is the postcondition that might not hold."
+    notes = {
+        name: f"2:30 {clause}"
+        if name == "a/base.dfy"
+        else f"1:1 {text.partition(': ')[0]}: {clause}"
+        for name, text in messages.items()
+    }
+    assert failures == {
+        name: (text, f"{places[name]} {text} ({notes[name]})") for name, text in messages.items()
+    }
