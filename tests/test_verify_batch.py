@@ -577,7 +577,7 @@ from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
 from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.test_verify_batch import SlowLaned
-verdict_printer.open_router = lambda _: RoutedVerifier(
+verdict_printer.open_router = lambda *_: RoutedVerifier(
     {"dafny": lambda: Backend("slow", "slow 1", "s", SlowLaned())}
 )
 # Whoever runs the tests in the background has them ignore the signal.
