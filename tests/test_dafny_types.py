@@ -141,6 +141,8 @@ class SlowProcess:
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
         raise AssertionError(source)
 
+    ask_failures = ask
+
     async def ask_types(self, source: str) -> tuple[Reply, list[str]]:
         self.num_asked += 1
         await asyncio.sleep(0)

@@ -68,8 +68,15 @@ class Dafny4Worker(DafnyProcessWorker):
         return worker
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        command = self._make_command(rlimit or self._limits.rlimit)
-        done = await self._run(command, source, LOG_NAME)
+        return await self._ask(source, rlimit or self._limits.rlimit)
+
+    async def ask_failures(self, source: str) -> Reply:
+        return await self._ask(
+            source, self._limits.rlimit, "--allow-warnings", "--error-limit", "100"
+        )
+
+    async def _ask(self, source: str, rlimit: int, *more: str) -> Reply:
+        done = await self._run((*self._make_command(rlimit), *more), source, LOG_NAME)
         return read_reply(done.exit_code, done.stdout + done.stderr, done.log)
 
     async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
