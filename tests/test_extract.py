@@ -110,6 +110,31 @@ HEAD = "theorem foo (n : ℕ) : n + 0 = n := by\n"
             "",
         ),
         (PROGRAM, dafny("method M() { }"), "method M() { }\n", ""),
+        # An info string may hold anything; what follows is not what stands behind the block.
+        *(
+            (LEAN, f"So:\n\n{fence}\nsimp\n```\nThis closes it.", "simp", "")
+            for fence in (
+                "``` lean4",
+                "```lean4 (final)",
+                "```lean4:Main.lean",
+                '```lean title="a b.lean"',
+                "  ```{.lean4 .numberLines}\r",
+                "```{lean}",
+                "</think>```lean4 {1,3}",
+            )
+        ),
+        (LEAN, "Use ```simp``` here, as in\n```lean4\nrfl\n```", "rfl", ""),
+        (LEAN, "With ``` at the front:\n```lean4\nrfl\n```\nDone.", "rfl", ""),
+        # Output behind a block of the language, and a label that is missing everywhere.
+        (LEAN, lean("one") + "\n```\nno goals\n```", "one", ""),
+        (LEAN, "```\none\n```\n```\ntwo\n```", "two", ""),
+        (LEAN, f"<code>{lean('one')}</code> and <code>two</code>", "two", ""),
+        # Thinking ends before the code, not where a sentence behind it speaks of the tag.
+        (LEAN, lean("one") + "\nThe </think> tag above ended my reasoning.", "one", ""),
+        (LEAN, lean("one") + "\nI stopped at `</think>`.", "one", ""),
+        (LEAN, f"hm</think>\n{lean('one')}\nThe </think> tag is there.", "one", ""),
+        (LEAN, f"{lean('one')}\nBetween <think> and </think> I thought.", "one", ""),
+        (LEAN, f"{lean('bad')} The </think> tag\n{lean('good')}", "good", ""),
         # Interleaved answers: the last span that is closed, with or without a fence in it.
         (LEAN, "hm <code>one</code> then <code>\ntwo\n</code>", "two", ""),
         (LEAN, f"<code>{lean('one')}</code> and <code>tw", "one", ""),
@@ -129,6 +154,9 @@ def test_bodies_by_hand(problem: Problem, text: str, body: str, prelude: str) ->
         (LEAN, "", "the code is empty"),
         (LEAN, lean(""), "the code is empty"),
         (LEAN, "<think>" + lean("simp"), "the thinking span is never closed, so that"),
+        (LEAN, f"<think>{lean('simp')}</think> I cannot do it.", "no code block in the answer"),
+        (LEAN, f"{lean('simp')}\n</think>\nI cannot do it.", "no code block in the answer"),
+        (LEAN, "```python -u\nx\n```\nText.\n", "no lean code block, only python"),
         (LEAN, "```python\nx\n```\n```text\ny\n```", "no lean code block, only python, text"),
         (
             LEAN,

@@ -271,8 +271,8 @@ def read_split(name: object) -> Split:
 
 
 def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None) -> str:
-    """A text field of a row. Raises ``ProblemError`` if it is missing and has no default, or is no
-    text."""
+    """A text field of a row, as ``read_text`` gives a file. Raises ``ProblemError`` if it is missing
+    and has no default, or is no text."""
     value = row.get(field, default)
     if value is None:
         if default is not None:
@@ -280,7 +280,7 @@ def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None
         raise ProblemError(f"field {field!r} is missing; add it")
     if not isinstance(value, str):
         raise ProblemError(f"field {field!r} is a {type(value).__name__}; make it a string")
-    return value.replace("\r\n", "\n")
+    return value.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _read_lines(name: str, text: str) -> Iterator[RawRow]:

@@ -1,8 +1,8 @@
 """Finds the candidate's text in an answer, or says why there is none; nothing is ever raised.
 
 Thinking spans are skipped, even if they are never closed; of several code blocks the last complete
-one that fits counts; if a whole file was written, our text is located in it and the body is the
-text in place of the hole. An answer that changed our text is refused here, so it costs no verifier
+one that fits counts, one that names the language before one that names none; if a whole file was
+written, our text is located in it and the body is the text in place of the hole. An answer that changed our text is refused here, so it costs no verifier
 call; soundness does not depend on this, because a candidate is assembled from the problem's own
 text. Not handled here: whether the body is allowed (the audit decides).
 """
@@ -20,10 +20,19 @@ from proverrl.types import ANNOTATE, FILE, Problem
 
 CODE_SPAN = ("<code>", "</code>")
 """What encloses code in the interleaved form."""
+_CODE_MARKS = ("```", CODE_SPAN[0])
 
-_FENCE = re.compile(r"```([\w+-]*)[ \t]*\r?\n(.*?)(```|\Z)", re.DOTALL)
+# Code within a line is no block; what follows the name of the language may be anything on a line of
+# its own (CommonMark's info string), and within a line of prose nothing.
+_FENCE = re.compile(
+    r"```[^`\n]++```|(?:(?:^|(?<=>))[ \t]*+```[^\w`\n]*+([\w+-]*+)[^`\n]*+"
+    r"|```([\w+-]*+)[ \t]*+\r?)\n(.*?)(```|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 _SPAN = re.compile(r"(?<!\w)<code>(.*?)(</code>|\Z)", re.DOTALL)
 _THINK = re.compile(r"</?think>")
+_MENTION = re.compile(r"(?<=\S[ \t])</think>(?=[ \t]+\S)|(?<=[`'\"])</think>(?=[`'\"])")
+"""A tag that a sentence speaks of."""
 _NAMES = re.compile(r"\b(statement of|text of|proof of|declares) [^\s,]+(?:, not \S+)?")
 """What names a problem in a reason."""
 
@@ -54,7 +63,10 @@ def extract(problem: Problem, text: str, layout: LayoutName) -> Extraction:
     if not blocks:
         command = language.file_start.search(text, start, end) if in_block else None
         fitting = [CodeBlock("", command.start() if command else start, end, closed=True)]
-    block = ([b for b in fitting if b.closed] or fitting)[-1]
+    closed = [b for b in fitting if b.closed] or fitting
+    # Beside a block of the language one without a label is output; a span says itself what it is.
+    named = [b for b in closed if b.language or text.endswith(CODE_SPAN[0], 0, b.start)]
+    block = (named or closed)[-1]
     code = use_problem_words(problem, text[block.start : block.end], layout)
     read = language.read_code(problem, code)
     if not blocks and in_block and read.body is not None and not _holds_statement(problem, code):
@@ -70,16 +82,34 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, or why there is none. It begins after the last
-    ``</think>``, whether or not that was opened (a chat template may have opened it), and ends
-    before a ``<think>`` that is never closed."""
-    marks = list(_THINK.finditer(text))
-    start = max((mark.end() for mark in marks if mark.group() == "</think>"), default=0)
-    opened = [mark.start() for mark in marks if mark.start() >= start]
-    end = opened[0] if opened else len(text)
+    """Where the answer begins and ends, or why there is none: the last piece outside of thinking
+    that holds code, else the last piece. A ``</think>`` that nothing opened ends thinking too (a
+    chat template may have opened it), unless a sentence behind the last code speaks of it."""
+    pieces, start, opened = [], 0, False
+    last = max(map(text.rfind, _CODE_MARKS))
+    for mark in _THINK.finditer(text):
+        if mark.group() == "<think>":
+            if not opened:
+                pieces.append((start, mark.start()))
+            opened = True
+        elif opened:
+            start, opened = mark.end(), False
+        elif not (
+            last < mark.start()
+            and _MENTION.match(text, mark.start())
+            and _holds_code(text, start, mark.start())
+        ):
+            pieces, start = [], mark.end()
+    if not opened:
+        pieces.append((start, len(text)))
+    start, end = next((p for p in reversed(pieces) if _holds_code(text, *p)), pieces[-1])
     if opened and not text[start:end].strip():
         return start, end, "the thinking span is never closed, so that there is no answer"
     return start, end, ""
+
+
+def _holds_code(text: str, start: int, end: int) -> bool:
+    return any(text.find(mark, start, end) >= 0 for mark in _CODE_MARKS)
 
 
 def read_block(text: str) -> tuple[str | None, str]:
@@ -105,8 +135,9 @@ def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeB
 
 def _find_fences(text: str, start: int, end: int) -> list[CodeBlock]:
     return [
-        CodeBlock(match[1], match.start(2), match.end(2), bool(match[3]))
+        CodeBlock(match[1] or match[2] or "", match.start(3), match.end(3), bool(match[4]))
         for match in _FENCE.finditer(text, start, end)
+        if match[4] is not None
     ]
 
 
