@@ -301,6 +301,23 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
         load_policy(folder, PolicyConfig(), device="cpu")
 
 
+@pytest.mark.parametrize("method", ["bitsandbytes", "gptq", "awq", "compressed-tensors"])
+def test_a_quantised_checkpoint_is_refused(method: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(FAMILIES[1], tmp_path / "small")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": method, "load_in_4bit": True, "bits": 4}
+    (folder / "config.json").write_text(json.dumps(config))
+    said = rf"policy\.path '.*small' is quantised \({method}\), .*; take the unquantised weights"
+    with pytest.raises(UsageError, match=said):
+        load_policy(folder, PolicyConfig(), device="cpu")
+
+
+def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(UsageError, match=r"policy\.path '.*' is an adapter \(LoRA\) .*; merge it"):
+        load_policy(tmp_path, PolicyConfig(), device="cpu")
+
+
 def test_capped_attention_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="Gemma3ForCausalLM caps the logits of its attention at 50"

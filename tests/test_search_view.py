@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,7 +14,14 @@ import pytest
 
 from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.states import NOTHING_KNOWN
-from proverrl.monitor.search_display import PLAIN_SECONDS, LiveSearches, PlainSearches, make_summary
+from proverrl.monitor.search_display import (
+    PLAIN_SECONDS,
+    LiveSearches,
+    PlainSearches,
+    draw_way,
+    make_summary,
+    take_glance,
+)
 from proverrl.search.folder import SearchFolder, check_folder, name_folders
 from proverrl.search.run import TreeSearch
 from proverrl.search.tree import Tree
@@ -245,6 +253,12 @@ def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
 
     display = LiveSearches(io.StringIO(), 12)
     search = build_search(World(target="ab", script=["a", "ab"]), calls=12)
+    # A search of several has no tree before the first of them begins.
+    empty = Console(file=io.StringIO(), width=100)
+    glance = replace(take_glance(search, 12), tree=measure_trees([], "dafny"))
+    empty.print(draw_way(glance))
+    assert isinstance(empty.file, io.StringIO)
+    assert empty.file.getvalue().strip() == "nodes by depth"
     watched: list[TreeSearch] = []
     asyncio.run(search.run(watched.append))
     display.watch(search)

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config import LayoutName, RolloutConfig
+from proverrl.config import LayoutName, RewardConfig, RolloutConfig
 from proverrl.errors import RecordError
+from proverrl.loops.tally import Tally
 from proverrl.policy.base import Exchange
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts, resume_within
-from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
+from proverrl.rollout.whole_proof import JudgedDraw, build_group, draw_groups, judge
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     Candidate,
@@ -116,6 +118,34 @@ def take_turns(
 
     [draw] = asyncio.run(play())
     return draw, verifier
+
+
+def test_a_problem_that_is_drawn_twice_keeps_the_advantages_of_both_groups() -> None:
+    policy = ScriptedPolicy(["good", "bad", "bad", "bad", "bad", "bad"])
+    problem, tally = build_problem("p"), Tally()
+
+    async def play() -> list[JudgedDraw]:
+        problems = [problem, build_problem("q"), problem]
+        draws = await draw_groups(policy, problems, n=2, sampling=Sampling(), name="0")
+        verifier = FakeVerifier(judge_by_text)
+        return [await judge(draw, verifier, deadline_seconds=1.0) for draw in draws]
+
+    groups = []
+    for draw in asyncio.run(play()):
+        group = build_group(draw.rollouts, build_reward(RewardConfig(), max_new_tokens=9))
+        assert group is not None
+        tally.add_group(draw, group, num_appeals=0)
+        groups.append(group)
+    tally.add_step(groups, [[(0.5,), (-0.5,)], [(0.0,), (0.0,)], [(0.25,), (-0.25,)]])
+    rows = list(tally.rows(1))
+    assert [(row["rollout_id"], row["advantage"]) for row in rows] == [
+        ("0-p-0", 0.5),
+        ("0-p-1", -0.5),
+        ("0-q-0", 0.0),
+        ("0-q-1", 0.0),
+        ("0-p-again1-0", 0.25),
+        ("0-p-again1-1", -0.25),
+    ]
 
 
 def test_three_turns_have_these_ids() -> None:

@@ -271,7 +271,7 @@ def read_split(name: object) -> Split:
 
 
 def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None) -> str:
-    """A text field of a row, as ``read_text`` gives a file. Raises ``ProblemError`` if it is missing
+    """A text field of a row, as ``read_text`` reads files. Raises ``ProblemError`` if it is missing
     and has no default, or is no text."""
     value = row.get(field, default)
     if value is None:

@@ -185,7 +185,7 @@ def make_live_table(glances: list[Glance]) -> Table:
 def draw_way(glance: Glance, *, draw_blocks: bool = True) -> RenderableType:
     """The nodes of each depth, and the states on the way to the best one."""
     widths = " ".join(map(str, glance.tree.widths))
-    top = max(1, *glance.tree.widths)
+    top = max((1, *glance.tree.widths))
     blocks = sparkline([*map(float, glance.tree.widths)], top=top) if draw_blocks else ""
     root = ShownTree(Text(f"nodes by depth {widths} {blocks}", style="dim"), guide_style="dim")
     branch = root

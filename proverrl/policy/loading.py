@@ -18,6 +18,7 @@ from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
@@ -85,8 +86,16 @@ def _read_checkpoint(
     """The model and the tokenizer of a checkpoint, which errors call ``name``."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+        if quantised := getattr(config, "quantization_config", None):
+            raise UsageError(
+                f"{name} is quantised ({quantised.get('quant_method', 'in a way of its own')}), and "
+                "rounded weights cannot be trained or sampled from here; take the unquantised "
+                "weights of that model"
+            )
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             place,
+            config=config,
             dtype=dtype,
             # Neither code of a checkpoint is run, nor what a pickle would run.
             trust_remote_code=False,
@@ -99,7 +108,7 @@ def _read_checkpoint(
         raise UsageError(f"{name} cannot be loaded as a checkpoint: {error!r}") from error
     except torch.OutOfMemoryError:
         raise
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (ImportError, OSError, ValueError, RuntimeError, SafetensorError) as error:
         lines = str(error).split("\n")
         # The first line of some messages only opens a list.
         line = " ".join(lines[: 2 if lines[0].rstrip().endswith(":") else 1])
@@ -125,6 +134,12 @@ def find_model(path: str | Path, key: str) -> str:
             return name
         if (weights / "config.json").exists():
             raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
+        if (place / "adapter_config.json").exists():
+            raise UsageError(
+                f"{key} {name!r} is an adapter (LoRA) and holds no whole model; merge it into its "
+                "base (peft: merge_and_unload, then save_pretrained) and name that folder. A run's "
+                "own adapter is merged in the folder above it"
+            )
         raise UsageError(f"{key} {name!r} holds no weights: there is no {place / 'config.json'}")
     nowhere = f"{key} {name!r}: there is no folder {place}"
     try:

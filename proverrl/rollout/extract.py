@@ -2,9 +2,10 @@
 
 Thinking spans are skipped, even if they are never closed; of several code blocks the last complete
 one that fits counts, one that names the language before one that names none; if a whole file was
-written, our text is located in it and the body is the text in place of the hole. An answer that changed our text is refused here, so it costs no verifier
-call; soundness does not depend on this, because a candidate is assembled from the problem's own
-text. Not handled here: whether the body is allowed (the audit decides).
+written, our text is located in it and the body is the text in place of the hole. An answer that
+changed our text is refused here, so it costs no verifier call; soundness does not depend on
+this, because a candidate is assembled from the problem's own text. Not handled here: whether the
+body is allowed (the audit decides).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
 
 from proverrl.config import LayoutName
@@ -75,12 +75,16 @@ async def draw_groups(
 def name_draws(
     problems: Sequence[Problem], hints: Sequence[Hint | None] | None, *, name: str
 ) -> list[Draw]:
-    """A draw on each problem of which nothing is written yet."""
+    """A draw on each problem of which nothing is written yet; of a problem that comes again each
+    has another id, by which its rollouts are told apart."""
     given = [None] * len(problems) if hints is None else list(hints)
-    return [
-        Draw(f"{name}-{problem.id}{'-hint' if hint else ''}", problem, (), (), hint)
-        for problem, hint in zip(problems, given, strict=True)
-    ]
+    named: dict[str, Draw] = {}
+    for problem, hint in zip(problems, given, strict=True):
+        first = f"{name}-{problem.id}{'-hint' if hint else ''}"
+        others = (f"{first}-again{number}" for number in count(1))
+        free = next(each for each in chain((first,), others) if each not in named)
+        named[free] = Draw(free, problem, (), (), hint)
+    return list(named.values())
 
 
 async def read_draws(
