@@ -18,7 +18,7 @@ from proverrl.hint import Hint
 
 Split = Literal["train", "valid", "heldout"]
 Role = Literal["solver", "composer", "judge"]
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "content_filter", "no_room"]
 TokenField = Literal["prompt_ids", "token_ids", "logprobs"]
 GroupKey = tuple[Role, str]
 BodyState = tuple[int, int, str]
@@ -352,8 +352,9 @@ class Rollout:
     @property
     def status(self) -> Status:
         """The last verdict's status; a completion with no candidate counts as rejected."""
-        verdict = self.turns[-1].verdict
-        return Status.REJECTED if verdict is None else verdict.status
+        last, verdict = self.turns[-1].completion, self.turns[-1].verdict
+        unread = Status.CRASHED if last.finish_reason == "no_room" else Status.REJECTED
+        return unread if verdict is None else verdict.status
 
     def mark(self, check: str) -> Rollout:
         """The same with one more check on the last verdict, and nothing else of it changed."""

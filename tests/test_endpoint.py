@@ -14,7 +14,7 @@ from proverrl.config import EndpointConfig, parse_config
 from proverrl.errors import RecordError, UsageError
 from proverrl.loops.evaluate_run import open_policy
 from proverrl.loops.train import train
-from proverrl.policy.base import Exchange
+from proverrl.policy.base import Exchange, NoRoomError
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.seeds import derive_seed
@@ -143,6 +143,113 @@ def test_samples_come_in_their_order_with_what_was_cut_off() -> None:
     assert (one.text, two.text) == ("<think>hm</think>one", "two</code>")
 
 
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+PART = {"type": "text", "text": "one"}
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "text"),
+    [
+        ({"content": [PART]}, "stop", "one"),
+        ({"content": [THOUGHT, PART, " two"]}, "stop", "<think>hm</think>one two"),
+        ({"content": "one", "reasoning": "hm"}, "stop", "<think>hm</think>one"),
+        # Cut off while it thought: nothing closed the span, and there is no answer.
+        ({"content": None, "reasoning": "hm"}, "length", "<think>hm"),
+        # A parser that never saw the end of thinking gives the answer as a thought.
+        ({"content": "", "reasoning_content": "so: one"}, "stop", "so: one"),
+        ({"content": None}, "stop", ""),
+    ],
+)
+def test_forms_of_a_message(message: dict[str, Any], finish: str, text: str) -> None:
+    [[found]] = ask(Server(says(chat("", message=message, finish_reason=finish))).policy())
+    assert (found.text, found.finish_reason) == (text, finish)
+
+
+def test_what_a_filter_withheld_is_told_apart() -> None:
+    [[found]] = ask(Server(says(chat("", finish_reason="content_filter"))).policy())
+    assert (found.text, found.finish_reason) == ("", "content_filter")
+
+
+def test_a_server_that_gives_fewer_is_asked_for_the_rest() -> None:
+    server = Server(says(chat("a")), says(chat("b"), chat("c") | {"index": 1}), says(chat("d")))
+    [row] = ask(server.policy(), n=4)
+    assert [completion.text for completion in row] == ["a", "b", "c", "d"]
+    asked = [(body["n"], body["seed"]) for body in server.bodies()]
+    most = 2**31 - 1
+    assert asked == [
+        (4, derive_seed(3, "prompt", 0) % most),
+        (3, derive_seed(3, "prompt", 0, 1) % most),
+        (1, derive_seed(3, "prompt", 0, 3) % most),
+    ]
+
+
+def test_a_parameter_that_is_refused_is_left_out_or_called_otherwise() -> None:
+    old = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'."
+    server = Server(
+        fails(400, json.dumps({"error": {"message": old, "param": "max_tokens"}})),
+        fails(400, "This model does not support logprobs"),
+        says(chat("a")),
+    )
+    policy = server.policy(retries=0)
+    ask(policy)
+    assert ask(policy)[0][0].text == "a"
+    limits = [(b.get("max_tokens"), b.get("max_completion_tokens")) for b in server.bodies()]
+    assert limits == [(9, None), (None, 9), (None, 9), (None, 9)]
+    assert ["logprobs" in body for body in server.bodies()] == [True, True, False, False]
+    with pytest.raises(UsageError, match="temperature"):
+        ask(Server(fails(400, "'temperature' does not support 0.5")).policy())
+    # It asks once: a server that refuses what it asked for is not asked for ever.
+    with pytest.raises(UsageError, match="use max_completion_tokens"):
+        ask(Server(fails(400, "use max_completion_tokens")).policy())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        says(chat(""), error={"code": 502, "message": "upstream"}),
+        says(chat("", finish_reason="error")),
+        says(chat("", error={"code": 502, "message": "upstream"})),
+        lambda _: httpx2.Response(200, json={"error": {"message": "upstream", "code": 429}}),
+    ],
+)
+def test_a_failure_behind_a_gateway_is_tried_again_and_is_no_attempt(broken: Answer) -> None:
+    assert ask(Server(broken, broken, says(chat("a"))).policy())[0][0].text == "a"
+    server = Server(broken)
+    with pytest.raises(UsageError, match=r"status (502|429): .*, after 3 attempts"):
+        ask(server.policy(retries=2))
+    assert len(server.requests) == 3
+
+
+def test_an_error_of_the_request_in_an_answer_is_not_tried_again() -> None:
+    server = Server(says(error={"code": 401, "message": "no key"}))
+    with pytest.raises(UsageError, match=r"status 401: .*no key.*api_key_env"):
+        ask(server.policy())
+    assert len(server.requests) == 1
+
+
+LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+
+
+def test_a_prompt_that_is_too_long_is_no_error_of_the_others() -> None:
+    refuse = fails(400, json.dumps({"error": {"message": LONG, "max_completion_tokens": 1}}))
+    server = Server(says(chat("a")), refuse, says(chat("b")))
+    with pytest.raises(NoRoomError, match=r"^p: .*maximum context length is 4096") as caught:
+        ask(server.policy(), num_prompts=3)
+    rows = [[(c.text, c.finish_reason) for c in row] for row in caught.value.written]
+    assert rows == [[("a", "stop")], [("", "no_room")], [("b", "stop")]]
+    # Where no prompt could have room, the limit of the answer is at fault.
+    none = Server(fails(400, "the maximum context length is 9 tokens"))
+    with pytest.raises(UsageError, match=r"sampling\.max_new_tokens"):
+        ask(none.policy())
+
+
+def test_top_k_is_sent_where_it_is_set() -> None:
+    server = Server(says(chat("a")))
+    policy = server.policy()
+    asyncio.run(policy.generate([policy.prompt(PROBLEM)], n=1, sampling=Sampling(top_k=20)))
+    assert server.bodies()[0]["top_k"] == 20
+
+
 def test_at_most_so_many_requests_are_under_way() -> None:
     server = Server(says(chat("a")))
     written = ask(server.policy(concurrency=3), num_prompts=10)
@@ -208,6 +315,8 @@ def test_lasting_failures_are_errors_at_once(status: int, remedy: str) -> None:
         says(),
         says({"index": 0}),
         says({"message": 5}),
+        says(chat("a", message={"content": 5})),
+        says(chat("a"), chat("b")),
         says(chat("a", logprobs={"content": [{}]})),
     ],
 )

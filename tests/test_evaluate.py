@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.evaluate import Evaluation, evaluate
+from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
 from proverrl.evaluation.store import ROWS_PER_BLOCK, plan_blocks
-from proverrl.policy.base import Exchange
+from proverrl.policy.base import Exchange, require_room
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
@@ -249,6 +249,52 @@ def test_8_and_then_24_attempts_are_32_bit_for_bit(tmp_path: Path, fewer: int) -
     assert run("two", 32) == at_once
     # Not because every attempt is alike.
     assert len({row["completion_text"] for row in json.loads(at_once)}) > 100
+
+
+class ShortPolicy(CountingPolicy):
+    """Has no room for problems 2 and 5; a filter withholds what it writes on problem 4."""
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        rows = await super().generate(prompts, n=n, sampling=sampling)
+        fitting = [
+            None if p.problem_id in ("2", "5") else row
+            for p, row in zip(prompts, rows, strict=True)
+        ]
+        return require_room(prompts, fitting, n=n, why="too long")
+
+    def _write(self, prompt: Prompt) -> Completion:
+        written = super()._write(prompt)
+        if prompt.problem_id != "4":
+            return written
+        return replace(written, text="", finish_reason="content_filter")
+
+
+def test_problems_without_room_are_left_out_named_and_counted(tmp_path: Path) -> None:
+    standings: list[Standing] = []
+    verifier = FakeVerifier(judge)
+    evaluation = build_evaluation(tmp_path)
+    summary = asyncio.run(evaluate(evaluation, ShortPolicy(), verifier, progress=standings.append))
+    everything = summary["levels"][0]
+    # Problems 2 and 5 count nowhere; of the other 38 problems 18 solve 1 of 4 attempts.
+    assert everything["unjudged"] == 8 + 1
+    assert everything["pass"]["1"]["num_problems"] == 38
+    assert everything["pass"]["1"]["value"] == pytest.approx(18 * 0.25 / 38)
+    assert summary["warnings"] == [standings[-1].warnings["no_room"]]
+    assert summary["warnings"][0].startswith("2 problems are left out, because they leave the")
+    assert ": 2, 5. Take a model" in summary["warnings"][0]
+    rows = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    found = {(r["finish_reason"], r["status"], r["turns"][0].get("reason")) for r in rows}
+    assert found >= {
+        ("no_room", "crashed", "the prompt leaves the model no room for an answer"),
+        ("content_filter", "rejected", "a filter of the server withheld the answer"),
+    }
+    # Neither is an empty body that somebody wrote.
+    assert not {c.problem.id for c in verifier.calls} & {"2", "4", "5"}
+    assert summary["without_candidate"] == 4
+    again = asyncio.run(evaluate(evaluation, ShortPolicy(die_at=1), FakeVerifier(judge)))
+    assert again["warnings"] == summary["warnings"]
 
 
 class TalkingPolicy(CountingPolicy):

@@ -40,7 +40,12 @@ from proverrl.report.completions import (
     make_completion_table,
 )
 from proverrl.report.run import load_runs
-from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.completion_counts import (
+    LOST,
+    CompletionCounts,
+    describe_lost,
+    warn_of_lost,
+)
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
@@ -98,6 +103,16 @@ def test_more_than_half_is_warned_of(num_cut: int, warned: bool) -> None:
     share = f"{25 * num_cut}%"
     expected = f"{share} of the {CUT} (now 2,048)" if warned else ""
     assert found == {"truncated": expected, "without_candidate": "", "composer_truncated": ""}
+
+
+def test_a_filter_is_no_matter_of_the_layout() -> None:
+    counts = CompletionCounts()
+    counts.add(truncated=False, reason=LOST["content_filter"])
+    found = warn_of_lost(counts.figures(), layout="dafny")["without_candidate"]
+    assert found == (
+        "100% of the completions hold no candidate, most often because: a filter of the server "
+        "withheld the answer. Take another model or server"
+    )
 
 
 def test_warnings_name_the_key_to_change() -> None:

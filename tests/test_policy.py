@@ -18,6 +18,7 @@ from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
+from proverrl.policy.base import NoRoomError
 from proverrl.policy.decoding import draw_tokens, keep_likeliest, measure_entropy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
@@ -430,8 +431,16 @@ def test_a_completion_ends_with_the_models_context() -> None:
     # Each row by its own length, not by that of the longest prompt of its batch.
     assert {len(c.prompt_ids) + len(c.token_ids) for c in cut} == {lengths[-1] + 3}
     policy.model.config.max_position_embeddings = lengths[-1]
-    with pytest.raises(UsageError, match=f"a prompt of {lengths[-1]} tokens leaves no room in the"):
-        asyncio.run(policy.generate(prompts, n=1, sampling=sampling))
+    said = rf"^\w.*: a prompt of {lengths[-1]} tokens leaves no room in the"
+    with pytest.raises(NoRoomError, match=said) as caught:
+        asyncio.run(policy.generate(prompts, n=2, sampling=sampling))
+    # Those that have room are written as if they were alone.
+    fitting = [prompt for prompt in prompts if len(prompt.token_ids) < lengths[-1]]
+    alone = iter(asyncio.run(policy.generate(fitting, n=2, sampling=sampling)))
+    blank = Completion("", (), (), (), "no_room", 0)
+    assert caught.value.written == [
+        [blank] * 2 if len(prompt.token_ids) == lengths[-1] else next(alone) for prompt in prompts
+    ]
 
 
 def test_a_generation_that_is_cancelled_stops_at_its_next_token() -> None:

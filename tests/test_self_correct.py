@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proverrl.config import LayoutName, RewardConfig, RolloutConfig
 from proverrl.errors import RecordError
 from proverrl.loops.tally import Tally
-from proverrl.policy.base import Exchange
+from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.samples import build_rollout_samples
@@ -146,6 +146,29 @@ def test_a_problem_that_is_drawn_twice_keeps_the_advantages_of_both_groups() -> 
         ("0-p-again1-0", 0.25),
         ("0-p-again1-1", -0.25),
     ]
+
+
+@dataclass
+class ShortPolicy(ScriptedPolicy):
+    """Has no room for a second turn after an answer that was not "bad"."""
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        rows = [
+            None if 101 in prompt.token_ids else [self._write(prompt) for _ in range(n)]
+            for prompt in prompts
+        ]
+        return require_room(prompts, rows, n=n, why="too long")
+
+
+def test_an_answer_stays_where_there_is_no_room_for_another() -> None:
+    policy = ShortPolicy(["bad", "worse", "bad", "good"])
+    draw, verifier = take_turns(policy, n=2)
+    texts = [[turn.completion.text for turn in rollout.turns] for rollout in draw.rollouts]
+    assert texts == [["bad", "bad", "good"], ["worse"]]
+    assert [rollout.status for rollout in draw.rollouts] == [Status.PROVED, Status.REJECTED]
+    assert [call.body for call in verifier.calls] == ["bad", "worse", "good"]
 
 
 def test_three_turns_have_these_ids() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,8 @@ from proverrl.errors import UsageError
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
 from proverrl.loops.selfplay.composed import drop_long
-from proverrl.loops.state import GrpoState
+from proverrl.loops.session import Session
+from proverrl.loops.state import GrpoState, _leave_out_long
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -122,12 +124,34 @@ class Narrow:
         return Prompt(problem.id, problem.statement, tuple(range(len(problem.statement))))
 
 
+def test_training_problems_without_room_are_named_and_never_drawn() -> None:
+    problems = [
+        replace(build_problem(f"p{num}"), statement=HOLE.rjust(num, "x")) for num in (39, 40, 41)
+    ]
+    warned: list[tuple[str, str]] = []
+    session: Any = SimpleNamespace(
+        sampler=Narrow(),
+        problems=SimpleNamespace(without_reference=problems),
+        monitor=SimpleNamespace(warn=lambda *said: warned.append(said)),
+    )
+    session.has_room = partial(Session.has_room, session)
+    assert _leave_out_long(session) == problems[:1]
+    [(name, text)] = warned
+    assert name == "no room"
+    assert text.startswith("2 problems are left out, because they leave the model no room for an")
+    assert "answer: p40, p41. Take a model" in text
+    session.problems.without_reference = problems[1:]
+    with pytest.raises(UsageError, match="2 problems are left out"):
+        _leave_out_long(session)
+
+
 def test_a_statement_that_leaves_no_room_for_an_answer_is_tried_by_nobody() -> None:
     def write(num: int) -> Draft:
         problem = replace(build_problem(f"p{num}"), statement=HOLE.rjust(num, "x"))
         return Draft(("a", "b"), "invariants", Composed(problem, ("a", "b"), "o", 1, 0))
 
     session: Any = SimpleNamespace(sampler=Narrow())
+    session.has_room = partial(Session.has_room, session)
     empty = Draft(("a", "b"), "invariants", None, "no script")
     found = drop_long(session, [write(39), write(40), empty])
     assert [draft.reason for draft in found] == [

@@ -12,7 +12,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,24 @@ from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
 from proverrl.evaluation.calibration import describe_calibration, judge_attempts
 from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
-from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
+from proverrl.evaluation.store import (
+    AttemptBlock,
+    AttemptStore,
+    Row,
+    count_completions,
+    list_left_out,
+    sum_usage,
+)
 from proverrl.files.lines import write_atomically
 from proverrl.files.seal import add_seal
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
-from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.completion_counts import (
+    CompletionCounts,
+    describe_lost,
+    warn_of_lost,
+    warn_of_room,
+)
 from proverrl.rollout.instruct import Writer
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
@@ -183,13 +195,16 @@ async def _calibrate(
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:
     """How far it is, of ``total`` attempts."""
     figures = store.completions.figures() if store.completions is not None else {}
-    warnings = _warn(evaluation, figures)
+    warnings = _warn(evaluation, figures, store.left_out)
     return Standing(len(store.rows), total, store.num_proved, describe_lost(figures), warnings)
 
 
-def _warn(evaluation: Evaluation, figures: Mapping[str, Any]) -> dict[str, str]:
+def _warn(
+    evaluation: Evaluation, figures: Mapping[str, Any], left_out: Collection[str]
+) -> dict[str, str]:
     layout = evaluation.settings.get("layout")
-    return warn_of_lost(figures, max_new_tokens=evaluation.max_new_tokens, layout=layout)
+    warnings = warn_of_lost(figures, max_new_tokens=evaluation.max_new_tokens, layout=layout)
+    return warnings | {"no_room": warn_of_room(left_out)}
 
 
 def store_summary(
@@ -268,7 +283,9 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "generated_tokens": None if None in lengths else sum(lengths),
         "completions": None if counts is None else counts.num,
         **lost,
-        "warnings": [text for text in _warn(evaluation, lost).values() if text],
+        "warnings": [
+            text for text in _warn(evaluation, lost, list_left_out(rows)).values() if text
+        ],
         **evaluation.settings,
         **evaluation.labels,
         **summarise_decisions(rows),

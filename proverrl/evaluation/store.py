@@ -90,7 +90,8 @@ def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Proble
 
 class AttemptStore:
     """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
-    ``num_proved`` and ``completions`` (``count_completions``) count what is stored. Raises
+    ``num_proved``, ``completions`` (``count_completions``) and ``left_out`` (``list_left_out``) say
+    what is stored. Raises
     UsageError: attempts are stored that were made under another setting; RunError: a file cannot be
     read or written."""
 
@@ -99,6 +100,7 @@ class AttemptStore:
         self.rows: list[Row] = []
         self.num_proved = 0
         self.completions: CompletionCounts | None = CompletionCounts()
+        self.left_out: set[str] = set()
         self._settings_path = folder / f"{name}.settings"
         with saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +156,7 @@ class AttemptStore:
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""
         self.rows = rows
-        self.num_proved, self.completions = 0, CompletionCounts()
+        self.num_proved, self.completions, self.left_out = 0, CompletionCounts(), set()
         self._count(rows)
         text = "".join(json.dumps(row) + "\n" for row in rows)
         if self.path.exists() and self.path.stat().st_size != len(text.encode()):
@@ -162,6 +164,7 @@ class AttemptStore:
 
     def _count(self, rows: Sequence[Row]) -> None:
         self.num_proved += sum(row["status"] == Status.PROVED for row in rows)
+        self.left_out |= list_left_out(rows)
         if self.completions is not None:
             self.completions = count_completions(rows, self.completions)
 
@@ -199,6 +202,11 @@ def _find_difference(place: str, old: Any, new: Any) -> tuple[str, Any, Any]:
             if old.get(key) != new.get(key):
                 return _find_difference(f"{place}.{key}", old.get(key), new.get(key))
     return place, old, new
+
+
+def list_left_out(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The problems to which the model has no room to answer; their attempts are unjudged."""
+    return {row["problem_id"] for row in rows if row.get("finish_reason") == "no_room"}
 
 
 def count_completions(

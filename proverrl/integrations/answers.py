@@ -22,6 +22,7 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
+from proverrl.policy.base import join_parts
 from proverrl.problems.load import load_problems, make_row, read_problem
 from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt, require_layout
 from proverrl.rollout.extract import extract
@@ -86,11 +87,7 @@ def read_answer(answer: str | Sequence[Mapping[str, Any]] | None) -> str:
         return answer or ""
     try:
         own = [message for message in answer if message.get("role", "assistant") == "assistant"]
-        content = own[-1].get("content") if own else None
-        if isinstance(content, str) or content is None:
-            return content or ""
-        parts = (part if isinstance(part, str) else part.get("text", "") for part in content)
-        return "".join(map(str, parts))
+        return join_parts(own[-1].get("content") if own else None)
     except (AttributeError, TypeError) as error:
         raise UsageError(
             f"a completion is a text or a list of messages, not {str(answer)[:80]!r}"

@@ -24,7 +24,7 @@ from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
 from proverrl.loops.session import Session
 from proverrl.parallel import World
-from proverrl.policy.base import Exchange, Policy, SharedSampler
+from proverrl.policy.base import Exchange, NoRoomError, Policy, SharedSampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
@@ -176,7 +176,8 @@ class PushedSampler:
 
 class _Failures:
     """Whether something that was done inside has failed: what the other processes wait for is then
-    not known. A cancellation is no failure, because ``in_thread`` outlasts it."""
+    not known. A cancellation is no failure, because ``in_thread`` outlasts it, and neither is a
+    prompt without room, of which they are not told."""
 
     def __init__(self) -> None:
         self.happened = False
@@ -185,7 +186,8 @@ class _Failures:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        self.happened |= kind is not None and issubclass(kind, Exception)
+        if kind is not None and not issubclass(kind, NoRoomError):
+            self.happened |= issubclass(kind, Exception)
 
 
 def dismiss_apart(world: World) -> None:

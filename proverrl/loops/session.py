@@ -82,6 +82,10 @@ class Session:
         """What this process did when."""
         return self.policy.world.timeline
 
+    def has_room(self, problem: Problem) -> bool:
+        """Whether the model's context leaves room for an answer to a problem."""
+        return len(self.sampler.prompt(problem).token_ids) < self.sampler.context_tokens
+
     def check_stop(self, saved: str) -> None:
         """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""
         if self.stop.is_set():

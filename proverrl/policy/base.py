@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
@@ -51,7 +51,8 @@ class Policy(Protocol):
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """``n`` completions for each prompt, in the order of the prompts."""
+        """``n`` completions for each prompt, in the order of the prompts. Raises ``NoRoomError``
+        when all is written, if a prompt is too long for the model."""
 
 
 class Sampler(Policy, Protocol):
@@ -105,11 +106,77 @@ def continue_messages(prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
     return Prompt(prompt.problem_id, prompt.text, (), tuple(messages))
 
 
-def require_room(prompts: Sequence[Prompt], max_tokens: int, remedy: str) -> None:
-    """Raise ``UsageError`` for a prompt that leaves no token of a model's context for an answer."""
+class NoRoomError(UsageError):
+    """Some prompts leave no token of a model's context for an answer. ``written`` has the
+    completions of all the others, and for these completions without a token (``no_room``)."""
+
+    def __init__(self, message: str, written: list[list[Completion]]) -> None:
+        super().__init__(message)
+        self.written = written
+
+
+async def generate_fitting(
+    policy: Policy, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+) -> list[list[Completion]]:
+    """As ``Policy.generate``; what has no room is no error, but a completion that says so."""
+    try:
+        return await policy.generate(prompts, n=n, sampling=sampling)
+    except NoRoomError as error:
+        return error.written
+
+
+def require_room(
+    prompts: Sequence[Prompt],
+    rows: Sequence[list[Completion] | None],
+    *,
+    n: int,
+    why: str,
+) -> list[list[Completion]]:
+    """What was written for each prompt. Raises ``NoRoomError`` that names the problems of those
+    without a row, which had no room, and says ``why``."""
+    blank = Completion("", (), (), (), "no_room", 0)
+    written = [[blank] * n if row is None else row for row in rows]
+    long = [prompt.problem_id for prompt, row in zip(prompts, rows, strict=True) if row is None]
+    if long:
+        raise NoRoomError(f"{name_some(long)}: {why}", written)
+    return written
+
+
+def place_rows(
+    prompts: Sequence[Prompt], written: Sequence[list[Completion]], n: int, most: int, remedy: str
+) -> list[list[Completion]]:
+    """What was written for those prompts that leave room in ``most`` tokens, in the places of all.
+    Raises ``NoRoomError`` where there are others."""
+    rows = iter(written)
     longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
-    if longest >= max_tokens:
-        raise UsageError(
-            f"a prompt of {longest} tokens leaves no room in the {max_tokens} tokens of the model; "
-            f"{remedy}"
-        )
+    return require_room(
+        prompts,
+        [next(rows) if len(prompt.token_ids) < most else None for prompt in prompts],
+        n=n,
+        why=f"a prompt of {longest} tokens leaves no room in the {most} tokens of the model; "
+        + remedy,
+    )
+
+
+def name_some(names: Iterable[str], most: int = 3) -> str:
+    """The first of some names, each once, and how many more there are."""
+    each = list(dict.fromkeys(names))
+    more = f" and {len(each) - most} more" if len(each) > most else ""
+    return ", ".join(each[:most]) + more
+
+
+def join_parts(content: Any) -> str:
+    """The text of a message's content, which is a text, nothing, or a list of parts: those of
+    thinking stand between its tags. Raises ``TypeError`` or ``AttributeError`` for anything
+    else."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append(part)
+        elif thought := part.get("thinking"):
+            parts.append(f"<think>{join_parts(thought)}</think>")
+        else:
+            parts.append(str(part.get("text") or ""))
+    return "".join(parts)

@@ -2,16 +2,20 @@
 
 Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
 where the server gives them; where it does not, the completion says what is missing and cannot be
-learned from. Temporary failures (429, 5xx, a timeout, no connection) are repeated; everything else
-is an error that names the URL and what to do. Not handled here: weights (this policy never learns),
-several turns under ``api = "completions"`` where the server gives no token ids.
+learned from. Temporary failures (429, 5xx, a timeout, no connection, an answer that says that the
+model broke off) are repeated; a parameter that a server refuses and can do without is left out; a
+prompt that is too long is no error of the others. Everything else is an error that names the URL
+and what to do. Not handled here: weights (this policy never learns), several turns under
+``api = "completions"`` where the server gives no token ids.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
@@ -20,16 +24,29 @@ import httpx2
 
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
-from proverrl.policy.base import Exchange, Policy, continue_messages
+from proverrl.policy.base import (
+    Exchange,
+    Policy,
+    continue_messages,
+    join_parts,
+    require_room,
+)
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
-from proverrl.types import Completion, Problem, Prompt, Sampling, TokenField
+from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after
 
 MAX_WAIT_SECONDS = 60.0
+_FINISH: dict[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
 MAX_SEED = 2**31 - 1
 """Servers keep seeds in 32 bits, some of them signed."""
 
+_INSTEAD = {"max_tokens": "max_completion_tokens", "logprobs": None}
+"""What some servers refuse, and what takes its place."""
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|context (?:length|size|window)|prompt is too long"
+)
+_CONTEXT = re.compile(r"maximum context length is (\d+)")
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _REMEDIES = {
     400: "the server refuses the request; does it know the keys of endpoint.api, the model, n and "
@@ -81,6 +98,8 @@ class EndpointPolicy:
         # Only spreads the retries of one process; no draw depends on it.
         self._rng = random.Random(0)
         self._usage = TokenUsage()
+        self._refused: set[str] = set()
+        self._said = ""
 
     @property
     def engine(self) -> str:
@@ -103,25 +122,34 @@ class EndpointPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight. Raises
-        ``UsageError`` if the server refuses, cannot be reached, or answers in another form."""
+        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight. A
+        server that gives fewer completions than it is asked for is asked again. Raises
+        ``UsageError`` if it refuses, cannot be reached, or answers in another form."""
         gate = asyncio.Semaphore(self.config.concurrency)
         async with httpx2.AsyncClient(
             transport=self._transport, timeout=self.config.timeout_seconds, headers=self._headers()
         ) as client:
 
-            async def ask(index: int, prompt: Prompt) -> list[Completion]:
-                seed = derive_seed(sampling.seed, "prompt", index)
-                body = self._request(prompt, n, sampling, seed % MAX_SEED)
+            async def ask(index: int, prompt: Prompt) -> list[Completion] | None:
+                row: list[Completion] = []
                 async with gate:
-                    return self._read(await self._post(client, body), n)
+                    while len(row) < n:
+                        again = (len(row),) if row else ()
+                        seed = derive_seed(sampling.seed, "prompt", index, *again)
+                        body = self._request(prompt, n - len(row), sampling, seed % MAX_SEED)
+                        answer = await self._post(client, body)
+                        if answer is None:
+                            return None
+                        row += self._read(answer, n - len(row))
+                return row
 
             tasks = [asyncio.create_task(ask(i, prompt)) for i, prompt in enumerate(prompts)]
             try:
-                return list(await asyncio.gather(*tasks))
+                rows = await asyncio.gather(*tasks)
             finally:
                 for task in tasks:
                     task.cancel()
+        return require_room(prompts, rows, n=n, why=f"{self.address}: {self._said}")
 
     def take_usage(self) -> TokenUsage:
         """The cost of the requests answered since the last call."""
@@ -155,12 +183,16 @@ class EndpointPolicy:
             body["return_token_ids"] = True
         return body
 
-    async def _post(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> dict[str, Any]:
-        failure = ""
-        for attempt in range(self.config.retries + 1):
+    async def _post(
+        self, client: httpx2.AsyncClient, body: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The answer to a request; None where its prompt is too long for the model."""
+        failure, attempt = "", 0
+        while True:
             asked: float | None = None
+            sent = self._leave_out_refused(body)
             try:
-                response = await client.post(self.address, json=body)
+                response = await client.post(self.address, json=sent)
             except httpx2.TimeoutException:
                 failure = f"no answer in {self.config.timeout_seconds:g} s"
             except httpx2.TransportError as error:
@@ -168,20 +200,34 @@ class EndpointPolicy:
             except httpx2.InvalidURL as error:
                 raise UsageError(f"{self.address}: {error}; check endpoint.url") from error
             else:
-                if response.status_code == 200:
-                    return self._decode(response)
-                failure = f"status {response.status_code}: {response.text[:300].strip()}"
-                if response.status_code != 429 and response.status_code < 500:
-                    remedy = _REMEDIES.get(response.status_code, "see the server's log")
+                status, said, answer = self._decode(response)
+                if status == 200:
+                    return answer
+                failure = f"status {status}: {said[:300].strip()}"
+                if status != 429 and status < 500:
+                    if refused := _find_refused(sent, said):
+                        self._refused.add(refused)
+                        continue
+                    if _is_too_long(said, body["max_tokens"]):
+                        self._said = failure
+                        return None
+                    remedy = _REMEDIES.get(status, "see the server's log")
                     raise UsageError(f"{self.address}: {failure}; {remedy}")
                 asked = read_retry_after(response.headers.get("retry-after", ""))
-            if attempt < self.config.retries:
-                await self._sleep(self._wait(attempt, asked))
-        raise UsageError(
-            f"{self.address}: {failure}, after {self.config.retries + 1} attempts; is the server "
-            "up? Else raise endpoint.retries or endpoint.timeout_seconds, or lower "
-            "endpoint.concurrency"
-        )
+            attempt += 1
+            if attempt > self.config.retries:
+                raise UsageError(
+                    f"{self.address}: {failure}, after {attempt} attempts; is the server up? Else "
+                    "raise endpoint.retries or endpoint.timeout_seconds, or lower "
+                    "endpoint.concurrency"
+                )
+            await self._sleep(self._wait(attempt - 1, asked))
+
+    def _leave_out_refused(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A request as the server takes it; what it refused is known for the next ones."""
+        sent = {key: value for key, value in body.items() if key not in self._refused}
+        named = {_INSTEAD[key]: body[key] for key in self._refused & body.keys()}
+        return sent | {key: value for key, value in named.items() if key}
 
     def _wait(self, attempt: int, asked: float | None) -> float:
         """Seconds before the next attempt, at most a minute; up to half more than the double of
@@ -189,14 +235,22 @@ class EndpointPolicy:
         doubled = self.config.retry_seconds * 2**attempt * (1 + 0.5 * self._rng.random())
         return min(MAX_WAIT_SECONDS, doubled if asked is None else asked)
 
-    def _decode(self, response: httpx2.Response) -> dict[str, Any]:
+    def _decode(self, response: httpx2.Response) -> tuple[int, str, dict[str, Any]]:
+        """Status, text and JSON of an answer; an error that comes with status 200, as gateways send
+        it when the model behind them breaks off, has the status that it names, else 502."""
+        if response.status_code != 200:
+            return response.status_code, response.text, {}
         try:
             answer = response.json()
         except ValueError as error:
             raise self._strange(response.text[:200]) from error
+        if isinstance(answer, dict) and (failed := _find_error(answer)):
+            code = failed.get("code") if isinstance(failed, dict) else None
+            status = code if isinstance(code, int) and code >= 400 else 502
+            return status, json.dumps(failed, ensure_ascii=False), {}
         if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
             raise self._strange(response.text[:200])
-        return answer
+        return 200, "", answer
 
     def _strange(self, what: str) -> UsageError:
         return UsageError(
@@ -207,7 +261,7 @@ class EndpointPolicy:
     def _read(self, answer: Mapping[str, Any], n: int) -> list[Completion]:
         self._usage += _read_usage(answer.get("usage"))
         choices = answer["choices"]
-        if len(choices) != n:
+        if not 0 < len(choices) <= n:
             raise self._strange(f"{len(choices)} choices where {n} were asked for")
         try:
             choices.sort(key=lambda choice: int(choice.get("index", 0)))
@@ -216,13 +270,21 @@ class EndpointPolicy:
             raise self._strange(repr(error)) from error
 
     def _read_choice(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Completion:
+        finish: FinishReason = _FINISH.get(str(choice.get("finish_reason")), "stop")
         if self.config.api == "chat":
-            text = choice["message"].get("content") or ""
-            if thought := choice["message"].get("reasoning_content"):
+            message = choice["message"]
+            text = join_parts(message.get("content"))
+            thought = message.get("reasoning_content") or message.get("reasoning")
+            if thought and not text and finish == "stop":
+                # A parser that waited for the end of thinking took all for it.
+                text = str(thought)
+            elif thought:
                 # A server that takes the thinking out gives it apart; both are what was written.
-                text = f"<think>{thought}</think>{text}"
+                text = f"<think>{thought}" + (f"</think>{text}" if text else "")
         else:
             text = choice["text"]
+        if not isinstance(text, str):
+            raise TypeError(f"a text that is {text!r}")
         stop = choice.get("stop_reason")
         if isinstance(stop, str) and not text.endswith(stop):
             # Servers cut the stop text off; it was written.
@@ -236,9 +298,9 @@ class EndpointPolicy:
             "logprobs": logprobs if not token_ids or len(logprobs) == len(token_ids) else (),
         }
         return Completion(
-            text=str(text),
+            text=text,
             **fields,
-            finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+            finish_reason=finish,
             policy_version=self.version,
             missing=tuple(name for name, value in fields.items() if not value),
         )
@@ -247,6 +309,36 @@ class EndpointPolicy:
 def take_usage(policy: Policy) -> TokenUsage | None:
     """The cost of a server's completions since the last call; None for other policies."""
     return policy.take_usage() if isinstance(policy, EndpointPolicy) else None
+
+
+def _find_error(answer: Mapping[str, Any]) -> Any:
+    """What an answer says of a failure, as a whole or of one of its completions; None or empty
+    where it says nothing."""
+    choices = answer.get("choices")
+    broken = [
+        choice.get("error") or "the model broke off (finish_reason error)"
+        for choice in (choices if isinstance(choices, list) else ())
+        if isinstance(choice, dict)
+        and (choice.get("error") or choice.get("finish_reason") == "error")
+    ]
+    return answer.get("error") or next(iter(broken), None)
+
+
+def _find_refused(sent: Mapping[str, Any], said: str) -> str:
+    """The parameter of a request that a server's error asks to leave out or to call otherwise;
+    empty where that cannot help."""
+    if _TOO_LONG.search(said):
+        return ""
+    named = (key for key, other in _INSTEAD.items() if key in sent and (other or key) in said)
+    return next(named, "")
+
+
+def _is_too_long(said: str, max_tokens: int) -> bool:
+    """Whether an error is about the length of the prompt; not where no prompt could be short enough
+    for ``max_tokens``."""
+    context = _CONTEXT.search(said)
+    has_room = context is None or int(context[1]) > max_tokens
+    return has_room and _TOO_LONG.search(said) is not None
 
 
 def _read_logprobs(value: Any) -> tuple[float, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +29,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
 from proverrl.files.disk import loading, saving
+from proverrl.policy.base import name_some
 from proverrl.policy.lora import base_weights
 from proverrl.policy.transformers import TransformersPolicy
 
@@ -88,10 +88,10 @@ def _read_checkpoint(
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         if quantised := getattr(config, "quantization_config", None):
+            method = quantised.get("quant_method", "in a way of its own")
             raise UsageError(
-                f"{name} is quantised ({quantised.get('quant_method', 'in a way of its own')}), and "
-                "rounded weights cannot be trained or sampled from here; take the unquantised "
-                "weights of that model"
+                f"{name} is quantised ({method}), and rounded weights are neither trained nor "
+                "sampled from here; take the unquantised weights of that model"
             )
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             place,
@@ -114,9 +114,9 @@ def _read_checkpoint(
         line = " ".join(lines[: 2 if lines[0].rstrip().endswith(":") else 1])
         raise UsageError(f"{name} cannot be loaded as a checkpoint: {line}") from error
     if missing := sorted(report["missing_keys"]):
-        raise UsageError(f"{name} lacks weights: {_name_some(missing)}")
+        raise UsageError(f"{name} lacks weights: {name_some(missing)}")
     if unused := sorted(report["unexpected_keys"]):
-        text = f"{name} has weights that its config.json has no place for: {_name_some(unused)}"
+        text = f"{name} has weights that its config.json has no place for: {name_some(unused)}"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     _allow_saving(model)
     return model, tokenizer
@@ -173,16 +173,11 @@ def find_model(path: str | Path, key: str) -> str:
     return name
 
 
-def _name_some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
     """Why a checkpoint can neither be sampled from nor trained; empty when it can."""
     spoilt = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
     if spoilt:
-        return f"these weights are not all numbers: {_name_some(spoilt)}"
+        return f"these weights are not all numbers: {name_some(spoilt)}"
     if not tokenizer("text")["input_ids"]:
         return "it has no tokenizer (transformers made an empty one); save one into the folder"
     if tokenizer.eos_token_id is None:

@@ -27,7 +27,7 @@ from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
 from proverrl.errors import ProverRLError
 from proverrl.parallel import SINGLE, World
-from proverrl.policy.base import Exchange, require_room
+from proverrl.policy.base import Exchange, place_rows
 from proverrl.policy.conversation import encode_messages, find_ends, resume_prompt
 from proverrl.policy.decoding import ROOM, CachedRows, draw_tokens
 from proverrl.policy.lora import (
@@ -123,17 +123,20 @@ class TransformersPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token."""
-        remedy = "lower rollout.history_tokens, or take a model with a longer context"
-        require_room(prompts, self.context_tokens, remedy)
+        """See ``Policy.generate``."""
+        most = self.context_tokens
+        fitting = [prompt for prompt in prompts if len(prompt.token_ids) < most]
         cancelled = threading.Event()
         # One process may leave what it writes; several would talk across each other.
         run = in_thread if self.world.size > 1 else asyncio.to_thread
         try:
             # The event loop goes on feeding verifiers while torch works in the thread.
-            return await run(self.generate_shared, list(prompts), n, sampling, cancelled)
+            written = (
+                await run(self.generate_shared, fitting, n, sampling, cancelled) if fitting else []
+            )
         finally:
             cancelled.set()
+        return place_rows(prompts, written, n, most, "take a model with a longer context")
 
     def generate_shared(
         self,

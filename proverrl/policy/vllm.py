@@ -22,7 +22,7 @@ import torch
 from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
-from proverrl.policy.base import Exchange, require_room
+from proverrl.policy.base import Exchange, place_rows
 from proverrl.policy.loading import checkpoint_weights
 from proverrl.policy.lora import base_weights, has_adapter, save_adapter
 from proverrl.policy.probe import PushProbe, choose_rows, score_rows
@@ -97,13 +97,13 @@ class VllmPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token,
-        and ``WeightSyncError`` if the last push failed."""
-        remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
-        require_room(prompts, self.context_tokens, remedy)
+        """See ``Policy.generate``. Raises ``WeightSyncError`` if the last push failed."""
+        most = self.context_tokens
+        fitting = [prompt for prompt in prompts if len(prompt.token_ids) < most]
         # One process may leave what it writes; several would talk across each other.
         run = in_thread if self.world.size > 1 else asyncio.to_thread
-        return await run(self.generate_shared, list(prompts), n, sampling)
+        written = await run(self.generate_shared, fitting, n, sampling) if fitting else []
+        return place_rows(prompts, written, n, most, "raise vllm.max_model_tokens")
 
     def generate_shared(
         self, prompts: list[Prompt], n: int, sampling: Sampling

@@ -8,12 +8,18 @@ warnings that name the key to change. A completion that was cut off may still ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from proverrl.policy.base import name_some
 from proverrl.rollout.extract import generalise_reason
 
+LOST = {
+    "content_filter": "a filter of the server withheld the answer",
+    "no_room": "the prompt leaves the model no room for an answer",
+}
+"""Why a completion that ended so may be empty."""
 WARN_ABOVE = 0.5
 """A share of completions above which a figure says more about a setting than about the policy."""
 
@@ -83,8 +89,12 @@ def warn_of_lost(
     sentences = {
         "truncated": "completions were cut off at the token limit: raise sampling.max_new_tokens"
         + limit,
-        "without_candidate": f"completions hold no candidate, most often because: {reason}. Set "
-        f"policy.layout to the one that the policy writes{now}",
+        "without_candidate": f"completions hold no candidate, most often because: {reason}. "
+        + (
+            "Take another model or server"
+            if reason in LOST.values()
+            else f"Set policy.layout to the one that the policy writes{now}"
+        ),
         "composer_truncated": "the composer's completions were cut off at the token limit: raise "
         "selfplay.max_new_tokens",
     }
@@ -94,6 +104,17 @@ def warn_of_lost(
         else ""
         for name, sentence in sentences.items()
     }
+
+
+def warn_of_room(problem_ids: Collection[str]) -> str:
+    """Names the problems to which the model has no room to answer; empty without any."""
+    if not problem_ids:
+        return ""
+    return (
+        f"{len(problem_ids)} problems are left out, because they leave the model no room for an "
+        f"answer: {name_some(sorted(problem_ids), 10)}. Take a model with a longer context, or "
+        "where a server counts the answer too, lower sampling.max_new_tokens"
+    )
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.hint import Hint
-from proverrl.policy.base import Policy
+from proverrl.policy.base import Policy, generate_fitting
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.instruct import Writer
@@ -54,7 +54,8 @@ class OpenDraws:
         draws = [*self.draws, *(self._begin(draw, n) for draw in begun)]
         going = [(d.problem.id, c) for d in draws for c in d.completions if self._is_open(c)]
         prompts = [Prompt(problem_id, "", c.prompt_ids + c.token_ids) for problem_id, c in going]
-        written = [row[0] for row in await sampler.generate(prompts, n=1, sampling=sampling)]
+        rows = await generate_fitting(sampler, prompts, n=1, sampling=sampling)
+        written = [row[0] for row in rows]
         longer = iter([self._join(c, new) for (_, c), new in zip(going, written, strict=True)])
         whole: list[Draw] = []
         still_open: list[Draw] = []
@@ -75,12 +76,14 @@ class OpenDraws:
 
     def _is_open(self, completion: Completion) -> bool:
         num_tokens = len(completion.token_ids)
-        # What is begun is open even if its prompt leaves no room: the policy refuses that.
+        # What is begun is open even if its prompt leaves no room: the policy says that.
         has_room = len(completion.prompt_ids) + num_tokens < self._context or not num_tokens
         return completion.finish_reason == "length" and num_tokens < self._most and has_room
 
     def _join(self, before: Completion, after: Completion) -> Completion:
         """A completion and the segment that was written after it, read as one text."""
+        if after.finish_reason == "no_room":
+            return after
         whole = self._policy.make_completion(
             before.prompt_ids,
             before.token_ids + after.token_ids,

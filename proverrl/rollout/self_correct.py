@@ -2,7 +2,8 @@
 
 Flows in: judged draws of first attempts. Flows out: the same draws with the turns that followed. A
 rollout continues until it is proved, until a verdict judged nothing (then it is unjudged as a
-whole), or until its turns are used. All rollouts of all draws take a turn together.
+whole), until the model has no room for another turn, or until its turns are used. All rollouts of
+all draws take a turn together.
 
 In ``self_correct`` (``RolloutConfig.mode``) each attempt is a separate answer after a message with
 the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved`` the policy
@@ -24,14 +25,14 @@ from dataclasses import dataclass, replace
 
 from proverrl.config import RolloutConfig
 from proverrl.lang.records import Extraction
-from proverrl.policy.base import Exchange, Policy
+from proverrl.policy.base import Exchange, Policy, generate_fitting
 from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.extract import CODE_SPAN
 from proverrl.rollout.feedback import ANALYSE, FEEDBACK, render_missing
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.instruct import Writer, read_answers
-from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.rollout.whole_proof import JudgedDraw, explain_lost
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
 from proverrl.verifier.base import Verifier, verify_all
@@ -46,6 +47,7 @@ class _Chain:
     draw: int
     rollout: Rollout
     prompt: Prompt
+    has_room: bool = True
 
 
 def first_stop(settings: RolloutConfig) -> tuple[str, ...]:
@@ -90,19 +92,23 @@ async def continue_rollouts(
     calls = Counter({index: draw.num_calls for index, draw in enumerate(judged)})
     seconds = 0.0
     for number in range(1, settings.turns):
-        going = [chain for chain in chains if _goes_on(chain.rollout, settings)]
+        going = [c for c in chains if c.has_room and _goes_on(c.rollout, settings)]
         if not going:
             break
         for chain in going:
             chain.rollout = add_feedback(chain.rollout, policy, settings, writer)
         started = time.monotonic()
         seed = derive_seed(sampling.seed, "turn", number)
-        written = await policy.generate(
+        written = await generate_fitting(
+            policy,
             [resume_within(policy, c.prompt, c.rollout, settings) for c in going],
             n=1,
             sampling=replace(sampling, seed=seed, stop=first_stop(settings)),
         )
-        completions = [row[0] for row in written]
+        for chain, row in zip(going, written, strict=True):
+            chain.has_room = row[0].finish_reason != "no_room"
+        completions = [row[0] for row in written if row[0].finish_reason != "no_room"]
+        going = [chain for chain in going if chain.has_room]
         read = await read_answers(
             [(c.rollout.problem, row.text) for c, row in zip(going, completions, strict=True)],
             layout=policy.layout,
@@ -150,8 +156,9 @@ async def _judge_turn(
     turns = []
     new: dict[tuple[int, str], Candidate] = {}
     for chain, completion, extraction in zip(chains, completions, extractions, strict=True):
-        candidate = extraction.candidate(chain.rollout.problem)
-        turns.append(Turn(completion, candidate, None, reason=extraction.reason))
+        found = explain_lost(completion, extraction)
+        candidate = found.candidate(chain.rollout.problem)
+        turns.append(Turn(completion, candidate, None, reason=found.reason))
         if candidate is not None and (chain.draw, candidate.key) not in known:
             new[chain.draw, candidate.key] = candidate
     verdicts = await verify_all(verifier, new.values(), deadline_seconds=deadline_seconds)

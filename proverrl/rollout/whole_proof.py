@@ -11,14 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import Any, Generic, TypeVar
 
 from proverrl.config import LayoutName
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
-from proverrl.policy.base import Policy
+from proverrl.policy.base import Policy, generate_fitting
 from proverrl.rewards.verdicts import RewardFn
+from proverrl.rollout.completion_counts import LOST
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.instruct import Writer, read_answers
 from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
@@ -63,7 +64,7 @@ async def draw_groups(
     of the draws. With a ``writer`` they are instructions to it."""
     draws = name_draws(problems, hints, name=name)
     prompts = [with_hint(policy.prompt(draw.problem), draw.hint) for draw in draws]
-    written = await policy.generate(prompts, n=n, sampling=sampling)
+    written = await generate_fitting(policy, prompts, n=n, sampling=sampling)
     return await read_draws(
         [replace(d, completions=tuple(row)) for d, row in zip(draws, written, strict=True)],
         layout=policy.layout,
@@ -97,7 +98,13 @@ async def read_draws(
         for completion in draw.completions
     ]
     read = iter(await read_answers(answers, layout=layout, writer=writer, turn=0, seed=seed))
-    return [replace(d, extractions=tuple(islice(read, len(d.completions)))) for d in draws]
+    return [replace(d, extractions=tuple(map(explain_lost, d.completions, read))) for d in draws]
+
+
+def explain_lost(completion: Completion, found: Extraction) -> Extraction:
+    """What was found in a completion, or why there was nothing to find it in."""
+    reason = LOST.get(completion.finish_reason, "")
+    return found if not reason or completion.text.strip() else Extraction(None, reason=reason)
 
 
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:

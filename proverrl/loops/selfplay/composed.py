@@ -220,7 +220,7 @@ async def write_attacks(session: Session, drafts: Sequence[Draft], round_number:
     config = session.config
     num = config.selfplay.attack_samples
     asked = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
-    negations = [problem for problem in asked if _has_room(session, problem)]
+    negations = [problem for problem in asked if session.has_room(problem)]
     if not negations:
         return {}
     draws = await draw_groups(
@@ -237,15 +237,10 @@ def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts, with a reason in place of a problem to which the model has no room to answer."""
     return [
         draft
-        if draft.composed is None or _has_room(session, draft.composed.problem)
+        if draft.composed is None or session.has_room(draft.composed.problem)
         else replace(draft, composed=None, reason=TOO_LONG)
         for draft in drafts
     ]
-
-
-def _has_room(session: Session, problem: Problem) -> bool:
-    sampler = session.sampler
-    return len(sampler.prompt(problem).token_ids) < sampler.context_tokens
 
 
 def list_bodies(draw: Draw) -> list[str]:
