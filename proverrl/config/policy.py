@@ -86,7 +86,8 @@ class EndpointConfig(Section):
     timeout_seconds: PositiveFloat = 600.0
     """wall-clock limit of one request"""
     retries: NonNegative = 5
-    """further attempts after status 429, 5xx, a timeout or a lost connection"""
+    """further attempts after status 429, 5xx, a timeout, a lost connection or an answer that broke
+    off"""
     retry_seconds: PositiveFloat = 1.0
     """the first wait between attempts; it doubles each time, or is what the server asks for, up to
     a minute"""
