@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -95,3 +96,10 @@ class GuardError(ProverRLError):
 
 class RecordError(ProverRLError):
     """A record was built from fields that do not fit together: a bug in this package."""
+
+
+def name_some(names: Iterable[str], most: int = 3) -> str:
+    """The first of some names, each once, and how many more there are."""
+    each = list(dict.fromkeys(names))
+    more = f" and {len(each) - most} more" if len(each) > most else ""
+    return ", ".join(each[:most]) + more

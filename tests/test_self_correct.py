@@ -136,7 +136,7 @@ def test_a_problem_that_is_drawn_twice_keeps_the_advantages_of_both_groups() -> 
         assert group is not None
         tally.add_group(draw, group, num_appeals=0)
         groups.append(group)
-    tally.add_step(groups, [[(0.5,), (-0.5,)], [(0.0,), (0.0,)], [(0.25,), (-0.25,)]])
+    tally.add_step(groups, [[[0.5], [-0.5]], [[0.0], [0.0]], [[0.25], [-0.25]]])
     rows = list(tally.rows(1))
     assert [(row["rollout_id"], row["advantage"]) for row in rows] == [
         ("0-p-0", 0.5),

@@ -21,7 +21,7 @@ from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
 from proverrl.loops.selfplay.composed import drop_long
 from proverrl.loops.session import Session
-from proverrl.loops.state import GrpoState, _leave_out_long
+from proverrl.loops.state import GrpoState
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -135,14 +135,14 @@ def test_training_problems_without_room_are_named_and_never_drawn() -> None:
         monitor=SimpleNamespace(warn=lambda *said: warned.append(said)),
     )
     session.has_room = partial(Session.has_room, session)
-    assert _leave_out_long(session) == problems[:1]
+    assert Session.leave_out_long(session) == problems[:1]
     [(name, text)] = warned
     assert name == "no room"
     assert text.startswith("2 problems are left out, because they leave the model no room for an")
     assert "answer: p40, p41. Take a model" in text
     session.problems.without_reference = problems[1:]
     with pytest.raises(UsageError, match="2 problems are left out"):
-        _leave_out_long(session)
+        Session.leave_out_long(session)
 
 
 def test_a_statement_that_leaves_no_room_for_an_answer_is_tried_by_nobody() -> None:

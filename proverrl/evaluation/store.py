@@ -91,9 +91,8 @@ def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Proble
 class AttemptStore:
     """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
     ``num_proved``, ``completions`` (``count_completions``) and ``left_out`` (``list_left_out``) say
-    what is stored. Raises
-    UsageError: attempts are stored that were made under another setting; RunError: a file cannot be
-    read or written."""
+    what is stored. Raises UsageError: attempts are stored that were made under another setting;
+    RunError: a file cannot be read or written."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self.path = folder / f"{name}.jsonl"

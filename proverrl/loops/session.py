@@ -30,6 +30,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rewards.verdicts import check_fit
+from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
@@ -85,6 +86,17 @@ class Session:
     def has_room(self, problem: Problem) -> bool:
         """Whether the model's context leaves room for an answer to a problem."""
         return len(self.sampler.prompt(problem).token_ids) < self.sampler.context_tokens
+
+    def leave_out_long(self) -> list[Problem]:
+        """The problems that the loop draws from. Raises ``UsageError``: the model has no room to
+        answer any of them."""
+        problems = self.problems.without_reference
+        fitting = [problem for problem in problems if self.has_room(problem)]
+        if long := warn_of_room({p.id for p in problems} - {p.id for p in fitting}):
+            if not fitting:
+                raise UsageError(long)
+            self.monitor.warn("no room", long)
+        return fitting
 
     def check_stop(self, saved: str) -> None:
         """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""

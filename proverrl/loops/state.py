@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import open_curriculum
-from proverrl.errors import RunError, UsageError, VerifierError
+from proverrl.errors import RunError, VerifierError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.appeals import open_reviewer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
@@ -30,7 +30,6 @@ from proverrl.loops.tally import Tally
 from proverrl.loops.taught import own_corrections
 from proverrl.policy.engines import name_weights
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.instruct import Writer
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
@@ -77,7 +76,7 @@ class RunState:
         self.store = ProofStore(keep_shortest, self._conditions)
         self.reviewer = open_reviewer(session)
         self.curriculum = open_curriculum(
-            _leave_out_long(session),
+            session.leave_out_long(),
             config.curriculum,
             derive_seed(config.seed, "curriculum"),
         )
@@ -214,18 +213,6 @@ class RunState:
             part.load_state_dict(state[name])
         if self.extension is not None:
             self.extension.load_state_dict(state)
-
-
-def _leave_out_long(session: Session) -> list[Problem]:
-    """The problems that the loop draws from. Raises ``UsageError``: the model has no room to answer
-    any of them."""
-    problems = session.problems.without_reference
-    fitting = [problem for problem in problems if session.has_room(problem)]
-    if long := warn_of_room({p.id for p in problems} - {p.id for p in fitting}):
-        if not fitting:
-            raise UsageError(long)
-        session.monitor.warn("no room", long)
-    return fitting
 
 
 class SameWriter:

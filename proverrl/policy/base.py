@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from proverrl.config import LayoutName
-from proverrl.errors import UsageError
+from proverrl.errors import UsageError, name_some
 from proverrl.parallel import World
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling
 
@@ -156,27 +156,3 @@ def place_rows(
         why=f"a prompt of {longest} tokens leaves no room in the {most} tokens of the model; "
         + remedy,
     )
-
-
-def name_some(names: Iterable[str], most: int = 3) -> str:
-    """The first of some names, each once, and how many more there are."""
-    each = list(dict.fromkeys(names))
-    more = f" and {len(each) - most} more" if len(each) > most else ""
-    return ", ".join(each[:most]) + more
-
-
-def join_parts(content: Any) -> str:
-    """The text of a message's content, which is a text, nothing, or a list of parts: those of
-    thinking stand between its tags. Raises ``TypeError`` or ``AttributeError`` for anything
-    else."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = []
-    for part in content:
-        if isinstance(part, str):
-            parts.append(part)
-        elif thought := part.get("thinking"):
-            parts.append(f"<think>{join_parts(thought)}</think>")
-        else:
-            parts.append(str(part.get("text") or ""))
-    return "".join(parts)

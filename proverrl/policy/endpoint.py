@@ -24,14 +24,9 @@ import httpx2
 
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
-from proverrl.policy.base import (
-    Exchange,
-    Policy,
-    continue_messages,
-    join_parts,
-    require_room,
-)
+from proverrl.policy.base import Exchange, Policy, continue_messages, require_room
 from proverrl.problems.prompt import render_messages, render_prompt
+from proverrl.rollout.extract import join_parts
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after

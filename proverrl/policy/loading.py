@@ -27,9 +27,8 @@ from transformers import (
 from transformers.core_model_loading import revert_weight_conversion
 
 from proverrl.config import PolicyConfig, PrecisionName
-from proverrl.errors import UsageError
+from proverrl.errors import UsageError, name_some
 from proverrl.files.disk import loading, saving
-from proverrl.policy.base import name_some
 from proverrl.policy.lora import base_weights
 from proverrl.policy.transformers import TransformersPolicy
 

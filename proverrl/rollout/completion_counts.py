@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proverrl.policy.base import name_some
+from proverrl.errors import name_some
 from proverrl.rollout.extract import generalise_reason
 
 LOST = {
