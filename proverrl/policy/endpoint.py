@@ -25,8 +25,8 @@ import httpx2
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange, Policy, continue_messages, require_room
+from proverrl.policy.parts import join_parts
 from proverrl.problems.prompt import render_messages, render_prompt
-from proverrl.rollout.extract import join_parts
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from proverrl.config import LayoutName
 from proverrl.lang import find_language
@@ -121,23 +120,6 @@ def read_block(text: str) -> tuple[str | None, str]:
     if reason or not blocks:
         return None, reason or "no code block in the answer"
     return text[blocks[-1].start : blocks[-1].end], ""
-
-
-def join_parts(content: Any) -> str:
-    """The text of a message's content, which is a text, nothing, or a list of parts: those of
-    thinking stand between its tags. Raises ``TypeError`` or ``AttributeError`` for anything
-    else."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = []
-    for part in content:
-        if isinstance(part, str):
-            parts.append(part)
-        elif thought := part.get("thinking"):
-            parts.append(f"<think>{join_parts(thought)}</think>")
-        else:
-            parts.append(str(part.get("text") or ""))
-    return "".join(parts)
 
 
 def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeBlock]:
