@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.lang.dafny.judge import LIMIT_OUTCOMES
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
-from proverrl.lang.dafny.workers.reply import Reply
+from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply
 from proverrl.types import HOLE, Candidate, Problem
 
 
