@@ -6,6 +6,7 @@ a normal run judges a few.
 """
 
 import asyncio
+import json
 import os
 from collections import Counter
 
@@ -14,10 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.lang.dafny.annotate import get_program_text, list_entry_names
+from proverrl.lang.dafny.annotate import Alignment, align, get_program_text, list_entry_names
 from proverrl.lang.dafny.audit import audit, audit_candidate
 from proverrl.lang.dafny.backend import start_dafny_worker
+from proverrl.lang.dafny.hints import AddedHint
 from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.syntax.cursor import RESERVED
+from proverrl.lang.dafny.syntax.hint_grammar import FORMS, OPERANDS, OPERATORS, STATEMENTS
 from proverrl.lang.dafny.syntax.tokens import read_file
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
@@ -27,6 +31,7 @@ from tests.dafnybench_tasks import TASKS, Task, read_tasks
 # The curriculum's limit is too small for some of the real tasks.
 LIMITS = Limits(rlimit=20_000_000)
 NUM_SAMPLED = 6
+DAFNY_4 = TASKS.with_name("dafnybench_dafny4.jsonl")
 needs_tasks = pytest.mark.skipif(not TASKS.exists(), reason="the real tasks are not here")
 
 PROGRAM = """\
@@ -196,6 +201,69 @@ def test_every_ground_truth_is_admitted() -> None:
     for task in tasks:
         for body in (task.blank, task.truth):
             assert audit_candidate(Candidate(task.problem, body)) is None, task.problem.id
+
+
+# What stands in hints beside the forms of the hint grammar: clauses, types, and parts of forms.
+PARTS = frozenset(
+    """invariant decreases by then else . , : :: ; ) ] } .. => ! as int nat requires
+    reads""".split()
+)
+LISTED = frozenset((*STATEMENTS, *FORMS, *OPERATORS, *OPERANDS))
+# How many hints of DafnyBench's truths hold what, and how many truths the audit refuses for what.
+HELD = Counter(
+    {"<=": 1470, "==": 1344, "[": 1126, "(": 1048, "assert": 871, "<": 808, "forall": 657}
+    | {"==>": 652, "-": 625, "+": 477, "|": 459, "&&": 445, "*": 268, ">=": 164, "old": 152}
+    | {"!=": 149, "in": 121, "exists": 110, "{": 94, "%": 66, "/": 61, "||": 48}
+    | {"multiset": 48, ">": 46, "<==>": 34, "if": 19, "this": 13, "false": 12, "true": 9}
+    | {"!in": 9, "fresh": 6, "!!": 4, "set": 4, "<==": 3, "null": 2}
+)
+REFUSED = Counter(
+    {
+        "the program itself": 60,
+        "changed-program: the program was changed": 3,
+        "wildcard: 'decreases *' gives up termination": 2,
+        "grammar: expected an expression, found '#'": 1,
+        "keywords: 'label' changes the program": 1,
+        "labelled-assertion: Dafny believes what is revealed of results that were assigned to "
+        "since; drop the label": 1,
+        "narrow-type: Dafny may take a wider collection for one of a narrow type here and check "
+        "nothing; write it with collections over 'int', or over one type only": 1,
+    }
+)
+
+
+@pytest.mark.skipif(not DAFNY_4.exists(), reason="the real tasks are not here")
+def test_what_the_hints_of_dafnybench_hold() -> None:
+    """Each construct of a hint is one of the list, or its truth is refused and counted here."""
+    rows = [json.loads(line) for line in DAFNY_4.read_text("utf-8").splitlines()]
+    asked = [(task.problem, task.truth) for task in read_tasks()]
+    asked += [(make_problem(row["hints_removed"] + "\n"), row["ground_truth"]) for row in rows]
+    held: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for problem, truth in asked:
+        try:
+            aligned = align(problem, truth)
+        except ProblemError:
+            refused["the program itself"] += 1
+            continue
+        if not isinstance(aligned, Alignment):
+            message = aligned[0].message.partition(": expected '")[0]
+            refused[f"{aligned[0].rule}: {message}"] += 1
+            continue
+        held.update(word for hint in aligned.added for word in list_words(aligned, hint))
+    table = "\n".join(f"{count:5} {what}" for what, count in (held + refused).most_common())
+    assert set(held) <= LISTED | PARTS, table
+    assert Counter({what: count for what, count in held.items() if what in LISTED}) == HELD, table
+    assert refused == REFUSED, table
+
+
+def list_words(aligned: Alignment, hint: AddedHint) -> set[str]:
+    """The reserved words and operators of a hint."""
+    return {
+        token.sign
+        for token in aligned.theirs[hint.start : hint.end]
+        if token.sign in RESERVED or token.kind == "operator" or token.text in ("requires", "!in")
+    }
 
 
 @needs_tasks

@@ -40,11 +40,7 @@ def test_what_needs_no_earlier_invariant_is_sent_as_it_is(clauses: str) -> None:
     assert join_invariants(write(clauses)).text == write(clauses)
 
 
-def test_a_choice_and_a_call_of_an_object_are_joined_too() -> None:
-    choice = write("invariant s != {} invariant var x :| x in s; x == 1")
-    assert (
-        "invariant (s != {}) &&        (var x :| x in s; x == 1)\n" in join_invariants(choice).text
-    )
+def test_a_call_of_an_object_is_joined_too() -> None:
     member = "class C { function G(): int { 5 } }\n" + write(
         "invariant o != null invariant o.G() == 5"
     )

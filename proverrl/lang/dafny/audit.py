@@ -37,13 +37,15 @@ from proverrl.lang.dafny.syntax.hint_grammar import (
 )
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
+from proverrl.lang.dafny.unallocated import find_unallocated
+from proverrl.lang.dafny.unchecked import find_unchecked
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 17
+AUDIT_VERSION = 18
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -247,6 +249,8 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     findings += find_misjudged(program, around)
     findings += find_narrow_mixes(program, around)
     findings += find_unordered_measures(program, around)
+    findings += find_unchecked(program, around)
+    findings += find_unallocated(program, around)
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")

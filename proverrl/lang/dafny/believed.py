@@ -33,6 +33,8 @@ from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
 from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.unallocated import find_unallocated
+from proverrl.lang.dafny.unchecked import find_unchecked
 from proverrl.lang.records import Finding
 
 _ARRAY = re.compile(r"array[0-9]*")
@@ -65,6 +67,8 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
         *find_narrow_mixes(program, around),
         *find_hidden_references(program, around),
         *find_unordered_measures(program, around),
+        *find_unchecked(program, around),
+        *find_unallocated(program, around),
     ]
 
 
@@ -275,7 +279,7 @@ class _StoredFunctions:
                 yield self._refuse(place, "the type of a function that reads the heap")
             else:
                 self._holders.add(self._text(holder))
-        for place in self._program.reading_lambdas:
+        for place, _, _ in self._program.reading_lambdas:
             if name := self._find_assigned(place):
                 self._holders.add(name)
         formals = {
@@ -288,7 +292,7 @@ class _StoredFunctions:
             for name, number, takes in formals
             if takes and (name, number) not in refused and self._is_only_called(name)
         }
-        for place in self._program.reading_lambdas:
+        for place, _, _ in self._program.reading_lambdas:
             if not self._find_assigned(place) and not self._is_passed(place):
                 yield self._refuse(place, "a lambda that reads the heap")
         program = self._program

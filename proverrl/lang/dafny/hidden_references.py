@@ -9,7 +9,8 @@ quantifier or comprehension of a function may have such a type only where it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import pairwise, takewhile
 
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name
@@ -17,24 +18,32 @@ from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close
 from proverrl.lang.records import Finding
 
+Words = Sequence[str]
+
 _ARRAY = re.compile(r"array[0-9]*\??")
 _BINDERS = ("forall", "exists", "set", "iset", "map", "imap")
-_ORDERED = ("<=", ">=")
+_SIGNS = frozenset("== != < > <= >= + - * / %".split())
+_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
+_DOMAIN_ENDS = ("|", "::", "ensures", ")", "")
+_ENDS = (";", "::", ",", "then", "else", "}", "=>", "ensures")
+_OPERATORS = frozenset("in !in == != <= >= < > + - * !! && || ==> ( [ , iset multiset".split())
+_CONJUNCT_ENDS = ("&&", *_ENDS)
+_RELATIONS = frozenset("== != < > <= >= in !in !! ! <==> ==> <== ||".split())
 _BREAKS = ("||", "==>", "<==", "<==>")
 
 
 def find_hidden_references(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Bound variables of functions whose values may be allocated later."""
-    types = _read_types(program)
+    types = read_types(program)
     references = program.references | {"object"}
-    hidden = {name for name in types if _reaches(name, types, references)}
+    hidden = {name for name in types if reaches(name, types, references)}
     for _, function in around.functions:
         for place in range(function.start, function.end):
             if program.tokens[place].sign in _BINDERS and is_name(program.tokens[place + 1]):
                 yield from _check(program, place, hidden, references, set(types))
 
 
-def _read_types(program: ParsedProgram) -> dict[str, set[str]]:
+def read_types(program: ParsedProgram) -> dict[str, set[str]]:
     """The words behind each datatype, synonym and subset type."""
     return {
         element.name: {t.text for t in program.tokens[element.start + 1 : element.end]}
@@ -43,18 +52,20 @@ def _read_types(program: ParsedProgram) -> dict[str, set[str]]:
     }
 
 
-def _reaches(name: str, types: dict[str, set[str]], references: set[str]) -> bool:
+def reaches(name: str, types: dict[str, set[str]], references: set[str]) -> bool:
+    """Whether a declared type may hold a reference."""
     seen, due = {name}, [name]
     while due:
         words = types.get(due.pop(), set())
-        if any(_is_reference(word, references) for word in words):
+        if any(is_reference(word, references) for word in words):
             return True
         due += [word for word in words - seen if word in types]
         seen |= words
     return False
 
 
-def _is_reference(word: str, references: set[str]) -> bool:
+def is_reference(word: str, references: set[str]) -> bool:
+    """Whether a word names a type of references."""
     return word.removesuffix("?") in references or bool(_ARRAY.fullmatch(word))
 
 
@@ -62,67 +73,118 @@ def _check(
     program: ParsedProgram, place: int, hidden: set[str], references: set[str], types: set[str]
 ) -> Iterator[Finding]:
     tokens = program.tokens
-    end = _find_domain_end(tokens, place + 1)
-    spans = dict(program.declared_types)
-    start = place + 1
-    while start < end and is_name(tokens[start]):
-        name, after = tokens[start], start + 1
-        if tokens[after].text == ":":
-            after = spans.get(after + 1, end)
-            words = {token.text for token in tokens[start + 2 : after]}
+    end = find_domain_end(tokens, place + 1)
+    scope = range(end, find_end(tokens, end))
+    for at, words in list_bound(program, place + 1, end):
+        name = tokens[at]
+        if words:
             # A tuple, or an argument, may hold what Dafny would see alone.
-            shown = any(_is_reference(word, references) for word in words)
-            is_hidden = bool(words & hidden) or (shown and bool(words & (types | {"("})))
+            shown = any(is_reference(word, references) for word in words)
+            is_hidden = not hidden.isdisjoint(words) or (
+                shown and not (types | {"("}).isdisjoint(words)
+            )
         else:
-            is_hidden = bool(hidden) and not _is_ordered(tokens, end, name.text)
-        if is_hidden and not _is_bounded(tokens, place, end, name.text):
+            is_hidden = bool(hidden) and not is_number(program, scope, name.text)
+        if is_hidden and not is_bounded(tokens, place, end, name.text, {name.text}):
             message = (
                 f"what {name.text!r} stands for may depend on what is allocated, which Dafny does "
                 "not see here; give it a type without references, or take it from a collection"
             )
             yield name.refuse("cheat", "hidden-references", message)
-        start = after + 1
 
 
-def _find_domain_end(tokens: Sequence[Token], place: int) -> int:
-    """Where ``|`` or ``::`` ends the names of a domain."""
-    while tokens[place].sign not in ("|", "::", "") and place < len(tokens) - 1:
+def list_bound(program: ParsedProgram, start: int, end: int) -> Iterator[tuple[int, Words]]:
+    """Each name between these places, and the words of its type where it is written."""
+    spans = dict(program.declared_types)
+    place = start
+    while place < end and program.tokens[place].sign != "{":
+        if is_name(program.tokens[place]):
+            last = (
+                spans.get(place + 2, place + 2) if program.tokens[place + 1].sign == ":" else place
+            )
+            yield place, [token.text for token in program.tokens[place + 2 : last]]
+            place = max(place, last - 1)
+        place += 1
+
+
+def find_domain_end(tokens: Sequence[Token], place: int) -> int:
+    """Where ``|``, ``::``, or what follows in a forall statement, ends the names of a domain."""
+    while tokens[place].sign not in _DOMAIN_ENDS and place < len(tokens) - 1:
+        if tokens[place].sign == "{" and tokens[place + 1].sign != ":":
+            break
         place = find_close(tokens, place) + 1 if tokens[place].sign in ("(", "{") else place + 1
     return place
 
 
-def _is_ordered(tokens: Sequence[Token], place: int, name: str) -> bool:
-    """Whether a variable without a type is compared as no datatype is, or is a number."""
-    depth, last = 0, len(tokens) - 1
-    while place < last and depth >= 0:
-        text = tokens[place].sign
-        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-        if tokens[place].text == name:
-            around = (tokens[place - 1].sign, tokens[place + 1].sign)
-            if around[0] in _ORDERED or around[1] in _ORDERED or around == ("[", "]"):
-                return True
-            if "number" in (tokens[place - 2].kind, tokens[min(place + 2, last)].kind):
-                return True
+def find_end(tokens: Sequence[Token], place: int) -> int:
+    """The end of the statement, or of the brackets, in which a place is."""
+    depth = 0
+    while place < len(tokens) - 1:
+        depth += (tokens[place].sign in _OPEN) - (tokens[place].sign in _CLOSE)
+        if depth < 0 or (depth == 0 and tokens[place].sign == ";"):
+            break
         place += 1
-    return False
+    return place
 
 
-def _is_bounded(tokens: Sequence[Token], place: int, end: int, name: str) -> bool:
-    """Whether ``name in`` is one of the conditions of a domain."""
+def is_number(program: ParsedProgram, scope: range, name: str) -> bool:
+    """Whether a variable is compared or counted as no reference is, before another gets its
+    name."""
+    tokens = program.tokens
+    bound = {b.place for b in program.bindings} | program.typed.keys()
+    places = [place for place in scope if tokens[place].text == name]
+    return any(_is_compared(tokens, p) for p in takewhile(lambda p: p not in bound, places))
+
+
+def _is_compared(tokens: Sequence[Token], place: int) -> bool:
+    before, after = tokens[place - 1].sign, tokens[place + 1].sign
+    if before in ("<=", ">=") and after not in (".", "(", "["):
+        return True
+    if before != "." and after in ("<=", ">="):
+        return True
+    right = before != "." and after in _SIGNS and tokens[place + 2].kind == "number"
+    return right or (
+        before in _SIGNS and tokens[place - 2].kind == "number" and after not in (".", "(", "[")
+    )
+
+
+def is_bounded(
+    tokens: Sequence[Token], place: int, end: int, name: str, unbounded: Set[str]
+) -> bool:
+    """Whether ``name in c`` is one of the conditions of a domain, with none of ``unbounded`` in
+    c."""
     place_of_body = end + 1
-    is_ranged = tokens[end].text == "|"
+    is_ranged = tokens[end].text in ("|", ":|")
     depth, conditions, bounded, ended_by = 0, True, False, ""
     for at in range(place_of_body, len(tokens)):
         text = tokens[at].sign
         depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-        if depth < 0 or (depth == 0 and text in (";", "::", ",", "then", "else", "}")):
+        # Braces behind an operand are no display.
+        is_block = text == "{" and depth == 1 and tokens[at - 1].sign not in _OPERATORS
+        if depth < 0 or is_block or (depth == 0 and text in _ENDS):
             break
         if depth == 0 and text in _BREAKS:
             ended_by = ended_by or text
             conditions = False
-        starts = tokens[at - 1].sign in ("::", "|", "&&")
+        starts = tokens[at - 1].sign in ("::", "|", ":|", "&&")
         if depth == 0 and conditions and starts and tokens[at].text == name:
-            bounded = bounded or tokens[at + 1].text == "in"
+            bounded = bounded or (
+                tokens[at + 1].text == "in" and _is_apart(tokens, at + 2, unbounded)
+            )
     if is_ranged or tokens[place].text != "forall":
         return bounded and not ended_by
     return bounded and ended_by == "==>"
+
+
+def _is_apart(tokens: Sequence[Token], place: int, names: Set[str]) -> bool:
+    """Whether the operand that begins at a place is a whole conjunct without these names."""
+    depth = 0
+    for before, token in pairwise(tokens[place - 1 :]):
+        if depth == 0 and token.sign == "{" and before.sign not in _OPERATORS:
+            return True
+        depth += (token.sign in ("(", "[", "{")) - (token.sign in (")", "]", "}"))
+        if depth < 0 or (depth == 0 and token.sign in _CONJUNCT_ENDS):
+            return True
+        if token.text in names or (depth == 0 and token.sign in _RELATIONS):
+            return False
+    return True

@@ -42,14 +42,13 @@ def join_invariants(text: str, *, types_are_ours: bool = False) -> WrittenText:
 
 def _find_risky(program: ParsedProgram) -> set[int]:
     """Where something may be evaluated only under a condition and is believed to be what it says:
-    a call of a function that is partial or belongs to an object, or a choice."""
+    a call of a function that is partial or belongs to an object."""
     around = Surroundings((program,))
     members = {element.name for _, element in around.functions}
     return {
         place
         for place, token in enumerate(program.tokens)
-        if token.text == ":|"
-        or token.text in around.partial
+        if token.text in around.partial
         or (token.text in members and program.tokens[place - 1].text == ".")
     }
 

@@ -35,7 +35,7 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 def find_unordered_measures(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Parts of measures that may be of a type without an order."""
-    measures = list(_list_measures(program))
+    measures = [(s, e) for s, e, is_loop in list_clauses(program, "decreases") if is_loop]
     if not measures or not any(_has_unordered(p, around) for p in around.programs):
         return
     for start, end in measures:
@@ -48,8 +48,9 @@ def find_unordered_measures(program: ParsedProgram, around: Surroundings) -> Ite
                 yield part[0].refuse("cheat", "unordered-measure", message)
 
 
-def _list_measures(program: ParsedProgram) -> Iterator[tuple[int, int]]:
-    """Where the measures of loops begin and end; in a body that is clauses they are no elements."""
+def list_clauses(program: ParsedProgram, *words: str) -> Iterator[tuple[int, int, bool]]:
+    """Where such clauses begin and end, and whether they are of loops; in a body that is clauses
+    they are no elements."""
     tokens = program.tokens
     ends = {}
     members = set()
@@ -60,8 +61,8 @@ def _list_measures(program: ParsedProgram) -> Iterator[tuple[int, int]]:
                 if slot.kind == "member-clauses":
                     members.add(clause.start)
     for place, token in enumerate(tokens):
-        if token.kind == "word" and token.text == "decreases" and place not in members:
-            yield place + 1, ends.get(place) or _find_end(tokens, place + 1)
+        if token.kind == "word" and token.text in words:
+            yield place + 1, ends.get(place) or _find_end(tokens, place + 1), place not in members
 
 
 def _find_end(tokens: Sequence[Token], place: int) -> int:

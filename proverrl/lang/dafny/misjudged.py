@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
@@ -62,13 +61,23 @@ class Surroundings:
 
     @cached_property
     def partial(self) -> frozenset[str]:
+        """As ``find_partial``, where any declared type may leave values out."""
+        return self.find_partial(frozenset())
+
+    @cached_property
+    def datatypes(self) -> frozenset[str]:
+        """The names of all datatypes."""
+        declared = (e for p in self.programs for e in list_elements(p.root))
+        return frozenset(e.name for e in declared if e.word in ("datatype", "codatatype"))
+
+    def find_partial(self, whole: frozenset[str]) -> frozenset[str]:
         """Functions that may not be called with every value: they have a ``requires``, or a
-        parameter whose type may leave values out."""
+        parameter whose type is not one of ``whole`` and may leave values out."""
         found = {e.name for p, e in self.functions if "requires" in _read_clauses(p, e)}
         for program in self.programs:
             for name, _, place in program.formals:
                 words = {token.text for token in program.tokens[slice(*program.typed[place])]}
-                if not {word for word in words if word[0].isalpha()} <= _PLAIN_TYPES:
+                if not {word for word in words if word[0].isalpha()} <= _PLAIN_TYPES | whole:
                     found.add(name)
         return frozenset(found)
 
@@ -78,8 +87,8 @@ class Surroundings:
         lambdas = any(
             token.text == "requires"
             for program in self.programs
-            for start in program.reading_lambdas
-            for token in takewhile(lambda token: token.text != "=>", program.tokens[start:])
+            for _, start, end in program.reading_lambdas
+            for token in program.tokens[start:end]
         )
         return lambdas or any(
             {"reads", "requires"} <= _read_clauses(program, element)

@@ -64,6 +64,10 @@ class Cursor:
         self._brackets = 0
         self._lambdas = 0
         self._functions = 0
+        # Whether what is being read may assign to results.
+        self._results = True
+        # Operands on the left, quantifiers around, and clauses that are believed unchecked.
+        self._guards = 0
         self._blocks = 0
         self._in_function = False
         self._ghost = False
@@ -143,7 +147,14 @@ class Cursor:
             raise self.refuse("cheat" if is_typed else "syntax", "unread-heap", message)
 
     def refuse_unread_choice(self) -> None:
-        """Raises at ``:|`` inside a lambda, whose choice may be of what a heap holds."""
+        """Raises at ``:|`` in such a place, and inside a lambda, whose choice may be of what a heap
+        holds."""
+        if self._guards and self.at(":|"):
+            message = (
+                "behind an operator, in a quantifier and in an invariant, 'decreases' or 'modifies'"
+                " Dafny believes that what ':|' chooses exists; choose it in a statement before"
+            )
+            raise self.refuse("cheat", "guarded-choice", message)
         if self._lambdas and self.at(":|"):
             message = "a choice in a lambda may depend on the heap, which is believed of every heap"
             raise self.refuse("syntax", "unread-heap", message)
@@ -317,6 +328,8 @@ class CodeTypes(Cursor):
             self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
         elif self.at_name:
             place = self._place
+            if typed:
+                self.program.unpacked.append(place)
             self.bound.append(self.advance())
             if self.at(":") and not typed and not self.types_are_ours:
                 raise self.refuse_typed_pattern()

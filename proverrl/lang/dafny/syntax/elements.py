@@ -93,7 +93,11 @@ class SimpleElements(CodeExpressions):
     def _parse_assert(self) -> None:
         self.advance()
         self.skip_attributes()
+        place = self._place
         self._take_label()
+        if self._place > place and self._results:
+            message = "Dafny believes what is revealed of results that were assigned to since"
+            raise self.refuse("cheat", "labelled-assertion", message + "; drop the label")
         self.parse_expression()
         if self.take("by"):
             self.parse_proof()
@@ -208,6 +212,8 @@ class SimpleElements(CodeExpressions):
         """
         word = self.advance().text
         self.skip_attributes()
+        is_early = word in ("invariant", "decreases", "modifies")
+        self._guards += is_early
         if word in ("modifies", "reads"):
             self.parse_frames(lambdas=lambdas)
         elif word == "decreases":
@@ -215,6 +221,7 @@ class SimpleElements(CodeExpressions):
         else:
             self._take_label()
             self.parse_expression(lambdas=lambdas)
+        self._guards -= is_early
         self.take(";")
 
     def _parse_measure(self, lambdas: bool) -> None:

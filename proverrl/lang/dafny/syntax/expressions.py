@@ -19,6 +19,7 @@ _RELATIONS = frozenset("== != < <= > >= in !in !! !".split())
 _LOGICAL = frozenset("<==> ==> <== && ||".split())
 _ARITHMETIC = frozenset("+ - * / %".split())
 _BITS = frozenset("& | ^".split())
+_QUANTIFIERS = ("forall", "exists", "set", "iset", "map", "imap")
 _ENDLESS = frozenset(
     """if match forall exists set iset map imap assert assume expect calc var ghost reveal
     label""".split()
@@ -93,7 +94,9 @@ class CodeExpressions(CodeAtoms):
                 num_operands += 1
                 if num_operands > self.max_chain:
                     raise self.refuse("syntax", "size", f"more than {self.max_chain} operands")
+                self._guards += 1
                 self._parse_operand(semi, lambdas, bits)
+                self._guards -= 1
             else:
                 return is_call
             is_call = False
@@ -145,12 +148,19 @@ class CodeExpressions(CodeAtoms):
             num_signs += 1
             if num_signs > MAX_DEPTH:
                 raise self.refuse("syntax", "size", f"more than {MAX_DEPTH} signs")
+        is_call = False
+        self._guards += num_signs
         if lambdas and self._at_lambda():
             self._parse_lambda(semi, bits)
-            return False
-        if self._at_endless():
-            return self._parse_endless(semi, lambdas, bits) and not num_signs
-        return self.parse_primary() and not num_signs
+        elif self._at_endless():
+            is_quantified = self.at(*_QUANTIFIERS)
+            self._guards += is_quantified
+            is_call = self._parse_endless(semi, lambdas, bits)
+            self._guards -= is_quantified
+        else:
+            is_call = self.parse_primary()
+        self._guards -= num_signs
+        return is_call and not num_signs
 
     def _at_endless(self) -> bool:
         """One of the ``endless`` forms, and no display."""
@@ -207,8 +217,11 @@ class CodeExpressions(CodeAtoms):
                 if word == "map":
                     self.program.finite.append((start, bar, self._place))
             self.expect("::")
+            key = self._place
             parse_rest()
-            if self.take(":="):
+            if self.at(":="):
+                self.program.keys.append((key, self._place))
+                self.advance()
                 parse_rest()
         elif word == "reveal":
             self.enter()
@@ -281,12 +294,15 @@ class CodeExpressions(CodeAtoms):
             self.program.bindings.append(Binding(self._place, "lambda"))
             self.expect_name()
         self._lambdas += 1
+        clauses, is_reading = self._place, False
         while self.whole and self.at("requires", "reads"):
             if self.advance().text == "requires":
                 self.parse_expression(semi=True, lambdas=False)
             else:
-                self.program.reading_lambdas.append(start)
+                is_reading = True
                 self.parse_frames(semi=True, lambdas=False)
+        if is_reading:
+            self.program.reading_lambdas.append((start, clauses, self._place))
         self.expect("=>")
         self.parse_expression(semi=semi, bits=bits)
         self._lambdas -= 1

@@ -21,7 +21,54 @@ from proverrl.lang.dafny.syntax.statements import StatementElements
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Category, Finding
 
-HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn", "split_here")
+# What a hint may hold and nothing else, each with why Dafny believes no part of it unchecked. (What
+# is checked: that each operand has a value where it stands.)
+STATEMENTS = {
+    "assert": "it is checked, proved, and only then believed",
+    "calc": "each line is checked once the one before is, and each step proved; '<==' is refused",
+    "if": "the condition is checked and believed in one branch; a guard's type must have values",
+    "match": "the value is checked; a pattern is believed in its case only",
+    "forall": "the range is checked; the block, which must be there, proves what it ensures",
+    "var": "the value is checked; ':|' is proved to have one; no constructor stands in a pattern",
+    "ghost": "as 'var'",
+    "reveal": "it unfolds a definition of ours, which was checked",
+    "{": "its statements are checked in their order",
+}
+OPERATORS = {
+    **dict.fromkeys(("<==>", "==", "!=", "!!"), "both sides are checked"),
+    **dict.fromkeys(("<", "<=", ">", ">=", "in", "!in"), "both sides are checked"),
+    **dict.fromkeys(("+", "-", "*"), "both sides are checked; collections are of one type"),
+    **dict.fromkeys(("&", "|", "^"), "both sides are checked, and are bits of one width"),
+    **dict.fromkeys(("/", "%"), "both sides are checked, the right one to be no zero"),
+    **dict.fromkeys(("==>", "<==", "&&", "||"), "one side is checked where the other asks for it"),
+}
+FORMS = {
+    "if": "each branch is checked under its condition",
+    "match": "each case is checked under its pattern",
+    "var": "the value is checked, then the rest; no ':|' behind an operator or in loop clauses",
+    **dict.fromkeys(("forall", "exists"), "the range is checked, then the rest under it"),
+    **dict.fromkeys(("set", "iset"), "as 'forall'; references come from a collection"),
+    **dict.fromkeys(("map", "imap"), "as 'set'; a key calls nothing"),
+}
+OPERANDS = {
+    **dict.fromkeys(("true", "false", "null", "this"), "it has a value"),
+    "old": "it is checked in the state before; no labels, and not in a lambda",
+    **dict.fromkeys(
+        ("fresh", "allocated", "unchanged"), "its operands are checked; not in a lambda"
+    ),
+    "(": "its parts are checked; a lambda in it without 'reads' under its types",
+    **dict.fromkeys(("[", "{", "|"), "its parts are checked"),
+    **dict.fromkeys(COLLECTIONS, "its parts are checked"),
+}
+# By version of Dafny: they choose which instances of known facts are tried ('induction': of the
+# hypothesis for smaller values), and what is said of that. A hint may hold what is in each list.
+_ATTRIBUTES = {
+    "2.3": ("trigger", "autotriggers", "induction", "nowarn", "split_here"),
+    "4": ("trigger", "autotriggers", "induction", "nowarn", "split_here"),
+}
+HARMLESS_ATTRIBUTES = tuple(
+    name for name in _ATTRIBUTES["2.3"] if all(name in known for known in _ATTRIBUTES.values())
+)
 # What Dafny or Boogie would not check, or say otherwise, because of them.
 _CHEATING_ATTRIBUTES = frozenset(
     """assume_concurrent assumption axiom error extern ignore only options selective_checking
@@ -37,8 +84,6 @@ _REFUSED_ATTRIBUTES = {
 )
 MAX_BITS = 64
 _BITS = re.compile(r"bv0*([0-9]+)")
-_BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / % & | ^".split())
-_STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
 # What these words do in a hole would get a verdict without a proof.
 _CHEATING_WORDS = {
     "assume": "assumes what is to be proved",
@@ -101,7 +146,7 @@ class HintGrammar(StatementElements):
     max_chain = 200
     signs = ("-", "!")
     closed = False
-    endless = frozenset("if match forall exists var set iset map imap".split())
+    endless = frozenset(FORMS)
 
     def _parse_named_type(self, in_expression: bool) -> None:
         """A collection with its arguments, or a path with arguments behind its last name."""
@@ -123,6 +168,13 @@ class HintGrammar(StatementElements):
         if self.at(":") and not typed:
             raise self.refuse_typed_pattern()
 
+    def parse_pattern(self) -> None:
+        """No types inside brackets: Dafny 4 believes them, even of a type without values."""
+        start, is_nested = self._place, "(" in (self.token.text, self.peek().text)
+        super().parse_pattern()
+        if is_nested and ":" in map(self._text, range(start, self._place)):
+            raise self.refuse_typed_pattern()
+
     def parse_case_pattern(self) -> None:
         self._parse_pattern(typed=False)
 
@@ -133,7 +185,9 @@ class HintGrammar(StatementElements):
             if not self.at(*HARMLESS_ATTRIBUTES):
                 raise GrammarError(refuse_attribute(self.token, self.peek()))
             self.advance()
+            self._guards += 1
             self.parse_list(self.parse_inner, "}")
+            self._guards -= 1
 
     def parse_expression(
         self, *, semi: bool = False, lambdas: bool = True, bits: bool = True
@@ -145,12 +199,18 @@ class HintGrammar(StatementElements):
         self.parse_expressions()
 
     def _take_operator(self, bits: bool) -> bool:
-        if not self.at(*_BINARY) or not super()._take_operator(bits):
+        if not self.at(*OPERATORS) or not super()._take_operator(bits):
             return False
         if self._text(self._place - 1) == ">" and (self.at("{") or self._at_lambda()):
             # Dafny may read a<b> as types here, and the brace as a body.
             raise self.fail("put what stands after '>' in parentheses")
         return True
+
+    def _parse_atom(self) -> bool:
+        is_simple = self.at_name or self.token.kind in ("number", "char", "string")
+        if not is_simple and not self.at(*OPERANDS):
+            raise self.fail("expected an expression")
+        return super()._parse_atom()
 
     def _at_lambda(self) -> bool:
         return self._brackets > 0 and super()._at_lambda()
@@ -210,15 +270,10 @@ class HintGrammar(StatementElements):
         self._parse_element(self._parse_statement)
 
     def _parse_statement(self) -> None:
-        if self.at(*_STATEMENTS):
+        if self.at(*STATEMENTS):
             super()._parse_statement()
         else:
             self._parse_call()
-
-    def _take_label(self) -> None:
-        if self.at_name and self.peek().text == ":":
-            self.declared.append(self.advance())
-            self.advance()
 
     def _parse_call(self) -> None:
         if not self.at_name and not self.at("this"):
@@ -275,7 +330,9 @@ class HintGrammar(StatementElements):
         """An invariant or a measure."""
         is_measure = self.advance().text == "decreases"
         self.skip_attributes()
+        self._guards += 1
         self.parse_items(self._parse_measure) if is_measure else self.parse_expression()
+        self._guards -= 1
         self.take(";")
 
     def _parse_measure(self, lambdas: bool = True) -> None:

@@ -88,9 +88,11 @@ class ParsedProgram:
     initialiser of an array counts as that of ``new``. ``assigned``: right-hand sides of statements.
     ``constructors``: of datatypes. ``finite``: start, bar and end of the range of each
     comprehension of a finite set or map. ``two_state``: names of two-state functions.
-    ``in_lambdas``: names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a
-    ``reads`` clause. ``declared_types``: start and end of each type after a colon. ``promises``:
-    start and end of what a forall statement ensures."""
+    ``in_lambdas``: names inside lambdas. ``reading_lambdas``, with start and end of their clauses,
+    and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
+    type after a colon. ``promises``: start and end of what a forall statement ensures.
+    ``foralls``: start and end of each such statement. ``keys``: start and end of the keys of map
+    comprehensions. ``unpacked``: names in the patterns of variables."""
 
     tokens: list[Token]
     text: str = ""
@@ -112,10 +114,13 @@ class ParsedProgram:
     finite: list[tuple[int, int, int]] = field(default_factory=list)
     two_state: set[str] = field(default_factory=set)
     in_lambdas: set[int] = field(default_factory=set)
-    reading_lambdas: list[int] = field(default_factory=list)
+    reading_lambdas: list[tuple[int, int, int]] = field(default_factory=list)
     reading_functions: set[str] = field(default_factory=set)
     declared_types: list[tuple[int, int]] = field(default_factory=list)
     promises: list[tuple[int, int]] = field(default_factory=list)
+    foralls: list[tuple[int, int]] = field(default_factory=list)
+    keys: list[tuple[int, int]] = field(default_factory=list)
+    unpacked: list[int] = field(default_factory=list)
 
     @property
     def has_untyped(self) -> bool:

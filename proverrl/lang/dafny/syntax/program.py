@@ -114,12 +114,14 @@ class _Declarations(StatementElements):
         self._parse_type_parameters()
         self._take_prefix_type()
         self._parse_inputs()
+        self._results = self.at("returns")
         if self.take("returns"):
             self._parse_formals()
         if self._parse_contract(start):
             outer, self._ghost = self._ghost, is_ghost
             self.parse_block()
             self._ghost = outer
+        self._results = True
 
     def _take_prefix_type(self) -> None:
         if self.take("["):

@@ -169,6 +169,7 @@ class StatementElements(SimpleElements):
             self.expect("}")
 
     def _parse_forall(self) -> None:
+        start = self._place
         self.advance()
         if self.take("("):
             if not self.whole or not self.at(")"):
@@ -178,15 +179,16 @@ class StatementElements(SimpleElements):
             self.parse_domain()
         while self.take("ensures"):
             self.skip_attributes()
-            start = self._place
+            promise = self._place
             self.parse_expression()
-            self.program.promises.append((start, self._place))
+            self.program.promises.append((promise, self._place))
             self.take(";")
         if not self.whole and self.at("::"):
             raise self.fail("expected 'ensures' or '{'")
         if not self.at("{"):
             raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
         self.parse_block()
+        self.program.foralls.append((start, self._place))
 
     def _parse_calc(self) -> None:
         self.expect("calc")
@@ -217,6 +219,9 @@ class StatementElements(SimpleElements):
     def _parse_calc_operator(self) -> None:
         if not self.at(*CALC_OPERATORS):
             return
+        if self.at("<=="):
+            message = "behind '<==' Dafny believes that the line can be evaluated; turn the calc"
+            raise self.refuse("cheat", "reversed-calc", message)
         if self.advance().text == "==" and self.whole and self.take("#"):
             self.expect("[")
             self.parse_inner()
