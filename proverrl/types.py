@@ -86,8 +86,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not self.id:
             raise ProblemError("a problem needs a non-empty id")
-        count = self.statement.count(HOLE)
-        if count != 1:
+        if (count := self.statement.count(HOLE)) != 1:
             raise ProblemError(
                 f"problem {self.id!r}: its statement must hold the marker {HOLE} exactly once, "
                 f"found {count} times"
@@ -114,20 +113,21 @@ class Candidate:
     """A problem and a proposed body: the unit of verification and of caching.
 
     ``prelude`` is the policy's own text before the statement: auxiliary lemmas, if the back end
-    allows them. The body of an ``annotate`` problem is the whole file.
+    allows them. The body of an ``annotate`` problem is the whole file. With ``own_lines`` only so
+    many first lines of a bare file need be judged: the rest is, apart.
     """
 
     problem: Problem
     body: str
     prelude: str = ""
+    own_lines: int = 0
 
     @property
     def head(self) -> str:
         """All text of the file before the body."""
         if self.problem.kind == ANNOTATE:
             return ""
-        before, _, _ = self.problem.statement.partition(HOLE)
-        return self.problem.preamble + self.prelude + before
+        return self.problem.preamble + self.prelude + self.problem.statement.partition(HOLE)[0]
 
     @property
     def source(self) -> str:
@@ -141,7 +141,8 @@ class Candidate:
     def key(self) -> str:
         """SHA-256 over everything that determines a verdict, except toolchain and limits."""
         of = self.problem
-        parts = (of.language, of.kind, of.preamble, of.statement, self.prelude, self.body)
+        own = [str(self.own_lines)] if self.own_lines else []
+        parts = (of.language, of.kind, of.preamble, of.statement, self.prelude, self.body, *own)
         text = "\x00".join(f"{len(part)}:{part}" for part in parts)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

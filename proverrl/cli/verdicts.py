@@ -24,11 +24,14 @@ from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_appeals, open_router
+from proverrl.lang.trusted import read_words
 from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.checks import (
     Complaint,
     annotate,
+    count_believed,
+    describe_believed,
     find_errors,
     passes,
     write_junit,
@@ -44,7 +47,7 @@ from proverrl.problems.inputs import (
     verdict_to_json,
 )
 from proverrl.problems.written import VerdictFile
-from proverrl.types import Status, is_fatal
+from proverrl.types import FILE, Status, is_fatal
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier, default_cache, open_database
 from proverrl.verifier.router import RoutedVerifier
@@ -81,6 +84,8 @@ async def print_verdicts(
     sarif: Path | None = None,
     github: bool = False,
     plain: bool = False,
+    allowed: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output (with ``plain`` a line to read beside ``out``,
@@ -108,11 +113,15 @@ async def print_verdicts(
         lean_backend=lean_backend,
         confirm=confirm,
         servers=servers,
+        allowed=read_words(allowed),
+        arguments=tuple(arguments),
     )
     if servers and options.paranoid:
         raise UsageError(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
+    if servers and (allowed or arguments):
+        raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --servers")
     router = open_router(options, rlimit)
     run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     # Paranoid checks are not part of what a stored verdict rests on.
@@ -121,6 +130,7 @@ async def print_verdicts(
     appeals = None if servers else open_appeals(options, FACTOR, path)
     cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
     verifier = SecondLook(cached, limits.rlimit) if appeals else cached
+    run.allowed, run.is_open = options.allowed, bool(allowed or arguments)
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
@@ -166,6 +176,10 @@ class _Judging:
         self._strict = strict
         self._github = github
         self._keep = keep
+        self.allowed: tuple[str, ...] = ()
+        self.is_open = False
+        """Whether Dafny is told what only bare files may be judged under."""
+        self._believed: Counter[str] = Counter()
         self.rows: list[Row] = []
         """All of them, where a report of the whole is to be written."""
 
@@ -173,7 +187,12 @@ class _Judging:
         """Entries whose back end is missing, or was not asked for, as ``Unusable``."""
         async for entry in entries:
             if isinstance(entry, Submission):
-                reason = self._explain_missing(entry.candidate.problem.language)
+                problem = entry.candidate.problem
+                if problem.kind != FILE and self.is_open:
+                    reason = "--allow and --dafny-arg are for bare files, and this has a statement"
+                    yield entry.refuse("bad-problem", reason)
+                    continue
+                reason = self._explain_missing(problem.language)
                 if reason:
                     yield entry.refuse("no-backend", reason)
                     continue
@@ -188,6 +207,12 @@ class _Judging:
             if more:
                 row = written.take(entry)
                 if row is not None:
+                    if more_believed := sorted(count_believed(row).keys() - {*self.allowed}):
+                        words = ",".join(more_believed)
+                        raise UsageError(
+                            f"--resume: the verdict on {row['id']} rests on --allow {words}; give "
+                            "that too, or start another file with --out"
+                        )
                     self._num_skipped += 1
                     self._count(row, " (as an earlier run found)")
                     continue
@@ -217,6 +242,7 @@ class _Judging:
         ] += 1
         if self._keep:
             self.rows.append(row)
+        self._believed.update(count_believed(row))
         if passes(row, strict=self._strict):
             self._num_passed += 1
         elif self._github:
@@ -237,7 +263,9 @@ class _Judging:
         opened = "; ".join(f"{b.name}, {b.toolchain}" for b in self._router.opened)
         before = f" ({self._num_skipped} of them by an earlier run)" if self._num_skipped else ""
         prefix = f"{opened} ({self._backend}): " if opened else ""
-        self.screen.print(f"{prefix}{counts or 'nothing'}{before}", soft_wrap=True)
+        believed = describe_believed(self._believed)
+        after = f"; believed, not proved: {believed}" if believed else ""
+        self.screen.print(f"{prefix}{counts or 'nothing'}{before}{after}", soft_wrap=True)
 
     @property
     def exit_status(self) -> int:
@@ -297,7 +325,9 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
     remark = f"  {AT_LIMIT}" if AT_LIMIT in row["checks"] else ""
-    line = Text.assemble((f"{status.value:10}", style), " ", name, took, remark)
+    counts = count_believed(row)
+    believed = (f"  believed: {describe_believed(counts)}" if counts else "", "yellow")
+    line = Text.assemble((f"{status.value:10}", style), " ", name, took, believed, remark)
     screen.print(line, soft_wrap=True)
     shown, more = _list_shown(row)
     for found in (*map(str, shown), *more):

@@ -68,6 +68,21 @@ if TYPE_CHECKING:
 @CONFIRM_OPTION
 @SERVERS
 @click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="WORDS",
+    help="Have bare Dafny files rest on these, counted: assume, axiom, extern, decreases-star, "
+    "abstract.",
+)
+@click.option(
+    "--dafny-arg",
+    "arguments",
+    multiple=True,
+    metavar="OPTION",
+    help="Give Dafny this option, such as /arith:2; may be given more than once.",
+)
+@click.option(
     "--cache/--no-cache",
     default=True,
     help="Keep verdicts, and answer from those of earlier commands and runs.",

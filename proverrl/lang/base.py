@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,8 @@ class BackendOptions:
     checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
     name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
     was found before. ``lean_backend``, ``confirm`` and ``servers`` are those of ``[pool]``, and
-    ``cluster`` is its address with the bounds of ``cluster_servers``.
+    ``cluster`` is its address with the bounds of ``cluster_servers``. ``allowed`` are the words of
+    ``verify --allow`` and ``arguments`` those of its ``--dafny-arg``.
     """
 
     workers: int
@@ -68,6 +69,8 @@ class BackendOptions:
     confirm: str = "proved"
     servers: tuple[str, ...] = ()
     cluster: tuple[str, int, int] = ("", 1, 1)
+    allowed: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 class Language(ABC):
@@ -168,6 +171,10 @@ class Language(ABC):
     def split_includes(self, text: str) -> Includes:
         """What a file with ``include_word`` includes."""
         return Includes(text)
+
+    def are_modular(self, texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
+        """Whether each file, proved with those that it has ``seen``, stays so beside the others."""
+        return False
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """What is audited and verified of a candidate: itself, or a proof of the side that it

@@ -44,6 +44,7 @@ class Finding:
     ``cheat`` is a known way to get a verdict without a proof, ``hole`` a proof that says itself
     that it is not finished, ``syntax`` anything else that is not admitted. ``rule`` names the
     layer of the audit, ``line`` counts from 1 and ``column`` from 0 in the text that was read.
+    ``trust`` is the word with which a user may admit it in a bare file, where there is one.
     """
 
     category: Category
@@ -51,6 +52,7 @@ class Finding:
     message: str
     line: int
     column: int
+    trust: str = ""
 
 
 ProgramGrade = Literal["refused", "unread", "unproved", "verified", "meant"]

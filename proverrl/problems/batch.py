@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError, UsageError, VerifierError
+from proverrl.problems.includes import combine
 from proverrl.problems.inputs import Submission, VerifyInput
 from proverrl.types import Verdict
 from proverrl.verifier.base import Verifier
@@ -54,8 +55,7 @@ async def verify_stream(
                 await room.acquire()
                 task = None
                 if isinstance(entry, Submission):
-                    judging = verifier.verify(entry.candidate, deadline_seconds=deadline_seconds)
-                    task = asyncio.ensure_future(judging)
+                    task = asyncio.create_task(_judge(verifier, entry, deadline_seconds))
                     tasks.add(task)
                 waiting.put_nowait((entry, task))
         except BaseException as error:
@@ -85,6 +85,13 @@ async def verify_stream(
             raise item.error
     finally:
         await cancel_all([filling, *tasks])
+
+
+async def _judge(verifier: Verifier, entry: Submission, deadline_seconds: float) -> Verdict:
+    if not entry.apart:
+        return await verifier.verify(entry.candidate, deadline_seconds=deadline_seconds)
+    asked = (verifier.verify(c, deadline_seconds=deadline_seconds) for c in entry.apart)
+    return combine(await asyncio.gather(*asked), entry.included)
 
 
 async def read_now(entries: Iterator[VerifyInput]) -> AsyncIterator[VerifyInput]:

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
 from proverrl.problems.includes import find_checkout
+from proverrl.verifier.base import BELIEVED
 from proverrl.version import __version__
 
 Row = Mapping[str, Any]
@@ -30,6 +31,21 @@ _ILLEGAL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535))
 def passes(row: Row, *, strict: bool) -> bool:
     """Whether a row is no reason to complain."""
     return row["status"] == "proved" or (bool(row.get("nothing_to_prove")) and not strict)
+
+
+def count_believed(row: Row) -> dict[str, int]:
+    """What a row's verdict rests on by the user's choice: each word and how often it was used."""
+    found = (
+        check.removeprefix(BELIEVED).split(":")
+        for check in row.get("checks", ())
+        if check.startswith(BELIEVED)
+    )
+    return {word: int(count) for word, count in found}
+
+
+def describe_believed(counts: Mapping[str, int]) -> str:
+    """What ``count_believed`` found, for a person to read."""
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
 
 
 class Complaint(NamedTuple):
@@ -82,6 +98,12 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         case = ElementTree.SubElement(
             suite, "testcase", classname="proverrl", name=_clean(name), time=seconds
         )
+        if believed := count_believed(row):
+            properties = ElementTree.SubElement(case, "properties")
+            for word, count in believed.items():
+                ElementTree.SubElement(
+                    properties, "property", name=f"{BELIEVED}{word}", value=str(count)
+                )
         if row["status"] == "proved":
             continue
         if passes(row, strict=strict):
@@ -107,7 +129,8 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 
 def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
-    """A result for each error of each row that does not pass; its rule is the status."""
+    """A result for each error of each row that does not pass; its rule is the status. A note for
+    each row that rests on what is believed."""
     complained = [row for row in rows if not passes(row, strict=strict)]
     rules = sorted({row["status"] for row in complained})
     results = [
@@ -125,11 +148,30 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         for row in complained
         for found in find_errors(row)
     ]
+    rules += ["believed"] if (believing := [row for row in rows if count_believed(row)]) else []
+    results += [
+        {
+            "ruleId": "believed",
+            "ruleIndex": len(rules) - 1,
+            "level": "note",
+            "message": {"text": f"believed, not proved: {describe_believed(count_believed(row))}"},
+            "locations": [_locate(row, Complaint(0, 1, ""))],
+        }
+        for row in believing
+    ]
     driver = {
         "name": "ProverRL",
         "version": __version__,
         "rules": [
-            {"id": rule, "shortDescription": {"text": f"not proved: {rule}"}} for rule in rules
+            {
+                "id": rule,
+                "shortDescription": {
+                    "text": "rests on what is believed"
+                    if rule == "believed"
+                    else f"not proved: {rule}"
+                },
+            }
+            for rule in rules
         ],
     }
     log = {

@@ -1,25 +1,28 @@
 """Puts what a program includes behind it, so that one text is audited and verified.
 
 Flows in: a file's path and text. Flows out: its text with those of all files that it includes,
-each once. A proof of the whole proves each of them, and no verifier reads another file: what is
-verified is what was audited, and what is stored stands under all of it. Only regular files in the
-tree of the first are read, never over a symbolic link. Refused: absolute paths, missing files,
-rounds of includes, a file under two names, a file that is no program by itself.
+each once; and how a file that several include is verified once. A proof of the whole proves each of
+them, and no verifier reads a file of the user's: what is verified is what was audited, and what is
+stored stands under all of it. Only regular files in the tree of the first are read, never over a
+symbolic link. Refused: absolute paths, missing files, rounds of includes, a file under two names, a
+file that is no program by itself.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import Language
 from proverrl.lang.records import Includes
-from proverrl.types import Diagnostic
+from proverrl.types import Diagnostic, Status, Verdict
+from proverrl.verifier.base import BELIEVED, NOTHING
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_FILES = 500
@@ -105,6 +108,69 @@ def join_includes(
     return walk.text, tuple(walk.parts)
 
 
+def list_apart(
+    path: Path, language: Language, folder: str | None, text: str, parts: tuple[Included, ...]
+) -> tuple[tuple[str, int], ...]:
+    """A program and each file that it includes, deepest first: its text with what it includes
+    behind it, and how many lines are its own. Where all of them are proved, each in its own lines,
+    the program is. Nothing where they have to be verified together. Raises as ``join_includes``.
+    """
+    root = str(path.parent) if folder is None else folder
+    joined = [join_includes(Path(part.name), language, root) for part in parts]
+    lines = text.split("\n")
+    starts = [part.before for part in parts]
+    texts = {
+        part.name: "\n".join(lines[part.before : end])
+        for part, end in zip(parts, [*starts[1:], len(lines)], strict=True)
+    }
+    seen = {
+        part.name: {inner.name for inner in inners}
+        for part, (_, inners) in zip(parts, joined, strict=True)
+    }
+    texts[""], seen[""] = "\n".join(lines[: starts[0]]), set(texts)
+    if not language.are_modular(texts, seen):
+        return ()
+    # A file that includes nothing is all its own.
+    apart = [(whole, inners[0].before if inners else 0) for whole, inners in joined]
+    return (*apart, (text, starts[0]))
+
+
+def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict:
+    """The verdict on a program from those on the files of ``list_apart``: its own, unless a file
+    that it includes is not proved; that one's then, said at the line that brought it in."""
+    *others, own = verdicts
+    failed = [v for v in (own, *others) if not (v.proved or is_nothing(v))]
+    if not failed:
+        proved = next((v for v in (own, *others) if v.proved), None)
+        if proved is None:
+            return own
+        # What is believed was counted over all files; remarks without a count may be of any.
+        checks = [check for check in proved.checks if not check.startswith(BELIEVED)]
+        checks += [check for v in others for check in v.checks if ":" not in check]
+        checks += [check for check in own.checks if check.startswith(BELIEVED)]
+        return replace(
+            proved,
+            checks=tuple(dict.fromkeys(checks)),
+            diagnostics=tuple(d for d in own.diagnostics if d.severity != "error"),
+            obligations=tuple(entry for v in verdicts for entry in v.obligations),
+            seconds=own.seconds,
+        )
+    if failed[0] is own:
+        return own
+    part = parts[[v is failed[0] for v in others].index(True)]
+    said = dropwhile(lambda found: found.severity == "info", failed[0].diagnostics)
+    moved = [_move(found, part, found.line) for found in said]
+    return replace(failed[0], diagnostics=tuple(moved), seconds=own.seconds)
+
+
+def is_nothing(verdict: Verdict) -> bool:
+    """Whether a text was refused for nothing but that it holds nothing to be proved; notes of what
+    it has believed may stand beside that."""
+    said = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity != "info"]
+    is_refused = verdict.status is Status.REJECTED and len(said) == 1
+    return is_refused and said[0].message.startswith(NOTHING)
+
+
 def list_read(path: Path, language: Language) -> set[str]:
     """The absolute names of the file itself and of all that it includes, files that are missing or
     may not be included among them; nothing is judged of them, and what cannot be read is left."""
@@ -131,8 +197,11 @@ def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnost
     within = [part for part in parts if part.before < found.line]
     if not within:
         return found
-    part = within[-1]
-    message = f"in {part.name}, line {found.line - part.before}: {found.message}"
+    return _move(found, within[-1], found.line - within[-1].before)
+
+
+def _move(found: Diagnostic, part: Included, line: int) -> Diagnostic:
+    message = f"in {part.name}, line {line}: {found.message}"
     return Diagnostic(found.severity, message, part.directive)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -25,14 +25,15 @@ from proverrl.problems.includes import (
     MAX_FILE_BYTES,
     Included,
     IncludeError,
+    is_nothing,
     join_includes,
+    list_apart,
     place_diagnostic,
 )
 from proverrl.problems.input_paths import check_paths, list_programs
 from proverrl.problems.load import read_problem
 from proverrl.text_cache import cache_texts
-from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verifier.base import NOTHING
+from proverrl.types import FILE, HOLE, Candidate, Problem, Verdict
 
 MAX_LINE_BYTES = MAX_FILE_BYTES
 _MAX_REASON = 300
@@ -45,13 +46,14 @@ _CODE_KEYS = {"id", "language", "code"}
 class Submission:
     """One candidate; ``id`` is the line's own, or the path of a file. ``file`` and ``line`` are its
     place, as for ``Unusable``; no file where it was not read from one. ``included`` are the files
-    that stand behind it in the candidate."""
+    that stand behind it in the candidate, ``apart`` what may be judged instead (``includes``)."""
 
     id: str
     candidate: Candidate
     file: str = ""
     line: int = 0
     included: tuple[Included, ...] = ()
+    apart: tuple[Candidate, ...] = ()
 
     @property
     def key(self) -> str:
@@ -177,13 +179,7 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
 
 def is_empty_file(submission: Submission, verdict: Verdict) -> bool:
     """Whether a bare file was refused for nothing but that it holds nothing to be proved."""
-    errors = [found.message for found in verdict.diagnostics if found.severity == "error"]
-    return (
-        submission.candidate.problem.kind == FILE
-        and verdict.status is Status.REJECTED
-        and len(errors) == 1
-        and errors[0].startswith(NOTHING)
-    )
+    return submission.candidate.problem.kind == FILE and is_nothing(verdict)
 
 
 def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candidate:
@@ -231,13 +227,16 @@ def _read_folder(folder: str) -> Iterator[VerifyInput]:
 def _read_program(path: Path, folder: str | None) -> VerifyInput:
     name, language = str(path), find_suffixes()[path.suffix]
     try:
-        text, included = join_includes(path, find_language(language), folder)
+        of = find_language(language)
+        text, included = join_includes(path, of, folder)
+        apart = list_apart(path, of, folder, text, included) if included else ()
     except IncludeError as error:
         return Unusable(name, "malformed", name, error.line, str(error))
     except ProblemError as error:
         return Unusable(name, "malformed", name, 0, str(error))
     candidate = make_file_candidate(name, text, language)
-    return Submission(name, candidate, name, included=included)
+    each = tuple(replace(candidate, body=body, own_lines=number) for body, number in apart)
+    return Submission(name, candidate, name, included=included, apart=each)
 
 
 def _explain_encoding(error: UnicodeDecodeError) -> str:

@@ -19,6 +19,9 @@ from proverrl.types import Candidate, Diagnostic, Status, Verdict
 NOTHING = "nothing to verify: "
 """Begins what is said of a text without a proof obligation, or without a theorem."""
 
+BELIEVED = "believed:"
+"""Begins each check that counts what a bare file has believed by the user's choice."""
+
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 

@@ -8,7 +8,7 @@ Not covered: what only Dafny knows (types, termination, truth).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -42,7 +42,7 @@ from proverrl.lang.dafny.unchecked import find_unchecked
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
-from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, find_body_place
 
 AUDIT_VERSION = 18
@@ -66,12 +66,15 @@ _MARK = "the_hole_of_this_problem"
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
 
-def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Finding]:
+def audit(
+    kind: str, body: str, *, problem: Problem | None = None, allowed: Collection[str] = ()
+) -> list[Finding]:
     """Findings about a body for a hole of this kind; an empty list admits it.
 
     An empty body is admitted: whether it proves anything is for Dafny to say. ``problem`` adds
     the rules that need its text: no call of its methods, no new name that its text after the
-    hole uses. Raises ``ProblemError`` for a kind that does not exist.
+    hole uses. ``allowed`` are words of ``trusted``. Raises ``ProblemError`` for a kind that does
+    not exist.
     """
     if kind not in KINDS:
         raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
@@ -80,7 +83,8 @@ def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Findi
     if len(body) > limit:
         return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
     written = write_plain(body, comments=not is_whole)
-    findings = _audit_plain(kind, written.text, problem)[:_MAX_FINDINGS]
+    found = _audit_plain(kind, written.text, problem)
+    findings = [f for f in found if f.trust not in allowed][:_MAX_FINDINGS]
     return [replace(f, column=written.find_column(f.line, f.column)) for f in findings]
 
 
@@ -100,17 +104,25 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
     return findings or _parse(kind, tokens, problem)
 
 
-def audit_candidate(candidate: Candidate) -> Verdict | None:
+def list_trusted(text: str, allowed: Collection[str]) -> list[Finding]:
+    """What a bare file has believed by these words of ``trusted``."""
+    return [f for f in audit_file(write_plain(text, comments=False).text) if f.trust in allowed]
+
+
+def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verdict | None:
     """The verdict of a refused candidate, or None when it is admitted.
 
     UNSOUND when a forbidden construct was recognised, REJECTED when the body is only not in the
-    grammar. Raises ``ProblemError`` when the problem's hole could not hold any body.
+    grammar. What is ``allowed`` is so in a bare file only. Raises ``ProblemError`` when the
+    problem's hole could not hold any body.
     """
     problem = candidate.problem
+    allowed = allowed if problem.kind == FILE else ()
     if problem.kind in (*HOLE_KINDS, PROGRAM):
         check_problem(problem)
     try:
-        findings = audit(problem.kind, candidate.body, problem=problem) or _find_unjoined(candidate)
+        findings = audit(problem.kind, candidate.body, problem=problem, allowed=allowed)
+        findings = findings or _find_unjoined(candidate)
     except RecursionError:
         findings = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]
     if candidate.prelude:
@@ -131,7 +143,7 @@ def _find_unjoined(candidate: Candidate) -> list[Finding]:
     """Invariants that Dafny 2.3 has to get as one conjunction, and that cannot be joined."""
     plain, written = make_plain(candidate)
     try:
-        join_invariants(plain.source)
+        join_invariants(plain.source, trusts=plain.problem.kind == FILE)
     except GrammarError as error:
         found = error.finding
         column = written.find_column(found.line, found.column)
@@ -189,11 +201,13 @@ def find_cheat(problem: Problem) -> str:
 def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     line = candidate.head.count("\n") + finding.line
     column = finding.column + (end_column(candidate.head) if finding.line == 1 else 0)
+    is_admissible = finding.trust and candidate.problem.kind == FILE
+    remedy = f" (--allow {finding.trust} has it believed)" if is_admissible else ""
     # A finding counts in the body already; what the policy wrote past its end is in it too.
     place = find_body_place(candidate, line, column) or (finding.line, finding.column)
     return Diagnostic(
         severity="error",
-        message=f"{finding.rule}: {finding.message}",
+        message=f"{finding.rule}: {finding.message}{remedy}",
         line=line,
         column=column,
         body_line=place[0],

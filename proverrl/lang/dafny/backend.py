@@ -7,8 +7,10 @@ Dafny (``workers.toolchain``), the cache (``proverrl.lang.open``).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from proverrl.lang.base import BackendOptions
+from proverrl.lang.dafny.arguments import check_arguments
 from proverrl.lang.dafny.audit import AUDIT_VERSION, audit_candidate
 from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.known import KnownProblems
@@ -52,13 +54,15 @@ def make_spawn(
 def open_dafny(options: BackendOptions) -> Backend:
     """Raises ``ToolchainError`` with the command that brings Dafny."""
     toolchain = options.toolchain or find_dafny_toolchain()
+    check_arguments(options.arguments, toolchain.dafny_version)
+    toolchain = replace(toolchain, allowed=options.allowed, arguments=options.arguments)
     limits = options.limits
     if options.memory_mb is not None:
         limits = replace(limits, memory_mb=options.memory_mb)
     pool = VerifierPool(
         make_spawn(toolchain, limits),
         workers=options.workers,
-        audit=audit_candidate,
+        audit=partial(audit_candidate, allowed=toolchain.allowed),
         toolchain=toolchain.name,
         upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
     )

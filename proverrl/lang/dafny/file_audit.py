@@ -1,6 +1,7 @@
 """The audit of a whole Dafny 2.3 program, where every word was written by the policy.
 
-Flows in: a program. Flows out: findings; none means that Dafny may judge it.
+Flows in: a program. Flows out: findings; none means that Dafny may judge it. A finding names the
+word of ``trusted`` with which a user may admit it, where there is one.
 A program without a statement of ours can only be held to this: whatever it claims, it must prove.
 So nothing may be assumed, left out, switched off or brought in from elsewhere.
 Covered: assume in any form, attributes (an allow-list), include, ``decreases *``, free, abstract
@@ -16,6 +17,7 @@ statements (Dafny checks their proofs, and its ``/noCheating`` refuses those wit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import networkx as nx
 
@@ -23,7 +25,7 @@ from proverrl.lang.dafny.believed import find_believed, has_bit_types
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import BodylessMember, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_file
 from proverrl.lang.records import Category, Finding
@@ -34,17 +36,19 @@ ALLOWED_ATTRIBUTES = frozenset(
 )
 
 _FORBIDDEN = {
-    "assume": "assumes what is to be proved",
-    "include": "brings in another file",
-    "free": "assumes what is to be proved",
+    "assume": ("assumes what is to be proved", "assume"),
+    "include": ("brings in another file; only what opens a file is followed", ""),
+    "free": ("assumes what is to be proved", ""),
     # Dafny 4 tests it when the program runs, and believes it until then.
-    "expect": "is believed, not proved",
-    "abstract": "declares what need not be proved",
-    "refines": "takes over what need not be proved",
+    "expect": ("is believed, not proved", "assume"),
+    "abstract": ("declares what need not be proved", "abstract"),
+    "refines": ("takes over what need not be proved", "abstract"),
 }
+_TRUSTED_ATTRIBUTES = {"axiom": "axiom", "verify": "axiom", "extern": "extern"}
 _MAX_NESTING = 4 * MAX_DEPTH
 
 _MAY_LACK_BODY = frozenset("function predicate copredicate".split())
+_LEMMA_WORDS = frozenset(("lemma", "colemma"))
 _RECURSIVE = frozenset("function predicate copredicate method lemma colemma const".split())
 _LEAVES = frozenset("return break yield modify".split())
 # Going back from ``:=``: what shows that a statement begins there, and what that it does not.
@@ -97,7 +101,7 @@ def audit_program(
     if any(finding.rule == "grammar" for finding in findings):
         return None, findings
     try:
-        program = read_program(tokens)
+        program = read_program(tokens, trusts=True)
     except GrammarError as error:
         return None, [*findings, error.finding]
     findings += [*_list_missing(program), *_scan_proofs(program)]
@@ -106,8 +110,14 @@ def audit_program(
 
 def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
     """What claims something without a proof of it, or gives up termination."""
+    endless = list(find_endless_lemmas(program))
+    yield from endless
+    places = {(finding.line, finding.column) for finding in endless}
     for token in program.wild:
-        yield token.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+        if (token.line, token.column) not in places:
+            message = "'decreases *' gives up termination"
+            yield token.refuse("cheat", "wildcard", message, "decreases-star")
+    yield from program.left_out
     proved = _find_proved_members(program)
     for member in program.bodyless:
         if member.claims or member.word not in _MAY_LACK_BODY:
@@ -116,7 +126,8 @@ def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
             if member.token in proved:
                 category = "syntax"
                 message = f"this {member.word} of a trait has no body; give it one"
-            yield member.token.refuse(category, "missing-body", message)
+            trust = _find_trust(program, member)
+            yield member.token.refuse(category, "missing-body", message, trust)
 
 
 def _find_proved_members(program: ParsedProgram) -> set[Token]:
@@ -143,12 +154,42 @@ def _find_proved_members(program: ParsedProgram) -> set[Token]:
     }
 
 
+def find_endless_lemmas(program: ParsedProgram) -> Iterator[Finding]:
+    """``decreases *`` in a lemma, which Dafny 2.3 takes: a call of itself then proves it. In a
+    method it is what the program says, that the method may not end."""
+    for member in list_elements(program.root):
+        inside = program.tokens[member.start : member.end]
+        is_ghost = member.word == "method" and inside[0].text == "ghost"
+        for token in program.wild if is_ghost or member.word in _LEMMA_WORDS else ():
+            if any(token is other for other in inside):
+                message = "'decreases *' lets a lemma prove itself"
+                yield token.refuse("cheat", "wildcard", message)
+
+
+def _find_trust(program: ParsedProgram, member: BodylessMember) -> str:
+    """The word that admits a member without a body: by what stands around it, an axiom else."""
+    place = program.tokens.index(member.token)
+    heads = [
+        [token.sign for token in program.tokens[element.start : element.slots[0].start]]
+        for element in list_elements(program.root)
+        if element.start <= place < element.end and element.slots
+    ]
+    # A name may be this word, too.
+    if any(["{", ":", "extern"] in map(list, zip(h, h[1:], h[2:], strict=False)) for h in heads):
+        return "extern"
+    is_open = any("module" in head and {"abstract", "refines"} & set(head) for head in heads)
+    # What a trait leaves open each class that extends it must prove.
+    is_open |= any("trait" in head for head in heads) and "static" not in heads[-1]
+    return "abstract" if is_open else "axiom"
+
+
 def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind == "word" and token.text in _FORBIDDEN:
-            yield token.refuse("cheat", "keywords", f"{token.text!r} {_FORBIDDEN[token.text]}")
+            message, trust = _FORBIDDEN[token.text]
+            yield token.refuse("cheat", "keywords", f"{token.text!r} {message}", trust)
         elif token.kind == "operator" and token.text == "...":
-            yield token.refuse("cheat", "missing-body", "'...' leaves something out")
+            yield token.refuse("cheat", "missing-body", "'...' leaves something out", "abstract")
 
 
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
@@ -156,7 +197,8 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
         is_attribute = brace.text == "{" and colon.text == ":" and name.text not in allowed
         # It says what holds without it.
         if is_attribute and (name.text, value.text) != ("verify", "true"):
-            yield refuse_attribute(name, value)
+            trust = _TRUSTED_ATTRIBUTES.get(name.text, "")
+            yield replace(refuse_attribute(name, value), trust=trust)
 
 
 def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:

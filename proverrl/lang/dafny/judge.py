@@ -9,13 +9,14 @@ only those, all say ``verified``, nothing says error, and every line of the repl
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.annotate import list_entry_names
-from proverrl.lang.dafny.audit import CONTRACT, PROGRAM
+from proverrl.lang.dafny.audit import CONTRACT, PROGRAM, list_trusted
 from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.cursor import GrammarError
@@ -25,8 +26,17 @@ from proverrl.lang.dafny.walls.asked import ask_walls
 from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
-from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verifier.base import NOTHING, Limits
+from proverrl.lang.records import Finding
+from proverrl.types import (
+    ANNOTATE,
+    FILE,
+    Candidate,
+    Diagnostic,
+    Obligations,
+    Status,
+    Verdict,
+)
+from proverrl.verifier.base import BELIEVED, NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
 
 _NO_BODY = "has no body"
@@ -39,38 +49,54 @@ _SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
 
 
 async def judge_candidate(
-    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: str
+    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: DafnyToolchain
 ) -> Verdict:
     """Ask about a candidate, and about its problem with an empty body when that is still due.
 
     Raises ``WorkerError`` on doubt, ``ProblemError`` when the problem cannot hold a proof.
     """
     started = time.monotonic()
+    is_file = candidate.problem.kind == FILE
     plain, given = make_plain(candidate)
     named, lines = name_calc_line(plain)
     problem = named.problem
     written = await known.write_types(process, named)
     try:
-        joined = join_invariants(written.text, types_are_ours=True)
+        joined = join_invariants(written.text, types_are_ours=True, trusts=is_file)
     except GrammarError as error:
         raise ProblemError(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
             f"written out it cannot be read ({error.finding.message}); write them out in it"
         ) from error
-    reply = await process.ask(joined.text)
+    reply, judged = await _ask(process, joined.text, candidate)
     reply = given.restore(lines.restore(written.restore(joined.restore(reply))))
     expected = None
-    if problem.kind != "file":
+    if not is_file:
         if not reply.resolved:
             await known.check_types(process, problem)
         expected = known.find_entries(problem)
         if expected is None and reply.all_verified:
             expected = await known.ask_entries(process, problem)
         expected = expected or frozenset()
-    verdict = judge_reply(reply, candidate, expected)
-    if verdict.proved and problem.kind != "file":
+    allowed = toolchain.allowed if is_file else ()
+    trusted = list_trusted(candidate.body, allowed) if allowed else []
+    verdict = judge_reply(reply, judged, expected, trusted)
+    if verdict.proved and not is_file:
         verdict = await ask_walls(process, known, named, written, verdict)
-    return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain)
+    return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)
+
+
+async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[Reply, Candidate]:
+    """What Dafny says, and of what: of the candidate's own lines where these are to be judged and
+    nothing is wrong with them, else of all of it."""
+    if number := candidate.own_lines:
+        lines = text.split("\n")
+        reply = await process.ask_part("\n".join(lines[:number]), "\n".join(lines[number:]))
+        is_clean = reply and not (reply.errors or reply.unknown)
+        if reply and is_clean and all(entry.outcome == "verified" for entry in reply.entries):
+            own = "\n".join(candidate.body.split("\n")[:number])
+            return reply, replace(candidate, body=own)
+    return await process.ask(text), candidate
 
 
 def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
@@ -89,8 +115,14 @@ def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
     return tuple(counted)
 
 
-def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Verdict:
-    """Apply the verdict rule. ``expected`` is None for a bare file.
+def judge_reply(
+    reply: Reply,
+    candidate: Candidate,
+    expected: frozenset[str] | None,
+    trusted: Sequence[Finding] = (),
+) -> Verdict:
+    """Apply the verdict rule. ``expected`` is None for a bare file, ``trusted`` is what it has
+    believed.
 
     An annotated program may have entries beyond the expected ones, for what it declares itself;
     they too must be verified. Raises ``WorkerError`` when nothing can be concluded: an entry is
@@ -98,18 +130,22 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
     reply.
     """
     diagnostics = _make_diagnostics(reply, candidate)
+    counts = Counter(finding.trust for finding in trusted)
+    believed = [f"{BELIEVED}{word}:{count}" for word, count in sorted(counts.items())]
 
     def conclude(status: Status, *more: str, error: str = "") -> Verdict:
         """``more`` names what was looked at beside the audit and the resolution, in order."""
         errors = (Diagnostic("error", error),) if error else ()
         return Verdict(
             status=status,
-            diagnostics=(*errors, *diagnostics),
+            # Behind an error they would pass for notes of it.
+            diagnostics=(*_make_notes(trusted), *errors, *diagnostics),
             obligations=count_obligations(reply),
-            checks=("audit", "resolve", *more),
+            checks=("audit", "resolve", *more, *believed),
         )
 
-    if any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
+    is_whole = not {finding.rule for finding in trusted} & {"missing-body"}
+    if is_whole and any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
         return conclude(Status.UNSOUND)
     outcomes = {entry.outcome for entry in reply.entries}
     if reply.errors or outcomes & {"error", "errors"}:
@@ -135,7 +171,7 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
         f"{'some-entries' if expected is None else 'entries'}:{len(reply.entries)}",
         f"obligations:{sum(entry.num_obligations for entry in reply.entries)}",
         "no-errors",
-        "no-missing-body",
+        *(["no-missing-body"] if is_whole else []),
         "no-unknown-lines",
     )
 
@@ -198,11 +234,19 @@ def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, .
     return tuple(kept[:_MAX_DIAGNOSTICS])
 
 
+def _make_notes(trusted: Sequence[Finding]) -> Iterator[Diagnostic]:
+    """Where something is believed, for a person to read."""
+    for found in trusted[:_MAX_DIAGNOSTICS]:
+        message = f"{found.message} (believed: --allow {found.trust})"
+        yield Diagnostic("info", message, found.line, found.column)
+
+
 def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:
     """The options of every question, to the server and to the command line alike."""
     return [
-        "/noCheating:1",
+        f"/noCheating:{0 if toolchain.believes else 1}",
         f"/rlimit:{rlimit or limits.rlimit}",
         f"/timeLimit:{limits.time_limit_seconds}",
         f"/z3exe:{toolchain.z3}",
+        *toolchain.arguments,
     ]

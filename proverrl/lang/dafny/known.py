@@ -39,6 +39,10 @@ class DafnyProcess(Protocol):
     async def ask_failures(self, source: str) -> Reply:
         """Verify a program that may assume and leave out bodies, and name all that fails."""
 
+    async def ask_part(self, source: str, included: str) -> Reply | None:
+        """Verify a program but not what it includes; None where it cannot be asked so."""
+        return None
+
     async def ask_types(self, source: str) -> tuple[Reply, Sequence[str]]:
         """Read a program and verify nothing; what it says of the types that it infers."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
@@ -23,7 +23,7 @@ from proverrl.lang.dafny.audit import (
 )
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
-from proverrl.lang.dafny.includes import split_includes
+from proverrl.lang.dafny.includes import are_modular, split_includes
 from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.syntax.text import (
     BUILT_IN_MEMBERS,
@@ -140,6 +140,9 @@ class Dafny(Language):
 
     def split_includes(self, text: str) -> Includes:
         return split_includes(text)
+
+    def are_modular(self, texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
+        return are_modular(texts, seen)
 
     def audit(self, candidate: Candidate) -> Verdict | None:
         settled = self.settle(candidate)

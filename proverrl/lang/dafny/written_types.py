@@ -11,14 +11,14 @@ Not handled here: asking Dafny (``known``); the types of what a hint declares.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
 from proverrl.lang.dafny.believed import find_believed, leaves_out_arguments
+from proverrl.lang.dafny.file_audit import find_endless_lemmas
 from proverrl.lang.dafny.method_audit import gives_contract
-from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
@@ -59,24 +59,9 @@ def read_untyped(problem_id: str, text: str) -> ParsedProgram:
             f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
             "of every heap when a hint puts it into a lambda"
         )
-    for finding in (*_find_endless_lemmas(program), *find_believed(program)):
+    for finding in (*find_endless_lemmas(program), *find_believed(program)):
         raise _refuse_program(problem_id, finding)
     return program
-
-
-_LEMMA_WORDS = frozenset(("lemma", "colemma"))
-
-
-def _find_endless_lemmas(program: ParsedProgram) -> Iterator[Finding]:
-    """``decreases *`` in a lemma, which Dafny 2.3 takes: a call of itself then proves it. In a
-    method it is what the problem says, that the method may not end."""
-    for member in list_elements(program.root):
-        inside = program.tokens[member.start : member.end]
-        is_ghost = member.word == "method" and inside[0].text == "ghost"
-        for token in program.wild if is_ghost or member.word in _LEMMA_WORDS else ():
-            if any(token is other for other in inside):
-                message = "'decreases *' lets a lemma prove itself"
-                yield token.refuse("cheat", "wildcard", message)
 
 
 def _refuse_program(problem_id: str, finding: Finding) -> ProblemError:

@@ -55,7 +55,10 @@ class Cursor:
     """A place in the tokens, and what else the parsers keep in mind.
 
     ``declared`` collects names that stay visible after the hole, ``bound`` those of patterns.
+    With ``trusts`` what a program leaves out is read, and noted.
     """
+
+    trusts = False
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -165,6 +168,17 @@ class Cursor:
             "a type in the pattern of a case is believed and not checked by Dafny 2.3; leave it out"
         )
         return self.refuse("cheat", "typed-pattern", message)
+
+    def take_ellipsis(self) -> bool:
+        """``...`` where a refining module leaves out what it repeats."""
+        return self.trusts and self.take("...")
+
+    def leave_out(self, message: str) -> None:
+        """Note that a body is missing here; raises where nothing may be left out."""
+        finding = self.token.refuse("cheat", "missing-body", message, "assume")
+        if not self.trusts:
+            raise GrammarError(finding)
+        self.program.left_out.append(finding)
 
     def fail(self, message: str) -> GrammarError:
         found = "the end" if self.at_end else repr(self.token.text)

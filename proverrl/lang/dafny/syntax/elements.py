@@ -98,7 +98,8 @@ class SimpleElements(CodeExpressions):
         if self._place > place and self._results:
             message = "Dafny believes what is revealed of results that were assigned to since"
             raise self.refuse("cheat", "labelled-assertion", message + "; drop the label")
-        self.parse_expression()
+        if not self.take_ellipsis():
+            self.parse_expression()
         if self.take("by"):
             self.parse_proof()
         else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.records import Finding
 
 SlotKind = Literal["loop-clauses", "member-clauses", "statements", "declarations", "steps"]
 
@@ -92,7 +93,8 @@ class ParsedProgram:
     and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
     type after a colon. ``promises``: start and end of what a forall statement ensures.
     ``foralls``: start and end of each such statement. ``keys``: start and end of the keys of map
-    comprehensions. ``unpacked``: names in the patterns of variables."""
+    comprehensions. ``unpacked``: names in the patterns of variables. ``left_out``: loops and forall
+    statements without a body."""
 
     tokens: list[Token]
     text: str = ""
@@ -121,6 +123,7 @@ class ParsedProgram:
     foralls: list[tuple[int, int]] = field(default_factory=list)
     keys: list[tuple[int, int]] = field(default_factory=list)
     unpacked: list[int] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
 
     @property
     def has_untyped(self) -> bool:

@@ -4,8 +4,8 @@ Flows in: the tokens of a program. Flows out: a ``ParsedProgram``, whose root ``
 declarations, their clauses and their statements; a program outside the grammar raises
 ``GrammarError``.
 Covered: all of Dafny 2.3 but what is named below, and the forms of Dafny 4 that its programs hold
-most often. Not covered (refused): refinement (``refines``, ``...``), loops and forall statements
-without a body; and what the program means (types, names).
+most often. Refinement (``refines``, ``...``), loops and forall statements without a body are read
+with ``trusts`` only. Not covered: what the program means (types, names).
 """
 
 from __future__ import annotations
@@ -111,12 +111,15 @@ class _Declarations(StatementElements):
         self.skip_attributes()
         if self.at_name or start.text != "constructor":
             self._element.name = self.expect_name().text
-        self._parse_type_parameters()
-        self._take_prefix_type()
-        self._parse_inputs()
-        self._results = self.at("returns")
-        if self.take("returns"):
-            self._parse_formals()
+        # What ``...`` stands for may have results.
+        self._results = self.at("...")
+        if not self.take_ellipsis():
+            self._parse_type_parameters()
+            self._take_prefix_type()
+            self._parse_inputs()
+            self._results = self.at("returns")
+            if self.take("returns"):
+                self._parse_formals()
         if self._parse_contract(start):
             outer, self._ghost = self._ghost, is_ghost
             self.parse_block()
@@ -135,10 +138,11 @@ class _Declarations(StatementElements):
         self._functions += 1
         self.take("method")
         self._parse_name()
-        self._parse_type_parameters()
-        self._take_prefix_type()
-        if self.at("("):
-            self._parse_inputs()
+        if not self.take_ellipsis():
+            self._parse_type_parameters()
+            self._take_prefix_type()
+            if self.at("("):
+                self._parse_inputs()
         if self.take(":"):
             if self.at("(") and self.peek(2).text == ":":
                 self._parse_formals()
@@ -178,12 +182,15 @@ class _Declarations(StatementElements):
         if is_module:
             while self.take("."):
                 self.expect_name()
+            if self.trusts and self.take("refines"):
+                self._parse_path()
         self._owner = "" if is_module else self._element.name
         if not is_module:
             self.program.references.add(self._element.name)
             self._parse_type_parameters()
             if self.take("extends"):
                 self.parse_items(lambda: self._parse_part(inherited=True))
+            self.take_ellipsis()
         self._parse_members()
 
     def _parse_members(self) -> None:
@@ -359,23 +366,26 @@ class _Declarations(StatementElements):
             self._parse_members()
 
 
-def read_program(tokens: list[Token], *, types_are_ours: bool = False) -> ParsedProgram:
-    """A whole program; raises ``GrammarError`` at what is not in the grammar.
+def read_program(
+    tokens: list[Token], *, types_are_ours: bool = False, trusts: bool = False
+) -> ParsedProgram:
+    """A whole program; raises ``GrammarError`` at what is not in the grammar, to which only with
+    ``trusts`` belongs what a program leaves out.
 
     ``types_are_ours``: it was admitted before, and its patterns have got types since.
     """
     parser = _Declarations(tokens)
-    parser.types_are_ours = types_are_ours
+    parser.types_are_ours, parser.trusts = types_are_ours, trusts
     parser.parse_root()
     return parser.program
 
 
-def read_text(text: str, *, types_are_ours: bool = False) -> ParsedProgram:
+def read_text(text: str, *, types_are_ours: bool = False, trusts: bool = False) -> ParsedProgram:
     """As ``read_program``, from text."""
     tokens, findings = read_file(text)
     for finding in findings:
         raise GrammarError(finding)
-    program = read_program(tokens, types_are_ours=types_are_ours)
+    program = read_program(tokens, types_are_ours=types_are_ours, trusts=trusts)
     program.text, program.places = text, find_places(text, tokens)
     return program
 

@@ -1,7 +1,7 @@
 """Parses the statements of Dafny programs into elements.
 
-Flows in: tokens. Flows out: ``Element``s. Not covered (refused): skeletons (``...``), loops and
-forall statements without a body. Not handled here: what a hole may hold (``hint_grammar``).
+Flows in: tokens. Flows out: ``Element``s. Skeletons (``...``), loops and forall statements without
+a body are read with ``trusts`` only. Not handled here: what a hole may hold (``hint_grammar``).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class StatementElements(SimpleElements):
             "modify": self._parse_modify,
             "new": self._parse_new,
             "{": self.parse_block,
+            "...": self._parse_skeleton,
         }
         parse = parsers.get(self.token.text)
         if parse is not None and self.token.kind in ("word", "operator"):
@@ -60,6 +61,11 @@ class StatementElements(SimpleElements):
         else:
             self._parse_update()
 
+    def _parse_skeleton(self) -> None:
+        if not self.take_ellipsis():
+            raise self.fail("expected a statement")
+        self.expect(";")
+
     def _parse_label(self) -> None:
         self.advance()
         if self.token.kind == "number":
@@ -72,7 +78,8 @@ class StatementElements(SimpleElements):
     def _parse_modify(self) -> None:
         self.advance()
         self.skip_attributes()
-        self.parse_frames()
+        if not self.take_ellipsis():
+            self.parse_frames()
         self.parse_block() if self.at("{") else self.expect(";")
 
     def _parse_opaque(self) -> None:
@@ -83,6 +90,8 @@ class StatementElements(SimpleElements):
         self.parse_block()
 
     def _parse_condition(self) -> None:
+        if self.take_ellipsis():
+            return
         if self.whole and self.at("*"):
             self.advance()
         elif self.whole and self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
@@ -127,9 +136,10 @@ class StatementElements(SimpleElements):
         self.expect("while")
         if self.at(*_LOOP_CLAUSES) or self._at_alternatives():
             self._parse_loop_clauses()
-            if not self._at_alternatives():
-                raise self.refuse("cheat", "missing-body", "a loop needs a body")
-            self._parse_alternatives()
+            if self._at_alternatives():
+                self._parse_alternatives()
+            else:
+                self.leave_out("a loop needs a body")
             return
         self._parse_condition()
         self._parse_loop_rest()
@@ -153,9 +163,10 @@ class StatementElements(SimpleElements):
 
     def _parse_loop_rest(self) -> None:
         self._parse_loop_clauses()
-        if not self.at("{"):
-            raise self.refuse("cheat", "missing-body", "a loop needs a body")
-        self.parse_block()
+        if self.at("{"):
+            self.parse_block()
+        elif not self.take_ellipsis():
+            self.leave_out("a loop needs a body")
 
     def _parse_match(self) -> None:
         self.expect("match")
@@ -185,10 +196,11 @@ class StatementElements(SimpleElements):
             self.take(";")
         if not self.whole and self.at("::"):
             raise self.fail("expected 'ensures' or '{'")
-        if not self.at("{"):
-            raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
-        self.parse_block()
-        self.program.foralls.append((start, self._place))
+        if self.at("{"):
+            self.parse_block()
+            self.program.foralls.append((start, self._place))
+        else:
+            self.leave_out("a forall statement needs a body")
 
     def _parse_calc(self) -> None:
         self.expect("calc")

@@ -64,7 +64,7 @@ class DafnyProcessWorker(GroupWorker, DafnyProcess):
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        return await judge_candidate(self, candidate, self._known, self._toolchain.name)
+        return await judge_candidate(self, candidate, self._known, self._toolchain)
 
     async def _run(self, command: Sequence[str], source: str, log_name: str = "") -> Output:
         """Run a command in a folder that holds the program, and read all that it leaves."""
@@ -90,8 +90,9 @@ class DafnyCliWorker(DafnyProcessWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> DafnyCliWorker:
-        worker = cls(toolchain, limits, known)
+        worker = cls(toolchain.plain, limits, known)
         await check_canaries(worker, toolchain.z3)
+        worker._toolchain = toolchain
         return worker
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:

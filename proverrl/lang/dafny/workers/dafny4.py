@@ -3,9 +3,9 @@
 Flows in: audited candidates. Flows out: verdicts by the rule of ``lang.dafny.judge``, from the exit
 code and the JSON log of each procedure; the printed text only gives messages to show. A log that is
 missing, cut short or contradicts the exit code gives no verdict. Warnings count as failures:
-neither ``--allow-warnings`` nor ``--allow-axioms`` is ever given. Not covered: **this has not run
-against a real Dafny 4**, only against ``tests/fake_dafny4.py``, which answers as Dafny's
-documentation and source say.
+``--allow-warnings`` and ``--allow-axioms`` are given only where the user has things believed.
+Not covered: **this has not run against a real Dafny 4**, only against ``tests/fake_dafny4.py``,
+which answers as Dafny's documentation and source say.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Dafny4Worker(DafnyProcessWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> Dafny4Worker:
-        worker = cls(toolchain, limits, known)
+        worker = cls(toolchain.plain, limits, known)
         await worker._check_canaries()
+        worker._toolchain = toolchain
         return worker
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
@@ -98,6 +99,8 @@ class Dafny4Worker(DafnyProcessWorker):
             self._toolchain.z3,
             "--log-format",
             f"json;LogFileName={LOG_NAME}",
+            *(["--allow-axioms", "--allow-warnings"] if self._toolchain.believes else []),
+            *self._toolchain.arguments,
         )
 
     async def _check_canaries(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 
 from proverrl.errors import ToolchainError, WorkerError
@@ -34,6 +35,8 @@ _REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
 _SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
 _FAILURE = "[FAILURE] [[DAFNY-SERVER: EOM]]"
 _MAX_REPLY_BYTES = 64 * 2**20
+_INCLUDED = "q.dfy"
+_INCLUDED_INFO = re.compile(rf"^{re.escape(_INCLUDED)}\(\d+,-?\d+\): Info: .*\n", re.MULTILINE)
 
 
 class DafnyServerWorker(GroupWorker):
@@ -63,18 +66,19 @@ class DafnyServerWorker(GroupWorker):
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
         group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)
-        worker = cls(group, toolchain, limits, known)
+        worker = cls(group, toolchain.plain, limits, known)
         try:
             await check_canaries(worker, toolchain.z3)
         except BaseException:
             worker.kill()
             await worker.join()
             raise
+        worker._toolchain = toolchain
         return worker
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        return await judge_candidate(self, candidate, self._known, self._toolchain.name)
+        return await judge_candidate(self, candidate, self._known, self._toolchain)
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``, and the reply names the prover that was used."""
@@ -89,6 +93,15 @@ class DafnyServerWorker(GroupWorker):
 
     async def ask_failures(self, source: str) -> Reply:
         return parse_reply(await self._ask(source, None, *FAILURE_OPTIONS))
+
+    async def ask_part(self, source: str, included: str) -> Reply | None:
+        """The directive takes the place of blanks, where the program had its own."""
+        source, is_placed = re.subn(" {14}", f'include"{_INCLUDED}"', source, count=1)
+        if not is_placed:
+            return None
+        place = self._group.folder / _INCLUDED
+        place.write_text(included, encoding="utf-8", newline="")
+        return parse_reply(_INCLUDED_INFO.sub("", await self._ask(source, None)))
 
     async def _ask(self, source: str, rlimit: int | None, *more: str) -> str:
         """What Dafny printed of one program; ``more`` are options for this one question."""

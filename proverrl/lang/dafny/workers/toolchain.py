@@ -13,12 +13,13 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ToolchainError
 from proverrl.lang.records import Part
+from proverrl.lang.trusted import TERMINATION
 from proverrl.verifier.process_group import ask_version
 
 Z3_VERSION = "4.8.5"
@@ -30,13 +31,26 @@ _VERSION_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
-    """Where the back end lives; ``server`` is None when there is only the command line."""
+    """Where the back end lives, and what it is told for good; ``server`` is None when there is only
+    the command line. ``allowed`` and ``arguments`` are those of ``trusted``."""
 
     dafny: str
     dafny_version: str
     server: tuple[str, ...] | None
     z3: str
     z3_version: str
+    allowed: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def believes(self) -> bool:
+        """Whether more than termination is left unproved."""
+        return not {*self.allowed} <= {TERMINATION}
+
+    @property
+    def plain(self) -> DafnyToolchain:
+        """The same, told nothing: what a new worker is tried under."""
+        return replace(self, allowed=(), arguments=())
 
     @property
     def backend(self) -> Literal["dafny-server", "dafny-cli", "dafny-4"]:
@@ -47,7 +61,9 @@ class DafnyToolchain:
     @property
     def name(self) -> str:
         """One line for records and caches, such as ``dafny 2.3.0 (dafny-server), z3 4.8.5``."""
-        return f"dafny {self.dafny_version} ({self.backend}), z3 {self.z3_version}"
+        name = f"dafny {self.dafny_version} ({self.backend}), z3 {self.z3_version}"
+        allowed = f", allowing {', '.join(self.allowed)}" if self.allowed else ""
+        return f"{name}{allowed}{''.join(f', {argument}' for argument in self.arguments)}"
 
 
 def find_dafny_toolchain() -> DafnyToolchain:

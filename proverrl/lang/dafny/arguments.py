@@ -1,0 +1,76 @@
+"""Which options of Dafny a user may give to bare files.
+
+Flows in: arguments of ``--dafny-arg``. Flows out: nothing, or a ``UsageError`` with the reason. An
+option is taken where no verdict can depend on it but by a proof being found or not, or by which
+form of the language is read: it may not choose what is to be proved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from proverrl.errors import UsageError
+
+_NUMBER = r"[:=]\d+"
+_SWITCH = r"(?:[:=](?:true|false))?"
+_OPTIONS = {
+    "2": {
+        "/arith": _NUMBER,
+        "/autoTriggers": _NUMBER,
+        "/definiteAssignment": "[:=][123]",
+        "/induction": _NUMBER,
+        "/inductionHeuristic": _NUMBER,
+        "/noNLarith": "",
+        "/vcsSplitOnEveryAssert": "",
+    },
+    "4": {
+        "--default-function-opacity": "[:=](?:transparent|autoRevealDependencies|opaque)",
+        "--disable-nonlinear-arithmetic": _SWITCH,
+        "--enforce-determinism": _SWITCH,
+        "--function-syntax": "[:=][34]",
+        "--isolate-assertions": _SWITCH,
+        "--manual-lemma-induction": _SWITCH,
+        "--manual-triggers": _SWITCH,
+        "--quantifier-syntax": "[:=][34]",
+        "--relax-definite-assignment": _SWITCH,
+        "--standard-libraries": _SWITCH,
+    },
+}
+_REFUSED = {
+    "a part of the program would not be verified": "proc filter-symbol filter-position noVerify "
+    "no-verify dafnyVerify verifyAllModules verify-included-files loopUnroll noResolve noTypecheck "
+    "noIncludes",
+    "use --rlimit or --timeout of this command": "rlimit resource-limit timeLimit "
+    "verification-time-limit",
+    "use -j of this command": "vcsCores cores",
+    "use --allow, which counts what is believed": "noCheating allow-axioms allow-warnings "
+    "noExterns allow-external-contracts",
+    "it changes what the program means": "allocated ironDafny allowGlobals noAutoReq dprelude "
+    "general-traits general-newtypes type-system-refresh disableScopes rewriteFocalPredicates "
+    "prelude",
+    "it chooses the prover or its options": "z3exe solver-path proverOpt solver-option "
+    "solver-option-bits prover-log boogie errorLimit error-limit",
+    "nothing is compiled, printed or written here": "compile compileTarget spillTargetCode out "
+    "dprint rprint print bprint optimize xml log-format trace stats output",
+    "name the files themselves": "library input",
+}
+
+
+def check_arguments(arguments: Sequence[str], version: str) -> None:
+    """Raise ``UsageError`` for an option that this Dafny may not be given."""
+    known = _OPTIONS[version.partition(".")[0]]
+    for argument in arguments:
+        name, value = re.fullmatch(r"([^:=]*)(.*)", argument, re.DOTALL).groups()  # type: ignore[union-attr]
+        if name in known and re.fullmatch(known[name], value):
+            continue
+        said = f"--dafny-arg {argument}: "
+        if name in known:
+            raise UsageError(f"{said}this value of {name} may not be given")
+        bare = name.lstrip("-/").lower()
+        for reason, names in _REFUSED.items():
+            if bare in names.lower().split():
+                raise UsageError(f"{said}it is refused: {reason}")
+        raise UsageError(
+            f"{said}not among the options that Dafny {version} may be given: {', '.join(known)}"
+        )
