@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,10 +16,11 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.lang import find_language
+from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.problems import includes
 from proverrl.problems.includes import Included, IncludeError, join_includes
 from proverrl.problems.input_paths import list_changed
-from proverrl.problems.inputs import Submission, Unusable, read_inputs
+from proverrl.problems.inputs import Submission, Unusable, make_file_candidate, read_inputs
 
 LEMMA = "lemma Base(n: nat) ensures n + 1 > n {}\n"
 USES = 'include "lib/base.dfy"\n\nlemma Top(n: nat) ensures n + 2 > n { Base(n); }\n'
@@ -365,3 +368,110 @@ def test_two_files_of_one_name_are_told_apart(tree: Path) -> None:
     assert failures == {
         name: (text, f"{places[name]} {text} ({notes[name]})") for name, text in messages.items()
     }
+
+
+LIBRARY = "module M { function x(): int { 1 } }\nimport opened M\nlemma Lib() ensures x() == 1 {}\n"
+CONSTANTS = (
+    "function a(): int { 1 }\nfunction b(): int { 1 }\n"
+    "class C { static lemma Lib() ensures a() == b() {} }\n"
+)
+TRAIT = (
+    "trait T { function f(n: nat): nat decreases n }\n"
+    "function Lib(t: T, n: nat): nat decreases n { t.f(n) }\n"
+)
+TOGETHER = {
+    "a name of its own before that of an import": (
+        LIBRARY,
+        "function x(): int { 2 }\nlemma Top() ensures false { Lib(); }\n",
+    ),
+    "a name of a module that it opens": (
+        LIBRARY,
+        "module N { function x(): int { 2 } }\nimport opened N\n"
+        "lemma Top() ensures false { Lib(); }\n",
+    ),
+    "a constructor before a function": (
+        CONSTANTS,
+        "datatype D = a | b\nlemma Top() ensures false { C.Lib(); }\n",
+    ),
+    "another module under the name of an import": (
+        "module M { module N { function x(): int { 1 } } }\nimport opened M\n"
+        "lemma Lib() ensures M.N.x() == 1 {}\n",
+        "module O { function x(): int { 2 } }\nimport N = O\n"
+        "lemma Top() ensures false { Lib(); }\n",
+    ),
+    "a class that extends its trait": (
+        TRAIT,
+        "class K extends T { function f(n: nat): nat decreases n { Lib(this, n) + 1 } }\n"
+        "lemma Top(k: K) ensures false { assert k.f(0) == Lib(k, 0) + 1; }\n",
+    ),
+}
+
+
+def list_apart(tree: Path) -> list[tuple[str, int]]:
+    (entry,) = read_inputs([str(tree / "top.dfy")], io.BytesIO())
+    assert isinstance(entry, Submission)
+    assert entry.candidate.own_lines == 0
+    return [(candidate.body, candidate.own_lines) for candidate in entry.apart]
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_what_could_change_the_meaning_of_an_included_file_is_verified_with_it(
+    case: str, tree: Path
+) -> None:
+    library, top = TOGETHER[case]
+    (tree / "lib/base.dfy").write_text(library)
+    (tree / "top.dfy").write_text(f'include "lib/base.dfy"\n{top}')
+    assert list_apart(tree) == []
+
+
+def test_each_file_is_a_question_of_its_own(tree: Path) -> None:
+    (tree / "lib/mid.dfy").write_text('include "base.dfy"\ntype M = nat\n')
+    (tree / "top.dfy").write_text('include "lib/mid.dfy"\nlemma Top() { Base(1); }\n')
+    head = " " * len('include "base.dfy"')
+    mid = f"{head}\ntype M = nat\n{LEMMA}"
+    head = " " * len('include "lib/mid.dfy"')
+    top = f"{head}\nlemma Top() {{ Base(1); }}\n{LEMMA}{mid.removesuffix(LEMMA)}"
+    assert list_apart(tree) == [(LEMMA, 0), (mid, 2), (top, 2)]
+    # The first lines alone are another question than the whole.
+    whole = make_file_candidate("a", top)
+    assert replace(whole, own_lines=2).key not in (whole.key, replace(whole, own_lines=3).key)
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_what_is_verified_together_is_not_believed(tree: Path) -> None:
+    for number, (library, top) in enumerate(TOGETHER.values()):
+        (tree / f"lib/lib{number}.dfy").write_text(library)
+        (tree / f"user{number}.dfy").write_text(f'include "lib/lib{number}.dfy"\n{top}')
+    status, rows = verify("user*.dfy")
+    assert status == 1
+    assert {row["status"] for row in rows.values()} <= {"rejected", "unsound"}
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_a_file_that_several_include_is_verified_once(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tree / f"user{number}.dfy").write_text(
+            f'include "lib/base.dfy"\nlemma User{number}(n: nat) ensures n + 2 > n {{ Base(n); }}\n'
+        )
+    (tree / "top.dfy").write_text('include "lib/base.dfy"\ntype Top = nat\n')
+    asked: list[str] = []
+    ask = DafnyServerWorker._ask
+
+    async def note(worker: DafnyServerWorker, source: str, *more: Any) -> str:
+        asked.append(source)
+        return await ask(worker, source, *more)
+
+    monkeypatch.setattr(DafnyServerWorker, "_ask", note)
+    status, rows = verify("--canary-rate", "0", "--no-cache", ".")
+    assert (status, {row["status"] for row in rows.values()}) == (0, {"proved"})
+    ours = [text for text in asked if "Canary" not in text]
+    assert len(ours) == 5
+    assert sum("lemma Base" in text for text in ours) == 1
+    assert [
+        {entry["entry"].rpartition(".")[2] for entry in rows[name]["obligations"]}
+        for name in ("lib/base.dfy", "top.dfy", "user1.dfy")
+    ] == [{"Base"}, {"Base"}, {"Base", "User1"}]
