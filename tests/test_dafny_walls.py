@@ -7,10 +7,10 @@ import pytest
 
 from proverrl.errors import ToolchainError
 from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.walls.edited import OwnedProgram, find_theirs
+from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.forget import forget_program
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
@@ -23,13 +23,14 @@ def own(problem: Problem, body: str) -> OwnedProgram:
     candidate = Candidate(problem, body)
     written = WrittenText(candidate.source, {})
     program = read_text(candidate.source)
-    return OwnedProgram(program, find_theirs(candidate, written, program))
+    return own_program(candidate, written, program)
 
 
-def forget(statement: str, body: str, **options: bool) -> str:
-    owned = own(Problem("p", "dafny", "statements", "", statement), body)
-    options = {"code_is_theirs": False, "keep_promises": False, **options}
-    return forget_program(owned, **options).write().text
+def forget(
+    statement: str, body: str, *, kind: str = "statements", keep_promises: bool = False
+) -> str:
+    owned = own(Problem("p", "dafny", kind, "", statement), body)
+    return forget_program(owned, keep_promises=keep_promises).write().text
 
 
 PROGRAM = f"""\
@@ -88,8 +89,17 @@ def test_promises_of_others_may_stay() -> None:
 
 
 def test_code_of_the_policy_is_forgotten_and_its_ghosts_are_not() -> None:
-    text = forget(PROGRAM, "y := 3; ghost var z := y;", code_is_theirs=True)
+    text = forget(PROGRAM, "y := 3; ghost var z := y;", kind="program")
     assert "y := 3; y := *; ghost var z := y;\n" in text
+
+
+def test_conditions_of_the_policy_are_evaluated_and_forgotten() -> None:
+    body = "while y < 3 invariant y < 9 { if y == 1 { y := 2; } else { } }"
+    text = forget(PROGRAM, body, kind="program").splitlines()[-2]
+    assert squeeze(text) == [
+        "ghost var guard_18 := y < 3; while * invariant y < 9 { ghost var guard_20 := y == 1; "
+        "if * { y := 2; y := *; } else { } }"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,7 @@ def test_conjuncts_stand_alone(clause: str, split: str) -> None:
 
 def test_places_of_the_rewritten_text() -> None:
     owned = own(Problem("p", "dafny", "statements", "", PROGRAM), "assert true;")
-    written = forget_program(owned, code_is_theirs=False, keep_promises=False).write()
+    written = forget_program(owned, keep_promises=False).write()
     source = owned.program.text
     for line, text in enumerate(written.text.splitlines(), start=1):
         for column, character in enumerate(text):
@@ -173,9 +183,7 @@ def ask(dafny: ScriptedDafny, body: str) -> WallFinding:
     async def blank() -> OwnedProgram:
         return own(LOOP_PROBLEM, "")
 
-    return asyncio.run(
-        ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank, code_is_theirs=False)
-    )
+    return asyncio.run(ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank))
 
 
 def test_what_fails_without_the_program_is_taken_away_before_it_lends_anything() -> None:
@@ -253,6 +261,13 @@ method M(n: nat) returns (r: int)
 """
 
 
+class BareProblems(KnownProblems):
+    """Problems as they are, whatever their types."""
+
+    async def write_types(self, process: DafnyProcess, candidate: Candidate) -> WrittenText:
+        return WrittenText(candidate.source, {})
+
+
 def judge(candidates: list[Candidate]) -> Iterator[Verdict]:
     """What real Dafny and the walls say, without the audit."""
     try:
@@ -261,7 +276,7 @@ def judge(candidates: list[Candidate]) -> Iterator[Verdict]:
         pytest.skip(str(error))
 
     async def judge_all() -> list[Verdict]:
-        worker = await start_dafny_worker(toolchain, Limits(), KnownProblems())
+        worker = await start_dafny_worker(toolchain, Limits(), BareProblems())
         try:
             return [await worker.judge(candidate) for candidate in candidates]
         finally:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.walls.edited import OwnedProgram, find_theirs
+from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
 from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
@@ -41,9 +40,7 @@ async def ask_walls(
     owned = _read(candidate, written)
     if not owned.theirs:
         return replace(verdict, checks=(*verdict.checks, "relevance:nothing-written"))
-    found = await ask_relevance(
-        process.ask_failures, owned, open_blank, code_is_theirs=problem.kind == PROGRAM
-    )
+    found = await ask_relevance(process.ask_failures, owned, open_blank)
     if found.believed:
         return _refuse(verdict, found, "relevance", _RELEVANCE)
     said = "unread" if found.doubt else str(found.num_claims)
@@ -58,7 +55,7 @@ async def ask_walls(
 
 def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
     program = read_text(written.text, types_are_ours=True)
-    return OwnedProgram(program, find_theirs(candidate, written, program))
+    return own_program(candidate, written, program)
 
 
 def _refuse(verdict: Verdict, found: WallFinding, rule: str, why: str) -> Verdict:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proverrl.lang.dafny.annotate import align
+from proverrl.lang.dafny.audit import PROGRAM
+from proverrl.lang.dafny.misjudged import list_elements
+from proverrl.lang.dafny.syntax.cursor import list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.types import ANNOTATE, Candidate
@@ -22,25 +25,31 @@ CALLABLES = frozenset("function predicate method lemma constructor".split())
 
 @dataclass(frozen=True, slots=True)
 class OwnedProgram:
-    """A program, and which of its tokens the policy wrote."""
+    """A program, and which of its tokens the policy wrote; ``hints`` are those of them that prove,
+    and are no code."""
 
     program: ParsedProgram
     theirs: frozenset[int]
+    hints: frozenset[int]
 
     @property
     def ours(self) -> list[int]:
         """The tokens that are not theirs, in their order."""
         return [i for i in range(len(self.program.tokens)) if i not in self.theirs]
 
-    def holds_theirs(self, start: int, end: int) -> bool:
-        """Whether any of the tokens from ``start`` to ``end`` is theirs."""
-        return not self.theirs.isdisjoint(range(start, end))
+    def holds_hints(self, start: int, end: int) -> bool:
+        """Whether any of the tokens from ``start`` to ``end`` is of a hint."""
+        return not self.hints.isdisjoint(range(start, end))
 
     @property
     def holders(self) -> list[Element]:
         """The functions, methods and lemmas that hold text of the policy."""
         members = (e for e in list_members(self.program.root) if e.word in CALLABLES)
-        return [member for member in members if self.holds_theirs(member.start, member.end)]
+        return [
+            member
+            for member in members
+            if not self.theirs.isdisjoint(range(member.start, member.end))
+        ]
 
 
 def list_members(root: Element) -> Iterator[Element]:
@@ -53,10 +62,28 @@ def list_members(root: Element) -> Iterator[Element]:
                 yield element
 
 
-def find_theirs(
+_HINTS = frozenset("invariant decreases ensures assert calc reveal ghost forall".split())
+
+
+def own_program(candidate: Candidate, written: WrittenText, program: ParsedProgram) -> OwnedProgram:
+    """``program``, which is the candidate's file as ``written``, with what is the policy's in it.
+    Where the policy writes the code too, what is no proof is not of a hint."""
+    theirs = _find_theirs(candidate, written, program)
+    if candidate.problem.kind != PROGRAM:
+        return OwnedProgram(program, theirs, theirs)
+    lemmas = list_declared(program.tokens, "lemma")
+    hints = (
+        range(element.start, element.end)
+        for element in list_elements(program.root)
+        if element.start in theirs
+        and (element.word in _HINTS or program.tokens[element.start].text in lemmas)
+    )
+    return OwnedProgram(program, theirs, frozenset(place for hint in hints for place in hint))
+
+
+def _find_theirs(
     candidate: Candidate, written: WrittenText, program: ParsedProgram
 ) -> frozenset[int]:
-    """The tokens of ``program``, which is the candidate's file as ``written``, by the policy."""
     places = [(t.line, written.find_column(t.line, t.column)) for t in program.tokens[:-1]]
     if candidate.problem.kind == ANNOTATE:
         alignment = align(candidate.problem, candidate.body)

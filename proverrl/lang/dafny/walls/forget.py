@@ -28,12 +28,9 @@ _WEAKER = frozenset("==> <== <==> ||".split())
 _BINDERS = frozenset("forall exists if match var :: :| => assert calc assume reveal".split())
 
 
-def forget_program(
-    owned: OwnedProgram, *, code_is_theirs: bool, keep_promises: bool
-) -> EditedProgram:
-    """The file without its program. ``code_is_theirs``: the policy also wrote the code, which is
-    forgotten as ours is; what it wrote to prove it stays. ``keep_promises``: what our other
-    declarations ensure is not taken away."""
+def forget_program(owned: OwnedProgram, *, keep_promises: bool) -> EditedProgram:
+    """The file without its program; code of the policy's is forgotten as ours is.
+    ``keep_promises``: what our other declarations ensure is not taken away."""
     found = EditedProgram(owned)
     methods = list_methods(owned.program.tokens)
     holders = owned.holders
@@ -43,7 +40,7 @@ def forget_program(
                 _empty(found, member, keep_promises=keep_promises)
             continue
         if member.start not in owned.theirs:
-            _Havoc(found, member, methods, code_is_theirs=code_is_theirs).walk(member)
+            _Havoc(found, member, methods).walk(member)
         _split_clauses(found, member)
     return found
 
@@ -72,14 +69,11 @@ def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> No
 class _Havoc:
     """Havocs what the code of one declaration assigns."""
 
-    def __init__(
-        self, found: EditedProgram, member: Element, methods: Set[str], *, code_is_theirs: bool
-    ) -> None:
+    def __init__(self, found: EditedProgram, member: Element, methods: Set[str]) -> None:
         self._found = found
         self._program = found.program
         self._words = [token.text for token in found.program.tokens]
         self._methods = methods
-        self._code_is_theirs = code_is_theirs
         clauses = member.slots[0].elements if member.slots else []
         self._returns = self._list_returns(member, clauses[0].start if clauses else member.end)
         frames = (
@@ -106,17 +100,12 @@ class _Havoc:
     def walk(self, element: Element) -> None:
         for slot in element.slots:
             for inner in slot.elements:
-                forgets = slot.kind == "statements" and self._is_program(inner)
+                forgets = slot.kind == "statements" and inner.start not in self._found.owned.hints
                 if forgets:
                     self._forget(inner)
                 # The assignments of a forall statement stand for one.
                 if not forgets or inner.word != "forall":
                     self.walk(inner)
-
-    def _is_program(self, element: Element) -> bool:
-        if element.start not in self._found.owned.theirs:
-            return True
-        return self._code_is_theirs and element.word != "ghost"
 
     def _forget(self, element: Element) -> None:
         start, end = element.start, element.end
@@ -130,10 +119,25 @@ class _Havoc:
             for root in sorted(roots):
                 self._found.names.add(root)
                 self._found.add(end, f" modify {root};")
+        elif word in ("if", "while"):
+            self._forget_guard(element, start)
         elif word in ("var", "ghost"):
             self._forget_variables(start, end)
         elif self._words[end - 1] == ";" and is_name(self._program.tokens[start]):
             self._forget_update(start, end)
+
+    def _forget_guard(self, element: Element, start: int) -> None:
+        """A condition in code of the policy's may be what proves our claim. It is evaluated once,
+        for what hides in it."""
+        end = element.slots[0].start - (element.slots[0].kind == "statements")
+        guard = self._program.cut(start + 1, end)
+        if element.start in self._found.owned.theirs and guard not in ("", "*"):
+            self._found.blank(start + 1, end)
+            self._found.add(start + 1, " *")
+            name = f"guard_{len(self._found.insertions)}"
+            self._found.insertions.append(
+                (self._program.places[element.start], f"ghost var {name} := {guard}; ")
+            )
 
     def _forget_return(self, start: int, end: int) -> None:
         if end - start > 2 and self._returns:
@@ -221,7 +225,7 @@ def _split_clauses(found: EditedProgram, holder: Element) -> None:
     program = found.program
     for element in list_elements(holder):
         word = program.tokens[element.start].text
-        if element.start not in found.owned.theirs or word not in CLAIMS:
+        if element.start not in found.owned.hints or word not in CLAIMS:
             continue
         end = element.end - (program.tokens[element.end - 1].text == ";")
         edges = [program.places[place] for place in _list_conjunctions(program, element, end)]

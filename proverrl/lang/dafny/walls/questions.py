@@ -54,13 +54,13 @@ class Questioned:
         self.doubt = ""
         self.num_asked = 0
         self._program = edited.program
-        self._theirs = edited.owned.theirs
+        self._hints = edited.owned.hints
         self._elements = list(list_elements(edited.program.root))
         self.claims: dict[Key, str] = {
             (self.ranks[element.start], obligation): self._program.cut(element.start, element.end)
             for holder in holders
             for element in list_elements(holder)
-            if element.start not in self._theirs and self._speaks_of_names(element)
+            if element.start in self.ranks and self._speaks_of_names(element)
             for obligation in CLAIMS.get(self._word(element), ())
         }
         self._questions: dict[str, tuple[Key, str]] = {}
@@ -82,8 +82,8 @@ class Questioned:
             for holder in self.holders
             for element in list_elements(holder)
             if element.word in _LOOPS
-            and element.start not in self._theirs
-            and self.edited.owned.holds_theirs(element.slots[0].start, element.slots[0].end)
+            and element.start in self.ranks
+            and self.edited.owned.holds_hints(element.slots[0].start, element.slots[0].end)
         ]
 
     def open_blank(self, blank: OwnedProgram) -> Questioned:
@@ -118,13 +118,13 @@ class Questioned:
         for element, slot in self._list_blocks(theirs=False):
             run: list[Element] = []
             for inner in [*slot.elements, None]:
-                if inner is not None and inner.start in self._theirs:
+                if inner is not None and inner.start in self._hints:
                     run.append(inner)
                 elif run:
                     self._question_between(element, run[0].start, run[-1].end)
                     run = []
         for holder in self.holders:
-            if holder.start in self._theirs and holder.slots[-1].kind == "statements":
+            if holder.start in self._hints and holder.slots[-1].kind == "statements":
                 self._question_between(holder, holder.slots[-1].start, holder.slots[-1].end)
 
     def _question_between(self, element: Element, start: int, end: int) -> None:
@@ -141,7 +141,7 @@ class Questioned:
             for holder in self.holders
             if holder.word in _WITH_STATEMENTS
             for element in (holder, *list_elements(holder))
-            if (element.start in self._theirs) is theirs and not (theirs and element is holder)
+            if (element.start in self._hints) is theirs and not (theirs and element is holder)
             for slot in element.slots
             if slot.kind == "statements" and slot.elements
         ]
@@ -155,7 +155,7 @@ class Questioned:
             self._program.cut(clause.start + 1, clause.end).rstrip(";")
             for clause in holder.slots[0].elements
             if self._word(clause) == "ensures"
-            and clause.start not in self._theirs
+            and clause.start in self.ranks
             and self._speaks_of_names(clause)
             and self._program.tokens[clause.start + 1].text != "{"
         ]
@@ -199,11 +199,11 @@ class Questioned:
                 around, place = clause, noted
         if around is None:
             return
-        if around.start in self._theirs:
+        if around.start in self._hints:
             self._failing.append((around, place))
             return
         told = [o for o in CLAIMS["invariant"] if o in error.text]
-        for obligation in CLAIMS.get(self._word(around), ()):
+        for obligation in CLAIMS.get(self._word(around), ()) if around.start in self.ranks else ():
             if not told or obligation in ("", *told):
                 self._failed.add((self.ranks[around.start], obligation))
 

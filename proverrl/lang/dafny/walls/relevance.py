@@ -40,18 +40,15 @@ class WallFinding:
 
 
 async def ask_relevance(
-    ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank, *, code_is_theirs: bool
+    ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank
 ) -> WallFinding:
     """What of our claims is proved though the program is forgotten.
 
-    ``open_blank`` is called where a claim is believed. ``code_is_theirs``: the policy wrote the
-    code too, which is forgotten as ours is.
+    ``open_blank`` is called where a claim is believed.
     """
     found = WallFinding()
     for keep_promises in (True, False):
-        forgotten = forget_program(
-            owned, code_is_theirs=code_is_theirs, keep_promises=keep_promises
-        )
+        forgotten = forget_program(owned, keep_promises=keep_promises)
         asked = Questioned(forgotten, owned.holders)
         if not asked.claims:
             return found
