@@ -53,7 +53,7 @@ def test_types_that_were_written_into_patterns_are_read_as_ours() -> None:
     )
     with pytest.raises(GrammarError, match="a type in the pattern of a case is believed"):
         join_invariants(typed)
-    joined = join_invariants(typed, types_are_ours=True)
+    joined = join_invariants(typed, admitted=True)
     assert "  while r > 0 invariant (r > 0) &&        (F(r) == 5)\n" in joined.text
 
 

@@ -22,7 +22,7 @@ from proverrl.verifier.base import Limits
 def own(problem: Problem, body: str) -> OwnedProgram:
     candidate = Candidate(problem, body)
     written = WrittenText(candidate.source, {})
-    program = read_text(candidate.source)
+    program = read_text(candidate.source, admitted=True)
     return own_program(candidate, written, program)
 
 
@@ -97,7 +97,7 @@ def test_conditions_of_the_policy_are_evaluated_and_forgotten() -> None:
     body = "while y < 3 invariant y < 9 { if y == 1 { y := 2; } else { } }"
     text = forget(PROGRAM, body, kind="program").splitlines()[-2]
     assert squeeze(text) == [
-        "ghost var guard_18 := y < 3; while * invariant y < 9 { ghost var guard_20 := y == 1; "
+        "ghost var guard_8 := y < 3; while * invariant y < 9 { ghost var guard_10 := y == 1; "
         "if * { y := 2; y := *; } else { } }"
     ]
 

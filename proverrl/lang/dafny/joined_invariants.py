@@ -20,10 +20,8 @@ from proverrl.lang.dafny.syntax.plain import Insertion, WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 
 
-def join_invariants(
-    text: str, *, types_are_ours: bool = False, trusts: bool = False
-) -> WrittenText:
-    """The file with its invariants joined where that is due; ``types_are_ours`` and ``trusts`` as
+def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) -> WrittenText:
+    """The file with its invariants joined where that is due; ``admitted`` and ``trusts`` as
     for ``read_program``.
 
     Raises ``GrammarError`` when the file is not a program, or when an invariant that has to be
@@ -31,7 +29,7 @@ def join_invariants(
     """
     if text.count("invariant") < 2:
         return WrittenText(text, {})
-    program = read_text(text, types_are_ours=types_are_ours, trusts=trusts)
+    program = read_text(text, admitted=admitted, trusts=trusts)
     risky = _find_risky(program)
     kept = list(text)
     insertions: list[Insertion] = []

@@ -62,7 +62,7 @@ async def judge_candidate(
     problem = named.problem
     written = await known.write_types(process, named)
     try:
-        joined = join_invariants(written.text, types_are_ours=True, trusts=is_file)
+        joined = join_invariants(written.text, admitted=True, trusts=is_file)
     except GrammarError as error:
         raise ProblemError(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "

@@ -55,10 +55,12 @@ class Cursor:
     """A place in the tokens, and what else the parsers keep in mind.
 
     ``declared`` collects names that stay visible after the hole, ``bound`` those of patterns.
-    With ``trusts`` what a program leaves out is read, and noted.
+    With ``trusts`` what a program leaves out is read, and noted. With ``admitted`` the text passed
+    the audit before, and only what is no program is refused.
     """
 
     trusts = False
+    admitted = False
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -132,14 +134,14 @@ class Cursor:
         is ``old`` in a declared function is fixed by its call.
         """
         is_unread = self._lambdas or (self._functions and not self.at("old"))
-        if is_unread and self.at("old", "fresh", "allocated", "unchanged"):
+        if is_unread and not self.admitted and self.at("old", "fresh", "allocated", "unchanged"):
             where = "lambda" if self._lambdas else "function"
             message = f"{self.token.text!r} in a {where} is believed of every heap; leave it out"
             raise self.refuse("cheat", "unread-heap", message)
 
     def refuse_unread_domain(self) -> None:
         """Raises at a variable bound inside a lambda whose values may be what a heap holds."""
-        if not self._lambdas:
+        if not self._lambdas or self.admitted:
             return
         is_typed = self.peek().text == ":"
         if not is_typed or not _VALUE_TYPE.fullmatch(self.peek(2).text):
@@ -152,6 +154,8 @@ class Cursor:
     def refuse_unread_choice(self) -> None:
         """Raises at ``:|`` in such a place, and inside a lambda, whose choice may be of what a heap
         holds."""
+        if self.admitted:
+            return
         if self._guards and self.at(":|"):
             message = (
                 "behind an operator, in a quantifier and in an invariant, 'decreases' or 'modifies'"
@@ -200,12 +204,10 @@ class CodeTypes(Cursor):
     """Types, bound names and patterns.
 
     ``whole``: this is the grammar of whole programs. Forms that ask for it are not read in a hole.
-    ``types_are_ours``: the text was admitted before the types in its patterns were written.
     A list of types after a name (``f<T>(x)``) is told from a comparison by Dafny 2.3's look-ahead.
     """
 
     whole = True
-    types_are_ours = False
 
     def parse_list(self, parse: Callable[[], object], end: str) -> None:
         """Items separated by commas, up to and with ``end``."""
@@ -345,7 +347,7 @@ class CodeTypes(Cursor):
             if typed:
                 self.program.unpacked.append(place)
             self.bound.append(self.advance())
-            if self.at(":") and not typed and not self.types_are_ours:
+            if self.at(":") and not typed and not self.admitted:
                 raise self.refuse_typed_pattern()
             if self.take(":"):
                 self.parse_type()

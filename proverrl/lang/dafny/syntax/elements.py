@@ -95,7 +95,7 @@ class SimpleElements(CodeExpressions):
         self.skip_attributes()
         place = self._place
         self._take_label()
-        if self._place > place and self._results:
+        if self._place > place and self._results and not self.admitted:
             message = "Dafny believes what is revealed of results that were assigned to since"
             raise self.refuse("cheat", "labelled-assertion", message + "; drop the label")
         if not self.take_ellipsis():

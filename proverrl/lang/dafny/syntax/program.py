@@ -286,7 +286,11 @@ class _Declarations(StatementElements):
 
     def _parse_formal(self) -> None:
         while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
-            if self.at("new") and self._element.word not in ("lemma", "method"):
+            if (
+                self.at("new")
+                and self._element.word not in ("lemma", "method")
+                and not self.admitted
+            ):
                 message = "a function of what may be new is believed of every heap in a lambda"
                 raise self.refuse("cheat", "unread-heap", message)
             self.advance()
@@ -367,25 +371,25 @@ class _Declarations(StatementElements):
 
 
 def read_program(
-    tokens: list[Token], *, types_are_ours: bool = False, trusts: bool = False
+    tokens: list[Token], *, admitted: bool = False, trusts: bool = False
 ) -> ParsedProgram:
     """A whole program; raises ``GrammarError`` at what is not in the grammar, to which only with
     ``trusts`` belongs what a program leaves out.
 
-    ``types_are_ours``: it was admitted before, and its patterns have got types since.
+    ``admitted``: it passed the audit before; only what is no program is refused.
     """
     parser = _Declarations(tokens)
-    parser.types_are_ours, parser.trusts = types_are_ours, trusts
+    parser.admitted, parser.trusts = admitted, trusts
     parser.parse_root()
     return parser.program
 
 
-def read_text(text: str, *, types_are_ours: bool = False, trusts: bool = False) -> ParsedProgram:
+def read_text(text: str, *, admitted: bool = False, trusts: bool = False) -> ParsedProgram:
     """As ``read_program``, from text."""
     tokens, findings = read_file(text)
     for finding in findings:
         raise GrammarError(finding)
-    program = read_program(tokens, types_are_ours=types_are_ours, trusts=trusts)
+    program = read_program(tokens, admitted=admitted, trusts=trusts)
     program.text, program.places = text, find_places(text, tokens)
     return program
 

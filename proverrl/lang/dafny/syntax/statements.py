@@ -231,7 +231,7 @@ class StatementElements(SimpleElements):
     def _parse_calc_operator(self) -> None:
         if not self.at(*CALC_OPERATORS):
             return
-        if self.at("<=="):
+        if self.at("<==") and not self.admitted:
             message = "behind '<==' Dafny believes that the line can be evaluated; turn the calc"
             raise self.refuse("cheat", "reversed-calc", message)
         if self.advance().text == "==" and self.whole and self.take("#"):

@@ -54,7 +54,7 @@ async def ask_walls(
 
 
 def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
-    program = read_text(written.text, types_are_ours=True)
+    program = read_text(written.text, admitted=True)
     return own_program(candidate, written, program)
 
 
