@@ -46,6 +46,7 @@ class Status(StrEnum):
     PROVED = "proved"
     REJECTED = "rejected"
     INCOMPLETE = "incomplete"
+    UNCONFIRMED = "unconfirmed"
     UNSOUND = "unsound"
     EXHAUSTED = "exhausted"
     TIMEOUT = "timeout"
@@ -191,8 +192,8 @@ class Verdict:
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
     credit; ``goals`` are those left open or, on request, those before an error, and ``states``
-    those on the way through the body. ``cause`` says why nothing was judged, or that a rejected
-    candidate ended the checker each time.
+    those on the way through the body. ``cause`` says why nothing was judged or confirmed, or that a
+    rejected candidate ended the checker each time.
     """
 
     status: Status
@@ -214,7 +215,7 @@ class Verdict:
                 raise RecordError("a PROVED verdict cannot carry an error diagnostic")
             if not self.checks:
                 raise RecordError("a PROVED verdict must name the checks that it passed")
-        if self.cause and self.status.judged and self.status is not Status.REJECTED:
+        if self.cause and self.status.judged and self.status not in ("rejected", "unconfirmed"):
             raise RecordError(f"a judged verdict has no cause, this one names {self.cause!r}")
 
     @property

@@ -37,6 +37,7 @@ def give_toolchain(
         z3_version=z3_version,
     )
     monkeypatch.setattr(dafny, "find_dafny_toolchain", lambda: found)
+    monkeypatch.delenv("PROVERRL_DAFNY4", raising=False)
 
 
 def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +46,13 @@ def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
         Part("Dafny", "ok", "2.3.0, /bin/dafny"),
         Part("DafnyServer", "ok", "/lib/DafnyServer.exe"),
         Part("mono", "ok", "/bin/mono"),
+        Part(
+            "second judge",
+            "absent",
+            "no Dafny 4 is named: what Dafny proves counts at once (pool.confirm)",
+            "dotnet tool install --global dafny --version 4.11.0 and set PROVERRL_DAFNY4 to its "
+            "dafny",
+        ),
         Part("z3", "ok", "4.8.5, /bin/z3"),
     ]
 
@@ -55,10 +63,11 @@ def test_the_fallbacks_are_weak_but_work(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [(item.name, item.state) for item in findings] == [
         ("Dafny", "ok"),
         ("DafnyServer", "weak"),
+        ("second judge", "absent"),
         ("z3", "weak"),
     ]
     assert findings[1].remedy == "sudo apt-get install dafny mono-runtime"
-    assert findings[2].remedy == f"{sys.executable} -m pip install z3-solver==4.8.5.0"
+    assert findings[3].remedy == f"{sys.executable} -m pip install z3-solver==4.8.5.0"
     assert is_healthy(findings)
 
 
@@ -293,7 +302,7 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert names == [
         "Python",
         *("torch", "training"),
-        *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
+        *("Dafny", "DafnyServer", "mono", "second judge", "z3", "Lean"),
         *("vllm", "peft", "tensorboard", "wandb", "trackio", "ray", "mcp", "lean-dojo"),
         *("processors", "memory", "memory limit", "run folder", "verdict cache"),
     ]

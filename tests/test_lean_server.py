@@ -12,11 +12,11 @@ import pytest
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers import lsp
 from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verifier import frames
 from tests.fake_lean_server import FAULTS
 from tests.lean_builders import FAKE_SERVER, build_lean_candidate, build_lean_problem
 
@@ -205,7 +205,7 @@ def test_goals_that_lean_cannot_print_cost_no_verdict() -> None:
 
 
 def test_an_answer_without_end_is_a_worker_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lsp, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(frames, "MAX_ANSWER_BYTES", 100_000)
 
     async def work(worker: LeanWorker) -> None:
         for number in range(100):

@@ -24,7 +24,7 @@ from typing import Any
 from rich.table import Table
 
 from proverrl.config.base import LeanBackend
-from proverrl.lang.lean.confirm import ConfirmingVerifier
+from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
@@ -32,6 +32,7 @@ from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Worker
+from proverrl.verifier.confirm import ConfirmingVerifier
 from proverrl.verifier.pool import Upkeep, VerifierPool, make_upkeep
 
 Say = Callable[[str], None]
@@ -153,7 +154,7 @@ async def measure_plain(candidates: Sequence[Candidate]) -> dict[str, Any]:
 async def measure_confirmed(candidates: Sequence[Candidate]) -> dict[str, Any]:
     """``lean-server`` with every proof confirmed by a fresh process, one at a time."""
     fast, fresh = _MeasuredPool("lean-server", 1), _MeasuredPool("lean-file", 1)
-    verifier = ConfirmingVerifier(fast.pool, fresh.pool, 1.0)
+    verifier = ConfirmingVerifier(fast.pool, [FreshProcess(fresh.pool)], 1.0)
     started = time.perf_counter()
     try:
         verdicts = [

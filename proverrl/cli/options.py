@@ -241,5 +241,5 @@ CONFIRM_OPTION = click.option(
     default="proved",
     show_default=True,
     callback=_check_confirm,
-    help="Which accepted Lean proofs a fresh process judges again: proved, sample:0.1 or off.",
+    help="Which accepted proofs a second judge is asked of: proved, sample:0.1 or off.",
 )

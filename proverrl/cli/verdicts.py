@@ -52,7 +52,7 @@ from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier, default_cache, open_database
 from proverrl.verifier.router import RoutedVerifier
 
-STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
+STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta", Status.UNCONFIRMED: "magenta"}
 MAX_MESSAGES = 3
 MAX_CHARACTERS = 300
 """Of one message in a plain line."""
@@ -327,11 +327,11 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     remark = f"  {AT_LIMIT}" if AT_LIMIT in row["checks"] else ""
     counts = count_believed(row)
     believed = (f"  believed: {describe_believed(counts)}" if counts else "", "yellow")
-    line = Text.assemble((f"{status.value:10}", style), " ", name, took, believed, remark)
+    line = Text.assemble((f"{status.value:11}", style), " ", name, took, believed, remark)
     screen.print(line, soft_wrap=True)
     shown, more = _list_shown(row)
     for found in (*map(str, shown), *more):
-        screen.print(Padding(Text(printable(found, keep="\n")), (0, 0, 0, 11)))
+        screen.print(Padding(Text(printable(found, keep="\n")), (0, 0, 0, 12)))
 
 
 def _list_shown(row: Row) -> tuple[list[Complaint], list[str]]:

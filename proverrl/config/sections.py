@@ -91,8 +91,9 @@ class PoolConfig(Section):
     """how Lean is asked: ``lean-server`` (Lean's own server, incremental) or ``lean-file`` (one
     process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
-    """which accepted Lean proofs are judged once more by a fresh process before they count:
-    ``proved`` (all of them), ``sample:0.1`` (that share) or ``off``"""
+    """which accepted proofs are judged once more before they count, Lean's by a fresh process and
+    Dafny's by the Dafny 4 that PROVERRL_DAFNY4 names, if any: ``proved`` (all of them),
+    ``sample:0.1`` (that share) or ``off``"""
 
     servers: tuple[str, ...] = ()
     """URLs of servers (``proverrl serve``) that judge in place of workers here, all with one

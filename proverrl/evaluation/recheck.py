@@ -36,6 +36,7 @@ RecheckStatus = Literal[
     "proved",
     "rejected",
     "incomplete",
+    "unconfirmed",
     "unsound",
     "exhausted",
     "timeout",

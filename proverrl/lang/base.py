@@ -100,7 +100,7 @@ class Language(ABC):
     """In every file that names others to be included; empty where the language has no such form."""
     canaries: Sequence[Canary] = ()
     confirms = False
-    """Whether another process may confirm its proofs (``pool.confirm``)."""
+    """Whether another judge may confirm its proofs (``pool.confirm``)."""
 
     # Properties, so that a language loads these parts when they are first asked for.
 

@@ -2,7 +2,7 @@
 const Listing = (() => {
   const { make } = Page;
   const HOLE = "/*{HOLE}*/";
-  const STATUSES = ["proved", "rejected", "incomplete", "unsound", "exhausted", "timeout", "crashed"];
+  const STATUSES = ["proved", "rejected", "incomplete", "unconfirmed", "unsound", "exhausted", "timeout", "crashed"];
 
   const badge = (status) => make("span", "badge " + (STATUSES.includes(status) ? status : "unknown"), status);
 

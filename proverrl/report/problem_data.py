@@ -17,6 +17,7 @@ from proverrl.report.comparison import Shelf
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.rollout_data import MAX_BODY_CHARS, describe_messages
 from proverrl.report.run import Row, RunRecord
+from proverrl.types import Status
 
 MAX_LISTED = 50_000
 MAX_PACKED_CHARS = 6_000_000
@@ -124,6 +125,11 @@ def _describe_column(shelf: Shelf, place: int, names: Sequence[str]) -> list[Row
     ]
 
 
+def _mark(status: str) -> str:
+    """Its first letter, where no other status begins with that."""
+    return "n" if status == Status.UNCONFIRMED else status[0]
+
+
 def _places(tally: ProblemTally) -> list[int]:
     proofs = [place for _, _, place in tally.proofs]
     return proofs + [place for _, place in tally.common_failures]
@@ -133,7 +139,7 @@ def _describe_problem(tally: ProblemTally, rows: Sequence[Row]) -> Row:
     counts = [1] * len(tally.proofs) + [count for count, _ in tally.common_failures]
     return {
         "statuses": dict(tally.statuses),
-        "marks": "".join(attempt.status[0] for attempt in tally.made[:MARKS_KEPT]),
+        "marks": "".join(_mark(attempt.status) for attempt in tally.made[:MARKS_KEPT]),
         "examples": [
             _describe_attempt(row, count) for row, count in zip(rows, counts, strict=True)
         ],

@@ -4,7 +4,7 @@
   const { data, make, number, addSelect, everyOf, button, showPager, lazyCard, fillFrom, unpack, whenNear } = Page;
   const PAGE_SIZE = 20;
   const LINK = "#problem=";
-  const MARKS = { p: "proved", r: "rejected", i: "incomplete", u: "unsound", e: "exhausted", t: "timeout", c: "crashed" };
+  const MARKS = { p: "proved", r: "rejected", i: "incomplete", n: "unconfirmed", u: "unsound", e: "exhausted", t: "timeout", c: "crashed" };
   const byId = (id) => document.getElementById(id);
   const list = byId("problem-list"), controls = byId("problem-filters"), section = byId("problems");
   let entry = null, opening = null, rows = [], page = 0, pair = null, chosen = {}, pill = null;

@@ -69,8 +69,7 @@ def decide_reward(rollout: Rollout, config: RewardConfig) -> Reward:
                 "verdict of this verifier before that is explained"
             )
         return Reward(1.0, {"proved": 1.0, "side": 0.0})
-    pays = (
-        is_right and rollout.status is not Status.UNSOUND and not find_fault(turn.completion.text)
-    )
+    distrusted = rollout.status in (Status.UNSOUND, Status.UNCONFIRMED)
+    pays = is_right and not distrusted and not find_fault(turn.completion.text)
     value = config.side_share * pays
     return Reward(value, {"proved": 0.0, "side": value})

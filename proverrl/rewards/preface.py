@@ -155,6 +155,8 @@ def _weigh_new(before: Candidate, now: Candidate) -> float:
 
 def _find_potential(turn: Turn) -> float:
     judged = _judged(turn)
-    if judged is None or not judged[1].obligations or judged[1].status is Status.UNSOUND:
+    # What was accepted and is not believed has no obligation left that failed.
+    distrusted = (Status.UNSOUND, Status.UNCONFIRMED)
+    if judged is None or not judged[1].obligations or judged[1].status in distrusted:
         return WORST_POTENTIAL
     return max(WORST_POTENTIAL, -_weigh(*judged))

@@ -22,6 +22,7 @@ KIMINA_LINES_AROUND = 2
 _SUMMARIES = {
     Status.REJECTED: "does not pass the verifier",
     Status.INCOMPLETE: "is not complete: a hole was left open",
+    Status.UNCONFIRMED: "is not confirmed by a second verifier",
     Status.UNSOUND: "is not accepted: it uses what a proof must not use",
     Status.EXHAUSTED: "needs more resources than the verifier allows",
     Status.PROVED: "is verified",

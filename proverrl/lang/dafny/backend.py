@@ -1,4 +1,4 @@
-"""Opens what verifies Dafny: a pool of workers of one toolchain.
+"""Opens what verifies Dafny: a pool of workers of one toolchain, and the walls behind it.
 
 Flows in: options. Flows out: a ``Backend``, of which no process runs yet. Not handled here: finding
 Dafny (``workers.toolchain``), the cache (``proverrl.lang.open``).
@@ -14,15 +14,25 @@ from proverrl.lang.dafny.arguments import check_arguments
 from proverrl.lang.dafny.audit import AUDIT_VERSION, audit_candidate
 from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.walls import second_judge
 from proverrl.lang.dafny.workers.command_line import DafnyCliWorker
 from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
+from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.dafny.workers.toolchain import (
+    ConfirmingToolchain,
+    DafnyToolchain,
+    find_confirming_toolchain,
+    find_dafny_toolchain,
+)
 from proverrl.verifier.base import Limits, SpawnWorker, Worker
 from proverrl.verifier.cache import make_salt
 from proverrl.verifier.canaries import mix_in_canaries
+from proverrl.verifier.confirm import ConfirmingVerifier, Wall, read_rate
 from proverrl.verifier.pool import VerifierPool, make_upkeep
 from proverrl.verifier.router import Backend
+
+_SECOND_GROWTH = 4
 
 
 async def start_dafny_worker(
@@ -66,9 +76,31 @@ def open_dafny(options: BackendOptions) -> Backend:
         toolchain=toolchain.name,
         upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
     )
-    return Backend(
-        name=toolchain.backend,
+    salt = make_salt(toolchain.name, limits, AUDIT_VERSION)
+    verifier = mix_in_canaries(pool, "dafny", CANARIES, options.canary_rate, options.seed)
+    # What one Dafny is told to believe, or told by options of its own, says nothing to another.
+    own = options.allowed or options.arguments
+    rate = 0.0 if own else read_rate(options.confirm)
+    if rate and (second := find_confirming_toolchain(toolchain)):
+        verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
+        # Only where it is there, so that verdicts of earlier versions stay known.
+        salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
+    return Backend(name=toolchain.backend, toolchain=toolchain.name, salt=salt, verifier=verifier)
+
+
+def _open_second_judge(
+    toolchain: ConfirmingToolchain, limits: Limits, options: BackendOptions
+) -> Wall:
+    """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise."""
+    limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
+    pool = VerifierPool(
+        lambda: DafnyLanguageServer.start(toolchain, limits),
+        workers=options.workers,
+        audit=lambda candidate: None,
         toolchain=toolchain.name,
-        salt=make_salt(toolchain.name, limits, AUDIT_VERSION),
-        verifier=mix_in_canaries(pool, "dafny", CANARIES, options.canary_rate, options.seed),
+        upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
+    )
+    name = "dafny, second judge"
+    return second_judge.SecondJudge(
+        mix_in_canaries(pool, name, CANARIES, options.canary_rate, options.seed)
     )

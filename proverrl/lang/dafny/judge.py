@@ -23,7 +23,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.walls.asked import ask_walls
-from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply
+from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
 from proverrl.lang.records import Finding
@@ -211,27 +211,45 @@ def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
     return sorted(list_entry_names(write_plain(candidate.source).text, "iterator") - checked)
 
 
+def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
+    """The verdict on a text of which a second Dafny verified all that there was, with everything
+    that it said: what fails, each with its place, and what was proved by contradiction, among the
+    warnings. A text that was not read has no check ``obligations``."""
+    diagnostics = tuple(_make_diagnostic(message, candidate) for message in reply.messages)
+    checks = ("resolve", "obligations") if reply.entries else ("resolve",)
+    status = Status.REJECTED
+    if not reply.entries and not reply.errors:
+        nothing = Diagnostic("error", f"{NOTHING}the program has no proof obligation")
+        diagnostics = (nothing, *diagnostics)
+    elif not reply.errors:
+        if odd := {entry.outcome for entry in reply.entries} - {"verified", *LIMIT_OUTCOMES}:
+            raise WorkerError(f"Dafny named no error, and yet an outcome is {', '.join(odd)}")
+        limited = any(message.kind == "limit" for message in reply.messages)
+        status = Status.PROVED if reply.all_verified and not limited else Status.EXHAUSTED
+    return Verdict(status, diagnostics, obligations=count_obligations(reply), checks=checks)
+
+
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
     """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
-    kept, owner = [], None
-    owned = []
+    owner, owned = None, []
     for message in reply.messages:
         # Two errors may share a note, such as the postcondition that neither path fulfils.
         owner = owner if message.kind == "related" else message
         owned.append((owner, message))
-    for _, message in dict.fromkeys(owned):
-        if message.kind != "info":
-            place = find_body_place(candidate, message.line, message.column)
-            found = Diagnostic(
-                severity=_SEVERITIES.get(message.kind, "info"),
-                message=message.text,
-                line=message.line,
-                column=message.column,
-                body_line=place[0] if place else None,
-                body_column=place[1] if place else None,
-            )
-            kept.append(found)
-    return tuple(kept[:_MAX_DIAGNOSTICS])
+    told = [message for _, message in dict.fromkeys(owned) if message.kind != "info"]
+    return tuple(_make_diagnostic(message, candidate) for message in told[:_MAX_DIAGNOSTICS])
+
+
+def _make_diagnostic(message: ReplyMessage, candidate: Candidate) -> Diagnostic:
+    place = find_body_place(candidate, message.line, message.column)
+    return Diagnostic(
+        severity=_SEVERITIES.get(message.kind, "info"),
+        message=message.text,
+        line=message.line,
+        column=message.column,
+        body_line=place[0] if place else None,
+        body_column=place[1] if place else None,
+    )
 
 
 def _make_notes(trusted: Sequence[Finding]) -> Iterator[Diagnostic]:

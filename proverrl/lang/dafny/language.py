@@ -74,6 +74,7 @@ class Dafny(Language):
     )
     include_word = "include"
     canaries = CANARIES
+    confirms = True
 
     @property
     def searching(self) -> Searching:

@@ -16,7 +16,7 @@ from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.audit import LEAN_AUDIT_VERSION, audit_lean_candidate
 from proverrl.lang.lean.canaries import CANARIES
-from proverrl.lang.lean.confirm import ConfirmingVerifier, read_rate
+from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.lang.lean.deep import CHECKERS, ParanoidVerifier, find_checkers
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.keywords import LEAN_RELEASE
@@ -26,6 +26,7 @@ from proverrl.lang.records import Part
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.base import Worker
 from proverrl.verifier.canaries import mix_in_canaries
+from proverrl.verifier.confirm import ConfirmingVerifier, read_rate
 from proverrl.verifier.pool import VerifierPool, make_upkeep
 from proverrl.verifier.router import Backend
 
@@ -84,7 +85,7 @@ def open_lean(options: BackendOptions) -> Backend:
         fresh = open_pool(
             replace(toolchain, backend="lean-file"), replace(lean_limits, trace_states=False)
         )
-        verifier = ConfirmingVerifier(verifier, fresh, rate)
+        verifier = ConfirmingVerifier(verifier, [FreshProcess(fresh)], rate)
     if options.paranoid:
         verifier = ParanoidVerifier(verifier, toolchain, lean_limits)
     return Backend(

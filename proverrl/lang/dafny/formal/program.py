@@ -106,7 +106,8 @@ class DafnyProgramming:
         if verdict.proved:
             return "meant"
         is_given = gives_contract(candidate.problem)
-        if verdict.status is Status.UNSOUND or (not is_given and is_trivial(candidate)):
+        distrusted = verdict.status in (Status.UNSOUND, Status.UNCONFIRMED)
+        if distrusted or (not is_given and is_trivial(candidate)):
             return "refused"
         if "obligations" not in verdict.checks:
             return "unread"

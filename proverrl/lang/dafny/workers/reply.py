@@ -103,6 +103,11 @@ class Reply:
         return [message.text for message in self.messages if message.kind == "error"]
 
     @property
+    def contradictions(self) -> list[ReplyMessage]:
+        """What was proved by contradictory assumptions, where Dafny was asked to tell."""
+        return [message for message in self.messages if is_contradiction(message.text)]
+
+    @property
     def all_verified(self) -> bool:
         """True when there are entries and each one says so; messages still count."""
         return bool(self.entries) and all(e.outcome == "verified" for e in self.entries)
@@ -111,6 +116,11 @@ class Reply:
     def resolved(self) -> bool:
         """False when the program did not get past parsing and type checking."""
         return bool(self.entries) or not self.errors
+
+
+def is_contradiction(text: str) -> bool:
+    """Whether a message says that what stands there was proved by contradictory assumptions."""
+    return "proved using contradictory assumptions" in text
 
 
 def parse_reply(text: str) -> Reply:

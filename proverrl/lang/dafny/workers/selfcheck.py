@@ -23,6 +23,13 @@ class TracedProcess(DafnyProcess, Protocol):
         """As ``ask``; the reply names the prover (``/trace``)."""
 
 
+class LanguageServer(Protocol):
+    """A Dafny 4 that reads one text after another."""
+
+    async def ask(self, source: str) -> Reply:
+        """What it says of a text; raises ``WorkerError`` on any doubt about the answer."""
+
+
 _LEMMAS = """\
 lemma CanaryTrue(x: int) ensures x * x >= 0 && CanaryKey == 1 {}
 """
@@ -51,8 +58,40 @@ TYPES = Problem(
 TYPES_WRITTEN = """\
 method CanaryTypes() { var i: int := 0; var f: bool -> bool := (x: bool) => x && i == 0;  }
 """
+_CANARIES_4 = """\
+lemma CanaryTrue(x: int) ensures x * x >= 0 {}
+lemma CanaryFalse(x: int) ensures x * x >= 1 {}
+lemma CanaryContradiction(x: int) requires x < 0 < x ensures x == 5 {}
+lemma CanaryHard(a: nat, b: nat, c: nat, d: nat, e: nat) requires a * b * c * d * e > 0
+  ensures a*a*a*a*a + b*b*b*b*b + c*c*c*c*c + d*d*d*d*d != e*e*e*e*e {}
+lemma CanaryAssume() ensures false { assume false; }
+"""
+_OUTCOMES_4 = {
+    "CanaryTrue": "verified",
+    "CanaryFalse": "error",
+    "CanaryContradiction": "verified",
+    "CanaryHard": "out of resource",
+    "CanaryAssume": "verified",
+}
+_TOLD_KINDS = ("error", "limit")
+_TOLD_4 = [("contradiction", 3), ("error", 2), ("error", 6), ("limit", 4)]
+"""What is told of these lines: the assumption, which is called verified, is told as an error."""
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
+
+
+async def check_language_server(server: LanguageServer) -> None:
+    """As ``check_canaries``, for Dafny 4's language server, whose limits hold for all texts."""
+    reply = await server.ask(_CANARIES_4)
+    marked = [("contradiction", message.line) for message in reply.contradictions]
+    told = sorted([*marked, *((m.kind, m.line) for m in reply.messages if m.kind in _TOLD_KINDS)])
+    found = _read_outcomes(reply)
+    if found != _OUTCOMES_4 or told != _TOLD_4:
+        raise ToolchainError(
+            f"Dafny 4 misjudges known lemmas: it says {found or reply.messages} and tells {told}, "
+            f"where {_OUTCOMES_4} and {_TOLD_4} are right; install another Dafny 4, or set "
+            "PROVERRL_DAFNY4= to do without"
+        )
 
 
 async def check_canaries(process: TracedProcess, z3: str) -> None:

@@ -1,9 +1,10 @@
 """Finds Dafny and z3 on this machine, and says what is missing.
 
 Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
-PROVERRL_DAFNY (the ``dafny`` command) and PROVERRL_Z3. Flows out: a ``DafnyToolchain``. Dafny 2.3
-is driven by its server or its command line, Dafny 4 by ``dafny verify``; Dafny 3 is untested and
-refused.
+PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of
+the second judge; empty for none). Flows out: a ``DafnyToolchain`` and a ``ConfirmingToolchain``.
+Dafny 2.3 is driven by its server or its command line, Dafny 4 by ``dafny verify``, and as a second
+judge by its language server; Dafny 3 is untested and refused.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Z3_VERSION = "4.8.5"
 _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")
 _INSTALL_DAFNY = "sudo apt-get install dafny"
 _INSTALL_Z3 = f"pip install z3-solver=={Z3_VERSION}.0"
+_INSTALL_DAFNY_4 = "dotnet tool install --global dafny --version 4.11.0"
 _VERSION_SECONDS = 30
 
 
@@ -64,6 +66,42 @@ class DafnyToolchain:
         name = f"dafny {self.dafny_version} ({self.backend}), z3 {self.z3_version}"
         allowed = f", allowing {', '.join(self.allowed)}" if self.allowed else ""
         return f"{name}{allowed}{''.join(f', {argument}' for argument in self.arguments)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmingToolchain:
+    """A Dafny 4 that is asked once more of what another Dafny proved, with the z3 that it brings
+    itself. ``syntax`` is the version of Dafny that the texts are written for."""
+
+    dafny: str
+    dafny_version: str
+    syntax: Literal["2", "4"] = "2"
+
+    @property
+    def name(self) -> str:
+        """One line for records and caches, such as ``dafny 4.11.0 (language server, syntax of
+        2)``."""
+        return f"dafny {self.dafny_version} (language server, syntax of {self.syntax})"
+
+
+def find_confirming_toolchain(first: DafnyToolchain | None = None) -> ConfirmingToolchain | None:
+    """The Dafny 4 that PROVERRL_DAFNY4 names (empty for none), else the first Dafny (None: the one
+    that ``find_dafny_toolchain`` finds) where that is a Dafny 4; None without one. Raises
+    ``ToolchainError`` when what is named is no Dafny 4."""
+    first = first or find_dafny_toolchain()
+    is_4 = first.backend == "dafny-4"
+    syntax: Literal["2", "4"] = "4" if is_4 else "2"
+    named = os.environ.get("PROVERRL_DAFNY4")
+    if named is None:
+        return ConfirmingToolchain(first.dafny, first.dafny_version, syntax) if is_4 else None
+    if not named:
+        return None
+    version = _find_dafny_version(named)
+    if not version.startswith("4."):
+        raise ToolchainError(
+            f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
+        )
+    return ConfirmingToolchain(named, version, syntax)
 
 
 def find_dafny_toolchain() -> DafnyToolchain:
@@ -163,6 +201,7 @@ def check_dafny() -> list[Part]:
     else:
         runtime, server = found.server
         parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
+    parts.append(_check_second(found))
     where = f"{found.z3_version}, {found.z3}"
     if found.z3_version == Z3_VERSION:
         return [*parts, Part("z3", "ok", where)]
@@ -171,3 +210,15 @@ def check_dafny() -> list[Part]:
         "version can judge a borderline proof differently"
     )
     return [*parts, Part("z3", "weak", detail, z3_remedy)]
+
+
+def _check_second(first: DafnyToolchain) -> Part:
+    try:
+        second = find_confirming_toolchain(first)
+    except ToolchainError as error:
+        return Part("second judge", "missing", str(error), "unset PROVERRL_DAFNY4")
+    if second is not None:
+        return Part("second judge", "ok", f"{second.name}, {second.dafny}")
+    detail = "no Dafny 4 is named: what Dafny proves counts at once (pool.confirm)"
+    remedy = f"{_INSTALL_DAFNY_4} and set PROVERRL_DAFNY4 to its dafny"
+    return Part("second judge", "absent", detail, remedy)

@@ -1,16 +1,13 @@
 """The part of the language server protocol that ``lean --worker`` speaks with us.
 
-Flows in: bytes of the server's standard output. Flows out: requests as bytes, answers as records. A
-frame is a header with its length and one JSON object. Whatever is not understood is a
-``WorkerError``. Not handled here: which answer belongs to which text
-(``proverrl.lang.lean.workers.server``).
+Flows in: messages of the server. Flows out: records. Whatever is not understood is a
+``WorkerError``. Not handled here: frames (``proverrl.verifier.frames``); which answer belongs to
+which text (``proverrl.lang.lean.workers.server``).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -25,79 +22,12 @@ from proverrl.lang.lean.workers.messages import (
     Severity,
     explain_misfit,
 )
+from proverrl.verifier.frames import count_code_points
 
-MAX_ANSWER_BYTES = 256 * 2**20
-"""Of all frames together that one text may cost."""
-
-_HEADER_END = b"\r\n\r\n"
-_MAX_HEADER_BYTES = 4096
-_LENGTH = re.compile(rb"(?:\A|\r\n)content-length: *(\d{1,12})(?:\Z|\r\n)", re.IGNORECASE)
 _SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "info", 4: "info"}
 _FATAL = 2
-# References of names, which come by the dozen for each text.
-_FOR_EDITORS = b'{"jsonrpc":"2.0","method":"$/lean/ilean'
-
-
-def encode(message: Mapping[str, Any]) -> bytes:
-    """A frame. Raises ``UnicodeEncodeError`` (a ``ValueError``) for lone surrogates."""
-    text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8")
-    return b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
-
-
-class FrameReader:
-    """Cuts a server's output into JSON objects, however it is split on the way."""
-
-    def __init__(self) -> None:
-        self._received = bytearray()
-        self._length: int | None = None
-        self.num_bytes = 0
-        """All bytes since this was last set to 0."""
-
-    def feed(self, chunk: bytes) -> None:
-        """Take more output; raises ``WorkerError`` when there is too much of it."""
-        self._received += chunk
-        self.num_bytes += len(chunk)
-        if self.num_bytes > MAX_ANSWER_BYTES:
-            raise WorkerError(f"Lean's server printed over {MAX_ANSWER_BYTES} bytes")
-
-    def take(self) -> dict[str, Any] | None:
-        """The next message, None while it is incomplete; ``WorkerError`` when it is none. What is
-        only for editors is left out."""
-        while (text := self._take_text()) is not None:
-            if not text.startswith(_FOR_EDITORS):
-                return _decode(text)
-        return None
-
-    def _take_text(self) -> bytes | None:
-        if self._length is None:
-            end = self._received.find(_HEADER_END)
-            if end < 0 and len(self._received) < _MAX_HEADER_BYTES:
-                return None
-            found = _LENGTH.search(bytes(self._received[: max(end, 0)]))
-            if found is None:
-                said = bytes(self._received[:200]).decode("utf-8", "replace")
-                raise WorkerError(f"Lean's server printed what is no message: {said!r}")
-            self._length = int(found.group(1))
-            del self._received[: end + len(_HEADER_END)]
-        if len(self._received) < self._length:
-            return None
-        text = bytes(self._received[: self._length])
-        del self._received[: self._length]
-        self._length = None
-        return text
-
-
-def _decode(text: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(text)
-        if b"\\ud" in text.lower():
-            # Half a pair is no character: nothing that is stored or printed may hold one.
-            json.dumps(message, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:
-        raise WorkerError(f"Lean's server sent no JSON ({error}): {text[:200]!r}") from None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        raise WorkerError(f"Lean's server sent no message: {text[:200]!r}")
-    return message
+FOR_EDITORS = b'{"jsonrpc":"2.0","method":"$/lean/ilean'
+"""Begins what is only for editors: references of names, which come by the dozen for each text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +151,4 @@ def _place(place: _Utf16Place, lines: Sequence[str]) -> Position:
     if place.line > len(lines):
         raise WorkerError(f"Lean's server speaks of line {place.line + 1}, and there are fewer")
     line = lines[place.line] if place.line < len(lines) else ""
-    if line.isascii():
-        return Position(place.line + 1, place.character)
-    units = line.encode("utf-16-le")[: 2 * place.character]
-    return Position(place.line + 1, len(units.decode("utf-16-le", "replace")))
+    return Position(place.line + 1, count_code_points(line, place.character))

@@ -25,8 +25,7 @@ from proverrl.errors import WorkerError
 from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.lsp import (
-    FrameReader,
-    encode,
+    FOR_EDITORS,
     encode_place,
     parse_progress,
     parse_published,
@@ -45,6 +44,7 @@ from proverrl.lang.lean.workers.messages import (
 )
 from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.verifier.frames import FrameReader, encode
 from proverrl.verifier.process_group import ProcessGroup
 
 # An answer waits for so long, without it for 200 ms; with 0 each of its parts is told anew.
@@ -146,7 +146,7 @@ class _Document:
         self.group = group
         self.header = header
         self.text = ""
-        self._reader = FrameReader()
+        self._reader = FrameReader("Lean's server", FOR_EDITORS)
         self._version = 0
         self._last_id = 0
 

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""A stand-in for ``dafny server``: it says what the text that it is given tells it to say.
+
+Each line of a text that begins with ``//! `` is a JSON object: ``{"say": METHOD, "params": ...}``,
+in which ``URI`` stands for the document; ``{"ask": METHOD}`` waits for the client's answer;
+``{"close": false}`` leaves a close without its confirmation; ``{"exit": CODE}`` ends the process.
+The text of the start-up test is answered as a Dafny does, or with ``DOTNET_FAKE`` instead.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+URI = ["none"]
+
+
+def send(message: dict[str, Any]) -> None:
+    text = json.dumps({"jsonrpc": "2.0", **message}).replace("URI", URI[0]).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+    sys.stdout.buffer.flush()
+
+
+def receive() -> dict[str, Any]:
+    length = 0
+    while (line := sys.stdin.buffer.readline()) != b"\r\n":
+        if not line:
+            sys.exit(0)
+        length = int(line.split(b":")[1])
+    return json.loads(sys.stdin.buffer.read(length))
+
+
+def progress(status: str) -> dict[str, Any]:
+    params = {"uri": "URI", "version": 1, "status": status, "message": None}
+    return {"say": "dafny/compilation/status", "params": params}
+
+
+def symbols(*listed: tuple[int, int, int, int]) -> dict[str, Any]:
+    """Line, start and end of a name (from 0), and its status."""
+    names = [
+        {
+            "nameRange": {
+                "start": {"line": line, "character": start},
+                "end": {"line": line, "character": end},
+            },
+            "status": status,
+        }
+        for line, start, end, status in listed
+    ]
+    params = {"uri": "URI", "version": 1, "namedVerifiables": names}
+    return {"say": "dafny/textDocument/symbolStatus", "params": params}
+
+
+def diagnostics(*told: tuple[int, int, int, str]) -> dict[str, Any]:
+    """Severity, line and character (from 0), and message."""
+    listed = [
+        {
+            "severity": severity,
+            "message": message,
+            "range": {
+                "start": {"line": line, "character": column},
+                "end": {"line": line, "character": column + 1},
+            },
+            "relatedInformation": [],
+        }
+        for severity, line, column, message in told
+    ]
+    params = {"uri": "URI", "version": 1, "diagnostics": listed}
+    return {"say": "textDocument/publishDiagnostics", "params": params}
+
+
+CANARIES = [
+    diagnostics(
+        (1, 1, 45, "a postcondition could not be proved on this return path"),
+        (2, 2, 60, "ensures clause proved using contradictory assumptions"),
+        (1, 3, 6, "Verification out of resource (CanaryHard)"),
+        (2, 5, 37, "assume statement has no {:axiom} annotation"),
+    ),
+    symbols((0, 6, 16, 5), (1, 6, 17, 4), (2, 6, 25, 5), (3, 6, 16, 4), (5, 6, 18, 5)),
+    progress("ResolutionSucceeded"),
+]
+
+
+def perform(steps: list[dict[str, Any]]) -> bool:
+    """Whether a close is to be confirmed."""
+    for number, step in enumerate(steps):
+        if "say" in step:
+            send({"method": step["say"], "params": step["params"]})
+        elif "ask" in step:
+            send({"id": f"q{number}", "method": step["ask"], "params": {}})
+            assert receive() == {"jsonrpc": "2.0", "id": f"q{number}", "result": None}
+        elif "exit" in step:
+            sys.exit(step["exit"])
+    return all(step.get("close", True) for step in steps)
+
+
+def main() -> None:
+    closes = True
+    while True:
+        message = receive()
+        method, params = message.get("method"), message.get("params")
+        if method == "initialize":
+            send({"method": "serverStarted", "params": ["4.11.0.0"]})
+            send({"id": message["id"], "result": {}})
+        elif method == "textDocument/didOpen":
+            document = params["textDocument"]
+            URI[0] = document["uri"]
+            lines = [x for x in document["text"].split("\n") if x.startswith("//! ")]
+            steps = [json.loads(line.removeprefix("//! ")) for line in lines]
+            if "CanaryHard" in document["text"]:
+                steps = json.loads(os.environ.get("DOTNET_FAKE", "null")) or CANARIES
+            closes = perform(steps)
+        elif method == "textDocument/didClose" and closes:
+            params = {"uri": "URI", "version": None, "status": "Parsing", "message": None}
+            send({"method": "dafny/compilation/status", "params": params})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""What an accepted proof has to pass before it counts."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from proverrl.errors import ToolchainError
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.dafny.backend import open_dafny
+from proverrl.lang.dafny.formal.program import PROGRAMMING
+from proverrl.lang.dafny.walls.second_judge import SecondJudge
+from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain
+from proverrl.lang.lean.confirm import FreshProcess
+from proverrl.rewards.verdicts import entry_credits
+from proverrl.rollout.feedback import status_only
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
+from proverrl.verifier.confirm import ConfirmingVerifier, Wall
+
+PROBLEM = Problem(
+    "p",
+    "dafny",
+    "invariants",
+    "",
+    f"method M(n: nat)\n  ensures n >= 0\n{{\n  while n > 0\n    {HOLE}\n  {{ }}\n}}\n",
+)
+CANDIDATE = Candidate(PROBLEM, "invariant n == n\n    invariant n >= 0")
+FIRST = Verdict(
+    Status.PROVED,
+    obligations=(Obligations("Impl$$_module.__default.M", 3, 3),),
+    seconds=1.0,
+    checks=("audit", "resolve"),
+)
+SECOND = Verdict(
+    Status.PROVED,
+    obligations=(Obligations("M", 0, 0),),
+    seconds=2.0,
+    toolchain="dafny 4.11.0",
+    checks=("resolve", "obligations"),
+)
+TOLD = "second-judge: dafny 4.11.0"
+GOAL = "ensures clause proved using contradictory assumptions"
+
+
+@dataclass
+class Judge:
+    """Says of each text what it was given for it."""
+
+    answers: dict[str, Verdict]
+    asked: list[tuple[str, float, Lane]] = field(default_factory=list)
+    closed: bool = False
+
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
+    ) -> Verdict:
+        self.asked.append((candidate.body, deadline_seconds, lane))
+        return self.answers[candidate.body]
+
+    def stats(self) -> PoolStats | None:
+        return PoolStats(workers=1)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def confirm(
+    second: Verdict, empty: Verdict | None = None, candidate: Candidate = CANDIDATE
+) -> Verdict:
+    judge = Judge({candidate.body: second} | ({"": empty} if empty else {}))
+    wall = SecondJudge(judge)
+    verdict = asyncio.run(wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE))
+    assert [asked[:2] for asked in judge.asked] == [
+        (body, 10) for body in (candidate.body, *([""] if empty else []))
+    ]
+    return verdict
+
+
+def warn(line: int, column: int, text: str = GOAL) -> Verdict:
+    """The second judge proves it with a warning at this place."""
+    return replace(SECOND, diagnostics=(Diagnostic("warning", text, line, column),))
+
+
+def test_what_both_accept_is_proved_and_says_who_judged() -> None:
+    assert confirm(SECOND) == replace(FIRST, seconds=3.0, checks=(*FIRST.checks, TOLD))
+
+
+@pytest.mark.parametrize(
+    ("status", "checks", "cause", "said"),
+    [
+        (Status.REJECTED, ("resolve", "obligations"), "", "does not confirm the proof: it fails"),
+        (Status.REJECTED, ("resolve",), "", "does not confirm the proof (it is not read): it fai"),
+        (Status.EXHAUSTED, ("resolve", "obligations"), "", "does not confirm the proof: it fails"),
+        (Status.TIMEOUT, (), "deadline", "does not confirm the proof: it fails"),
+    ],
+)
+def test_what_it_does_not_prove_is_unconfirmed(
+    status: Status, checks: tuple[str, ...], cause: str, said: str
+) -> None:
+    fails = Diagnostic("error", "it fails", 2, 10)
+    second = replace(SECOND, status=status, checks=checks, cause=cause, diagnostics=(fails,))
+    verdict = confirm(second)
+    assert (verdict.status, verdict.cause) == (Status.UNCONFIRMED, cause)
+    assert verdict.checks == (*FIRST.checks, TOLD, "wall:second-judge")
+    assert verdict.diagnostics[0].message.startswith(f"a second Dafny {said}")
+    assert verdict.diagnostics[1:] == (fails,)
+    assert verdict.obligations == FIRST.obligations
+
+
+def test_a_judge_that_somebody_else_ended_says_nothing() -> None:
+    ended = Verdict(Status.CRASHED, toolchain="dafny 4.11.0", cause="killed")
+    assert (confirm(ended).status, confirm(ended).cause) == (Status.CRASHED, "killed")
+
+
+def test_an_entry_that_it_does_not_name_is_unconfirmed() -> None:
+    verdict = confirm(replace(SECOND, obligations=(Obligations("N", 0, 0),)))
+    assert verdict.status is Status.UNCONFIRMED
+    assert verdict.diagnostics[0].message == "a second Dafny does not verify M"
+
+
+def test_a_goal_by_contradiction_is_unsound_unless_it_is_so_without_the_body() -> None:
+    empty = replace(warn(7, 2), status=Status.REJECTED)
+    verdict = confirm(warn(2, 12), empty)
+    assert (verdict.status, verdict.checks[-1]) == (Status.UNSOUND, "wall:second-judge")
+    assert verdict.diagnostics == (Diagnostic("error", GOAL, 2, 12),)
+    assert confirm(warn(2, 12), replace(warn(2, 12), status=Status.REJECTED)).proved
+
+
+def test_our_code_behind_the_hole_is_found_again_by_its_distance_from_the_end() -> None:
+    """The body has one line more than an empty one."""
+    assert confirm(warn(7, 4), replace(warn(6, 4), status=Status.REJECTED)).proved
+    other = replace(warn(6, 2), status=Status.REJECTED)
+    assert confirm(warn(7, 4), other).status is Status.UNSOUND
+
+
+def test_what_the_policy_wrote_may_hold_by_contradiction() -> None:
+    assert confirm(warn(6, 14)).proved
+    helper = replace(CANDIDATE, prelude="lemma H() requires false ensures 1 == 2 {}\n")
+    assert confirm(warn(1, 36), candidate=helper).proved
+    goal = confirm(warn(3, 12), replace(warn(2, 12), status=Status.REJECTED), candidate=helper)
+    assert goal.proved
+
+
+def test_an_empty_body_that_is_not_read_leaves_the_proof_unconfirmed() -> None:
+    unread = Verdict(Status.REJECTED, (Diagnostic("error", "no"),), checks=("resolve",))
+    assert confirm(warn(2, 12), unread).status is Status.UNCONFIRMED
+
+
+def test_an_annotated_program_answers_for_its_postconditions() -> None:
+    blank = "method M(n: nat)\n  ensures n >= 0\n{\n}\n"
+    problem = Problem("a", "dafny", "annotate", "", blank + HOLE)
+    hinted = "method M(n: nat)\n  ensures  n >= 0\n{\n  assert n == n;\n}\n"
+    candidate = Candidate(problem, hinted)
+
+    def ask(second: Verdict, empty: Verdict) -> Status:
+        wall = SecondJudge(Judge({hinted: second, blank: empty}))
+        work = wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE)
+        return asyncio.run(work).status
+
+    assert ask(warn(2, 11), SECOND) is Status.UNSOUND
+    assert ask(warn(2, 11), warn(2, 10)) is Status.PROVED
+    assert ask(warn(4, 2), SECOND) is Status.PROVED
+    assert ask(warn(4, 9, "proved using contradictory assumptions: x"), SECOND) is Status.PROVED
+
+
+def verify_through(*walls: Wall, rate: float = 1.0) -> tuple[Verdict, PoolStats]:
+    async def main() -> tuple[Verdict, PoolStats]:
+        verifier = ConfirmingVerifier(Judge({CANDIDATE.body: FIRST}), walls, rate)
+        verdict = await verifier.verify(CANDIDATE, deadline_seconds=5)
+        stats = verifier.stats()
+        await verifier.aclose()
+        assert stats is not None
+        return verdict, stats
+
+    return asyncio.run(main())
+
+
+def test_walls_stand_one_behind_another() -> None:
+    good, bad = Judge({CANDIDATE.body: SECOND}), Judge({CANDIDATE.body: SECOND})
+    verdict, stats = verify_through(SecondJudge(good), FreshProcess(bad))
+    assert verdict.checks == (*FIRST.checks, TOLD, "obligations", "confirmed")
+    assert (stats.confirmed, stats.unconfirmed, verdict.seconds) == (1, 0, 5.0)
+    assert good.closed
+    assert bad.closed
+
+
+def test_the_first_wall_that_objects_is_the_last_one_asked() -> None:
+    refused = replace(SECOND, status=Status.REJECTED)
+    first, second = Judge({CANDIDATE.body: refused}), Judge({})
+    verdict, stats = verify_through(SecondJudge(first), SecondJudge(second))
+    assert (verdict.status, stats.unconfirmed) == (Status.UNCONFIRMED, 1)
+    assert second.asked == []
+
+
+def test_a_share_meets_the_walls() -> None:
+    share = int(CANDIDATE.key[:8], 16) / 16**8
+    assert verify_through(SecondJudge(Judge({})), rate=share)[0] == FIRST
+    judge = Judge({CANDIDATE.body: SECOND})
+    assert verify_through(SecondJudge(judge), rate=share + 1e-6)[0].checks[-1] == "confirmed"
+
+
+def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:
+    fatal = Verdict(Status.REJECTED, (Diagnostic("error", "no"),), cause="died")
+    verdict, _ = verify_through(FreshProcess(Judge({CANDIDATE.body: fatal})))
+    assert (verdict.status, verdict.cause) == (Status.UNCONFIRMED, "died")
+
+
+def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        second = find_confirming_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    if second is None:
+        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
+    lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
+    # A word of Dafny 4 alone.
+    words = [lemma, lemma.replace("x", "nameonly"), lemma.replace("0", "1")]
+
+    async def main() -> list[Verdict]:
+        backend = open_dafny(BackendOptions(workers=1, limits=Limits()))
+        assert second.name in backend.salt
+        candidates = [Candidate(Problem("p", "dafny", "statements", "", w), "") for w in words]
+        verdicts = [
+            await backend.verifier.verify(candidate, deadline_seconds=60)
+            for candidate in candidates
+        ]
+        await backend.verifier.aclose()
+        return verdicts
+
+    proved, unread, wrong = asyncio.run(main())
+    told = f"second-judge: {second.name}"
+    assert (proved.status, proved.checks[-2:]) == (Status.PROVED, (told, "confirmed"))
+    assert (unread.status, unread.checks[-2:]) == (Status.UNCONFIRMED, (told, "wall:second-judge"))
+    assert (wrong.status, wrong.checks) == (Status.REJECTED, ("audit", "resolve", "obligations"))
+    monkeypatch.setenv("PROVERRL_DAFNY4", "")
+    assert "dafny 4" not in open_dafny(BackendOptions(workers=1, limits=Limits())).salt
+
+
+def test_an_unconfirmed_proof_earns_nothing() -> None:
+    refused = replace(FIRST, status=Status.UNCONFIRMED)
+    assert entry_credits(replace(refused, status=Status.REJECTED)) == {
+        FIRST.obligations[0].entry: 1.0
+    }
+    assert entry_credits(refused) == {}
+    assert PROGRAMMING.grade(CANDIDATE, refused) == "refused"
+    assert (refused.status.judged, refused.proved) == (True, False)
+    said = status_only(CANDIDATE, refused, 3)
+    assert said.startswith("The proof is not confirmed by a second verifier.")
