@@ -143,6 +143,9 @@ class SlowProcess:
 
     ask_failures = ask
 
+    async def ask_part(self, source: str, included: str) -> Reply | None:
+        raise AssertionError(source)
+
     async def ask_types(self, source: str) -> tuple[Reply, list[str]]:
         self.num_asked += 1
         await asyncio.sleep(0)
