@@ -27,7 +27,8 @@ def receive() -> dict[str, Any]:
         if not line:
             sys.exit(0)
         length = int(line.split(b":")[1])
-    return json.loads(sys.stdin.buffer.read(length))
+    message: dict[str, Any] = json.loads(sys.stdin.buffer.read(length))
+    return message
 
 
 def progress(status: str) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def main() -> None:
     closes = True
     while True:
         message = receive()
-        method, params = message.get("method"), message.get("params")
+        method, params = message.get("method"), message.get("params", {})
         if method == "initialize":
             send({"method": "serverStarted", "params": ["4.11.0.0"]})
             send({"id": message["id"], "result": {}})

@@ -14,7 +14,7 @@ from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain
 from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Cause, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
 
@@ -95,7 +95,7 @@ def test_what_both_accept_is_proved_and_says_who_judged() -> None:
     ],
 )
 def test_what_it_does_not_prove_is_unconfirmed(
-    status: Status, checks: tuple[str, ...], cause: str, said: str
+    status: Status, checks: tuple[str, ...], cause: Cause, said: str
 ) -> None:
     fails = Diagnostic("error", "it fails", 2, 10)
     second = replace(SECOND, status=status, checks=checks, cause=cause, diagnostics=(fails,))
