@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proverrl.errors import ToolchainError
+from proverrl.errors import Cause, ToolchainError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.formal.program import PROGRAMMING
