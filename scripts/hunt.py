@@ -1,6 +1,6 @@
 """Draws hints for false problems from a grammar, and tells which Dafny and the walls call proved.
 
-    python scripts/hunt.py --num 2000 --first 0
+    PYTHONPATH=. python scripts/hunt.py --num 2000 --first 0
 
 Each hint is named by its hole and its seed, so that it can be drawn again. Exit status 0 when
 nothing was called proved, 1 when something was: a defect, to become a file in tests/attacks.
@@ -13,9 +13,6 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit import audit_candidate

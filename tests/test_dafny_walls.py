@@ -1,7 +1,7 @@
 """Walls: what is proved without the program, or proves anything, is no proof."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -156,7 +156,7 @@ LOOP_PROBLEM = Problem("loop", "dafny", "invariants", "", LOOP)
 class ScriptedDafny:
     """Says of each text that the lines and columns fail which hold one of ``marks``."""
 
-    def __init__(self, *scripts: tuple[tuple[str, str, str], ...]) -> None:
+    def __init__(self, *scripts: Sequence[tuple[str, str, str]]) -> None:
         self._scripts = list(scripts)
         self.texts: list[str] = []
 
@@ -186,33 +186,37 @@ def ask(dafny: ScriptedDafny, body: str) -> WallFinding:
     return asyncio.run(ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank))
 
 
+POST = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
+QUESTIONS = (("assert (false)", "assertion violation", ""), ("assert (r", "violation", ""))
+
+
 def test_what_fails_without_the_program_is_taken_away_before_it_lends_anything() -> None:
-    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
-    questions = ("assert (false)", "assertion violation", ""), ("assert (r", "violation", "")
-    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""), *questions), (post, *questions))
+    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""),), (POST,), (POST, *QUESTIONS))
     found = ask(dafny, "invariant i <= n && r == 2 * i")
-    assert found == WallFinding((), 1, 2, "")
+    assert found == WallFinding((), 1, 3, "")
     clauses = [squeeze(text)[6] for text in dafny.texts]
-    assert clauses == ["invariant i <= n invariant r == 2 * i", "invariant i <= n"]
+    assert clauses == ["invariant i <= n invariant r == 2 * i", *2 * ["invariant i <= n"]]
+
+
+def test_where_all_of_it_fails_nothing_else_is_asked() -> None:
+    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""), ("i <= n", ENTRY, "")))
+    assert ask(dafny, "invariant i <= n && r == 2 * i") == WallFinding((), 1, 1, "")
 
 
 def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_believed() -> None:
-    questions = ("assert (false)", "assertion violation", ""), ("assert (r", "violation", "")
-    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
-    scripts = (questions, (post, *questions), questions, (post, *questions))
+    # With what our other declarations promise, and again without.
+    scripts = 2 * ((), QUESTIONS, (POST, *QUESTIONS))
     found = ask(ScriptedDafny(*scripts), "invariant i <= n")
     assert found.believed == ("ensures r == 2 * n",)
     # With an empty hole it is proved too, so nothing of it is the policy's doing.
-    proved = ask(ScriptedDafny(questions, questions), "invariant i <= n")
-    assert proved.believed == ()
+    proved = ask(ScriptedDafny((), QUESTIONS, QUESTIONS), "invariant i <= n")
+    assert proved == WallFinding((), 1, 3, "")
 
 
 def test_a_loop_in_which_anything_holds_is_believed_at_once() -> None:
-    post = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
-    blank = (post, ("assert (false)", "assertion violation", ""), ("assert (r", "violation", ""))
-    found = ask(ScriptedDafny((post,), blank), "decreases n - i")
+    found = ask(ScriptedDafny((POST,), (POST,), (POST, *QUESTIONS)), "decreases n - i")
     assert "false" in found.believed
-    assert found.num_asked == 2
+    assert found.num_asked == 3
 
 
 PRELUDE = """\

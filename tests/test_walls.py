@@ -14,7 +14,7 @@ from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain
 from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
-from proverrl.types import HOLE, Candidate, Cause, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
 

@@ -233,6 +233,12 @@ class Questioned:
         asked = {*self.claims, *(key for key, _ in self._questions.values())}
         return key in self._failed or key not in asked
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether all that the policy wrote was taken away."""
+        places, kept = self._program.places, self.edited.kept
+        return all(kept[places[token]] == " " for token in self.edited.owned.theirs)
+
     def drop(self) -> bool:
         """Take away what the policy wrote and what fails; False where nothing was left to take."""
         return sum(self._drop(element, place) for element, place in self._failing) > 0

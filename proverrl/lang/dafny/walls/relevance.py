@@ -54,7 +54,6 @@ async def ask_relevance(
             return found
         asked.question_branches()
         asked.question_runs()
-        asked.question_loops(asked.list_loops())
         await _ask_in_rounds(ask, asked)
         found = await _compare(ask, asked, open_blank)
         if not found.believed or FALSE in found.believed:
@@ -77,18 +76,26 @@ async def ask_consequence(
 
 
 async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
-    """Ask until nothing fails of what the policy wrote."""
+    """Ask until nothing fails of what the policy wrote, then at the loops too. Where all of it
+    failed nothing is left that could prove anything."""
+    loops = asked.list_loops()
     for _ in range(_MAX_ROUNDS):
         await asked.ask(ask)
-        if asked.doubt or not asked.believed or not asked.drop():
+        if asked.doubt or not (asked.believed or loops) or not asked.drop():
+            break
+        if asked.is_bare:
             return
-    asked.doubt = f"hints still fail after {_MAX_ROUNDS} rounds"
+    else:
+        asked.doubt = f"hints still fail after {_MAX_ROUNDS} rounds"
+    if loops and not asked.doubt:
+        asked.question_loops(loops)
+        await asked.ask(ask)
 
 
 async def _compare(ask: AskFailures, asked: Questioned, open_blank: OpenBlank) -> WallFinding:
     """Less what is proved with an empty hole too."""
     num_claims = len(asked.claims)
-    if asked.doubt or not asked.believed:
+    if asked.doubt or asked.is_bare or not asked.believed:
         return WallFinding((), num_claims, asked.num_asked, asked.doubt)
     blank = asked.open_blank(await open_blank())
     await blank.ask(ask)
