@@ -59,6 +59,7 @@ class ScriptedSampler:
     tokenizer = None
     model = None
     world = SINGLE
+    context_tokens = 1_000
 
     def __init__(self) -> None:
         self.step = 0

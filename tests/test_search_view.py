@@ -187,7 +187,7 @@ def test_a_search_under_other_settings_is_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(RunError, match=r"cannot be read .*--out"):
         make_folder(tmp_path, search).load(search)
     path.write_text('{"settings": {"policy": "a"}, "seconds": 1, "search": {"of": 3}}')
-    with pytest.raises(RunError, match=r"is damaged .*--out"):
+    with pytest.raises(RunError, match=r"changed after it was written .*--out"):
         make_folder(tmp_path, search).load(search)
 
 

@@ -201,7 +201,9 @@ def test_bodies_against_negations_are_written_once_a_round_and_seeded_by_it() ->
     cases: list[tuple[int, dict[str, list[str]]]] = [(0, {}), (3, {negation.id: ["V", "W"]})]
     for samples, expected in cases:
         table: dict[str, Any] = {"loop": "selfplay", "selfplay": {"attack_samples": samples}}
-        session: Any = SimpleNamespace(config=parse_config(table, source="test"), sampler=writer)
+        session: Any = SimpleNamespace(
+            config=parse_config(table, source="test"), sampler=writer, has_room=lambda _: True
+        )
         assert asyncio.run(write_attacks(session, drafts, 2)) == expected
     assert writer.seeds == [derive_seed(0, "attack", 2)]
 

@@ -344,9 +344,9 @@ def test_messages_that_are_not_shown_are_counted(
         ),
         (
             verdict_printer._print_for_people,
-            "rejected   a.dfy  1.00 s\n           bad\n           0\\x07\n"
-            "           1:2 bad\n           1\\x07\n           2:2 bad\n           2\\x07\n"
-            "           ... and 2 more\n",
+            "rejected    a.dfy  1.00 s\n            bad\n            0\\x07\n"
+            "            1:2 bad\n            1\\x07\n            2:2 bad\n            2\\x07\n"
+            "            ... and 2 more\n",
         ),
     ):
         printer(open_console(), row)
