@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.misjudged import list_elements
-from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, SlotKind
 from proverrl.lang.dafny.walls.edited import (
     CALLABLES,
     EditedProgram,
@@ -74,6 +74,29 @@ class Questioned:
     def _speaks_of_names(self, element: Element) -> bool:
         inside = self._program.tokens[element.start + 1 : element.end]
         return not self.edited.names.isdisjoint(token.text for token in inside)
+
+    def detach_claims(self) -> None:
+        """Ask our assertions and invariants as questions, so that those which fail lend nothing."""
+        for holder in self.holders:
+            for element, inner, kind in _list_parts(holder):
+                word, start = self._word(inner), inner.start
+                claim = self._program.cut(start + 1, inner.end).rstrip(";")
+                key = (self.ranks.get(start, -1), CLAIMS.get(word, ("",))[0])
+                if key not in self.claims or claim.startswith("{"):
+                    continue
+                if word == "invariant":
+                    self.edited.blank(start, inner.end)
+                    self._insert(key, claim, element.start)
+                    self._insert((key[0], CLAIMS[word][1]), claim, element.slots[-1].end)
+                # What has a label or a proof of its own stays.
+                elif (
+                    kind == "statements"
+                    and word == "assert"
+                    and not inner.slots
+                    and (self._program.tokens[start + 2].text != ":")
+                ):
+                    self.edited.blank(start, inner.end)
+                    self._insert(key, claim, start)
 
     def list_loops(self) -> list[Element]:
         """The loops of ours whose clauses the policy wrote, in part."""
@@ -274,6 +297,14 @@ class Questioned:
         if words[0] == "forall" and promises:
             return (*promises[0], " true ")
         return None
+
+
+def _list_parts(element: Element) -> Iterator[tuple[Element, Element, SlotKind]]:
+    """Each clause and statement inside an element, with what holds it and the kind of its place."""
+    for slot in element.slots:
+        for inner in slot.elements:
+            yield element, inner, slot.kind
+            yield from _list_parts(inner)
 
 
 def _list_errors(reply: Reply) -> Iterator[tuple[ReplyMessage, list[ReplyMessage]]]:

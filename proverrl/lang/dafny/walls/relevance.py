@@ -52,6 +52,7 @@ async def ask_relevance(
         asked = Questioned(forgotten, owned.holders)
         if not asked.claims:
             return found
+        asked.detach_claims()
         asked.question_branches()
         asked.question_runs()
         await _ask_in_rounds(ask, asked)
