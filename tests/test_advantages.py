@@ -21,7 +21,6 @@ from proverrl.advantages.base import (
     mean_credit,
     token_credit,
 )
-from proverrl.advantages.credit import line_steps
 from proverrl.advantages.group import (
     annealed_k,
     best_of_weights,
@@ -41,14 +40,12 @@ from proverrl.learner.optimizers import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 
-LETTERS = line_steps(lambda ids: "".join(chr(64 + i) for i in ids))
-
 
 def inputs(
     *groups: Sequence[float], settings: AdvantageConfig | None = None, progress: float = 0.0
 ) -> AdvantageInputs:
     built = [build_test_group(f"p{i}", rewards) for i, rewards in enumerate(groups)]
-    return AdvantageInputs(built, settings or AdvantageConfig(), progress, steps=LETTERS)
+    return AdvantageInputs(built, settings or AdvantageConfig(), progress)
 
 
 def flat(values: GroupAdvantages) -> list[float]:

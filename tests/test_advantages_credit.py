@@ -1,8 +1,7 @@
-"""Credit within a rollout: turns, obligations, prefix trees and shared steps, by hand."""
+"""Credit within a rollout: turns and obligations, by hand."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,31 +11,20 @@ from hypothesis import strategies as st
 
 from proverrl.advantages.base import (
     AdvantageInputs,
-    GroupAdvantages,
-    ProofStep,
     carries_signal,
     mean_credit,
 )
-from proverrl.advantages.credit import (
-    line_steps,
-    obligations,
-    prefix_values,
-    salt,
-    tempo,
-    turn_credit,
-    weigh_entries,
-)
-from proverrl.advantages.group import dr_grpo, grpo
+from proverrl.advantages.credit import obligations, turn_credit, weigh_entries
+from proverrl.advantages.group import dr_grpo
 from proverrl.advantages.methods import ADMITS
 from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
 from proverrl.rollout.samples import build_samples
-from proverrl.types import Group, Obligations, Reward, Status, Turn
+from proverrl.types import Group, Obligations, Reward, Status
 from tests.builders import build_problem, build_turn, build_turns_group
 
 PROBLEM = build_problem("p")
 P, R, T = Status.PROVED, Status.REJECTED, Status.TIMEOUT
-NEWLINE = 0
 
 
 def by_status(*rollouts: Sequence[Status]) -> Group:
@@ -47,23 +35,8 @@ def by_tokens(*rollouts: tuple[Sequence[int], Status]) -> Group:
     return build_turns_group([[build_turn(PROBLEM, s, tokens)] for tokens, s in rollouts])
 
 
-def decode(ids: list[int]) -> str:
-    return "".join("\n" if i == NEWLINE else chr(96 + i) for i in ids)
-
-
 def inputs(group: Group, **settings: float) -> AdvantageInputs:
-    return AdvantageInputs(
-        [group], AdvantageConfig.model_validate(settings), steps=line_steps(decode)
-    )
-
-
-def tokens_of(values: GroupAdvantages) -> list[list[float]]:
-    """Per rollout the credits of its only turn's tokens."""
-    found = []
-    for (credit,) in values:
-        assert isinstance(credit, tuple)
-        found.append(list(credit))
-    return found
+    return AdvantageInputs([group], AdvantageConfig.model_validate(settings))
 
 
 def test_turn_credit_is_centred_per_turn_index() -> None:
@@ -176,108 +149,13 @@ def test_a_failed_proof_never_outranks_a_proved_one(
         assert min(proved) >= max(failed) + 1.0 - 1e-9
 
 
-def test_tempo_by_hand() -> None:
-    # Three rollouts: 1 2 3 proved, 1 2 4 failed, 5 failed. Values: root 1/3, [1] and [1 2] 1/2,
-    # [1 2 3] 1, [1 2 4] 0, [5] 0. std sqrt(2)/3.
-    group = by_tokens(([1, 2, 3], P), ([1, 2, 4], R), ([5], R))
-    assert prefix_values(group, [1, 0, 0]) == [
-        [pytest.approx([1 / 3, 1 / 2, 1 / 2, 1])],
-        [pytest.approx([1 / 3, 1 / 2, 1 / 2, 0])],
-        [pytest.approx([1 / 3, 0])],
-    ]
-    root = 3 / math.sqrt(2)  # 1 / std
-    first, second, third = tokens_of(tempo(inputs(group))[0])
-    proved, failed = math.sqrt(2), -1 / math.sqrt(2)
-    assert first == pytest.approx([proved + root / 6, proved, proved + root / 2], rel=1e-5)
-    assert second == pytest.approx([failed + root / 6, failed, failed - root / 2], rel=1e-5)
-    assert third == pytest.approx([failed - root / 3], rel=1e-5)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(1, 2), min_size=1, max_size=5), st.sampled_from([P, R])),
-        min_size=2,
-        max_size=6,
-    )
-)
-def test_tempo_off_branches_is_grpo(rollouts: list[tuple[list[int], Status]]) -> None:
-    group = by_tokens(*rollouts)
-    base = [mean_credit(turns[0]) for turns in grpo(inputs(group))[0]]
-    for i, credit in enumerate(tokens_of(tempo(inputs(group))[0])):
-        own = rollouts[i][0]
-        for t, value in enumerate(credit):
-            here = {j for j, (ids, _) in enumerate(rollouts) if ids[:t] == own[:t]}
-            there = {j for j in here if rollouts[j][0][: t + 1] == own[: t + 1]}
-            if here == there:
-                assert value == pytest.approx(base[i], abs=1e-9)
-
-
-def test_a_later_turn_is_compared_with_turns_of_the_same_prompt_only() -> None:
-    group = build_turns_group(
-        [
-            [build_turn(PROBLEM, R, [1]), build_turn(PROBLEM, P, [7], prompt=[1, 9])],
-            [build_turn(PROBLEM, R, [1]), build_turn(PROBLEM, R, [7], prompt=[1, 9])],
-            [build_turn(PROBLEM, R, [2]), build_turn(PROBLEM, R, [7], prompt=[2, 9])],
-        ]
-    )
-    values = prefix_values(group, [1, 0, 0])
-    assert values[0] == [pytest.approx([1 / 3, 1 / 2]), [0.5, 0.5]]
-    assert values[2] == [pytest.approx([1 / 3, 0]), [0.0, 0.0]]
-
-
-def test_salt_shares_lines_by_hand() -> None:
-    # Lines "a", then "b" (proved) or "c" (failed, twice). GRPO: sqrt(2), and -1/sqrt(2) twice.
-    group = by_tokens(([1, NEWLINE, 2], P), ([1, NEWLINE, 3], R), ([3], R))
-    first, second, third = tokens_of(salt(inputs(group))[0])
-    proved, failed = math.sqrt(2), -1 / math.sqrt(2)
-    shared = (proved + failed) / 2
-    assert first == pytest.approx([shared, shared, proved], rel=1e-5)
-    # The last line "c" stands behind "a" here and alone in the third: two different steps.
-    assert second == pytest.approx([shared, shared, failed], rel=1e-5)
-    assert third == pytest.approx([failed], rel=1e-5)
-
-
-def test_salt_with_goals_as_keys_merges_what_reads_differently() -> None:
-    group = by_tokens(([1, 2], P), ([3], R))
-
-    def to_the_goal(turn: Turn) -> list[ProofStep]:
-        return [ProofStep("x = x", len(turn.completion.token_ids))]
-
-    given_inputs = replace(inputs(group), steps=to_the_goal)
-    assert tokens_of(salt(given_inputs)[0]) == [[0.0, 0.0], [0.0]]
-    # Nothing tells the two apart, so there is nothing to learn.
-    assert ADMITS["salt"](given_inputs) == [False]
-
-
-def test_line_steps_ignore_layout_and_empty_lines() -> None:
-    def keys(*tokens: int) -> list[object]:
-        turn = build_turn(PROBLEM, R, tokens)
-        return [step.key for step in line_steps(lambda ids: decode(ids).replace("z", " "))(turn)]
-
-    z = 26  # a blank
-    assert keys(1, NEWLINE, 2) == [((1, 2, 3), (), "a"), ((1, 2, 3), ("a",), "b")]
-    assert keys(z, 1, z, NEWLINE, NEWLINE, 2)[0] == keys(1)[0]
-    assert keys(z, 1, z, NEWLINE, NEWLINE, 2)[-1] == keys(1, NEWLINE, 2)[-1]
-    assert [s.end for s in line_steps(decode)(build_turn(PROBLEM, R, [1, 0, 2, 3, 0]))] == [2, 5]
-
-
-def test_salt_refuses_steps_that_do_not_fit() -> None:
-    group = by_tokens(([1, 2], P), ([3], R))
-    with pytest.raises(RecordError, match="must say what a step is"):
-        salt(AdvantageInputs([group], AdvantageConfig()))
-    with pytest.raises(RecordError, match=r"steps end at \[1\] in a turn of 2 tokens"):
-        salt(replace(inputs(group), steps=lambda _: [ProofStep("x", 1)]))
-
-
 def test_samples_carry_one_advantage_a_token() -> None:
     group = by_tokens(([1, 2], P), ([1, 3], R))
-    (values,) = tempo(inputs(group))
-    samples = build_samples(group, values)
+    samples = build_samples(group, [[(0.5, -0.25)], [0.75]])
     assert [sample.advantages for sample in samples] == [
-        (0.0, 0.0, 0.0, *credit) for credit in tokens_of(values)
+        (0.0, 0.0, 0.0, 0.5, -0.25),
+        (0.0, 0.0, 0.0, 0.75, 0.75),
     ]
-    assert samples[0].advantages[3] != samples[0].advantages[4]
     with pytest.raises(RecordError, match="1 advantages for a turn of 2 tokens"):
         build_samples(group, [[(1.0,)], [0.0]])
 
@@ -290,6 +168,6 @@ def test_credit_methods_keep_to_one_role() -> None:
         (Reward(0.0), Reward(1.0)),
     )
     together = replace(inputs(solver), groups=[solver, composer])
-    for method in (tempo, salt, obligations, turn_credit, dr_grpo):
+    for method in (obligations, turn_credit, dr_grpo):
         assert method(together)[0] == method(inputs(solver))[0]
         assert carries_signal(method(together)[0])

@@ -198,7 +198,6 @@ def parse(**changes: object) -> Config:
         ({"instruct": {"writer": "w", "endpoint": {"url": "http://x/v1"}}}, "needs a writer"),
         ({"loop": "expert_iteration"}, 'is for loop = "grpo"'),
         ({"learner": {"replay_samples": 4}}, "learner.replay_samples, made for bodies"),
-        ({"advantage": {"name": "tempo"}}, "advantage.name, made for bodies"),
     ],
 )
 def test_what_would_teach_an_instructor_bodies_is_refused(

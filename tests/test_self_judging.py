@@ -314,7 +314,6 @@ def test_a_run_that_judges_itself_resumes_bit_for_bit(
         ({"loop": "expert_iteration"}, "grpo.judgements is for loop"),
         ({"grpo": {"judgements": 2, "in_order": False}}, "set grpo.in_order = true"),
         ({"grpo": {"judgements": 3}}, "judgements = 3 is odd"),
-        ({"advantage": {"name": "tempo", "states": "goals"}}, "has no goals to compare"),
         ({"evaluation": {"judgements": 2, "search": True}}, "judgements are of whole proofs"),
         (
             {"rollout": {"mode": "instruct"}, "instruct": {"writer": "x"}},

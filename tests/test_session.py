@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from proverrl.config import AdvantageConfig, Config, ProblemsConfig
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.config import Config
+from proverrl.errors import ProblemError, RunError
 from proverrl.loops.imitation import Imitation
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.run_folder import lock_run
 from proverrl.loops.session import (
     budget_spent,
-    load_training,
     run_fraction,
     split_references,
 )
 from proverrl.loops.supervised import draw_batches
-from proverrl.problems.load import write_problems
-from proverrl.types import HOLE
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT32
@@ -44,14 +41,6 @@ def test_references_cover_families_evenly() -> None:
     assert len(split.without_reference) == 45
     other = split_references(PROBLEMS, REFERENCES, {"1": 10, "2": 5}, seed=1)
     assert {p.id for p, _ in split.references} != {p.id for p, _ in other.references}
-
-
-def test_goals_are_refused_for_problems_of_dafny(tmp_path: Path) -> None:
-    path = tmp_path / "train.jsonl"
-    write_problems(path, [{"id": "d1", "language": "dafny", "kind": "calc", "statement": HOLE}])
-    config = Config(problems=ProblemsConfig(train=path), advantage=AdvantageConfig(states="goals"))
-    with pytest.raises(UsageError, match=r"holds 'd1', a problem of dafny"):
-        load_training(config)
 
 
 def test_too_few_references_are_named() -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
-from proverrl.types import Group, GroupKey, Role, Turn
+from proverrl.types import Group, GroupKey, Role
 
 SIGNAL = 1e-9
 """An advantage not larger than this is rounding, not signal."""
@@ -26,26 +26,6 @@ Credit = float | tuple[float, ...]
 
 GroupAdvantages = list[list[Credit]]
 """Per rollout of a group, per turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProofStep:
-    """A segment of a turn's completion tokens that is one move of the proof.
-
-    ``key`` names the state that the move starts from and the move: equal keys are the same edge of
-    the proof graph. ``end`` is the index after its last token; a step begins where the previous
-    one ended, the first at 0.
-    """
-
-    key: Hashable
-    end: int
-
-
-StepsFn = Callable[[Turn], Sequence[ProofStep]]
-"""Cuts a turn's completion into steps. The last step ends at the last token."""
-
-MakeStepsFn = Callable[[Callable[[list[int]], str]], StepsFn]
-"""From a function that turns token ids into text to the one that cuts turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +87,12 @@ class RewardHistory:
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
     """What a method is given and must not change. ``progress`` is the finished share of the run,
-    from 0 to 1; ``steps`` is read by methods over steps alone: by ``settings.states`` their keys
-    are edges between lines or between goals."""
+    from 0 to 1."""
 
     groups: Sequence[Group]
     settings: AdvantageConfig
     progress: float = 0.0
     history: RewardHistory = field(default_factory=RewardHistory)
-    steps: StepsFn | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.progress <= 1.0:

@@ -16,12 +16,10 @@ from proverrl.advantages.base import (
     AdvantageFn,
     AdvantageInputs,
     GroupAdvantages,
-    MakeStepsFn,
     carries_signal,
     token_credit,
 )
-from proverrl.advantages.credit import line_steps, obligations, salt, tempo, turn_credit
-from proverrl.advantages.goals import goal_steps
+from proverrl.advantages.credit import obligations, turn_credit
 from proverrl.advantages.group import (
     batch_std,
     dcpo_smooth,
@@ -33,7 +31,7 @@ from proverrl.advantages.group import (
     rloo,
     w_reinforce,
 )
-from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig, StatesName
+from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig
 from proverrl.errors import RecordError
 from proverrl.plugins import bind, refuse
 from proverrl.types import Group, Status
@@ -50,12 +48,7 @@ ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
     "dcpo_smooth": dcpo_smooth,
     "turn_credit": turn_credit,
     "obligations": obligations,
-    "tempo": tempo,
-    "salt": salt,
 }
-
-STEPS: dict[StatesName, MakeStepsFn] = {"lines": line_steps, "goals": goal_steps}
-"""What the steps of a turn are, for methods that compare steps."""
 
 _LEARN_IF_MIXED: frozenset[AdvantageName] = frozenset({"grpo", "dr_grpo", "batch_std", "rloo"})
 

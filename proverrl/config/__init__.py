@@ -26,7 +26,6 @@ from proverrl.config.rewards import AppealConfig as AppealConfig
 from proverrl.config.rewards import CorrectionName as CorrectionName
 from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName
-from proverrl.config.rewards import StatesName as StatesName
 from proverrl.config.rollout import FeedbackName as FeedbackName
 from proverrl.config.rollout import InstructConfig as InstructConfig
 from proverrl.config.rollout import RestartConfig as RestartConfig

@@ -128,10 +128,7 @@ AdvantageName = Literal[
     "dcpo_smooth",
     "turn_credit",
     "obligations",
-    "tempo",
-    "salt",
 ]
-StatesName = Literal["lines", "goals"]
 
 
 class AdvantageConfig(Section):
@@ -140,13 +137,9 @@ class AdvantageConfig(Section):
     name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
     """within a group: ``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``,
     ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
-    ``turn_credit``, ``obligations``; for each token: ``tempo``, ``salt``"""
+    ``turn_credit``, ``obligations``"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
-    states: StatesName = "lines"
-    """``tempo``, ``salt``: what the states of a proof are. ``lines``: its text so far (``tempo``:
-    its tokens); ``goals``: Lean's goals between tactics, so that proofs with different text can
-    share states. ``goals`` refuses a file with Dafny problems"""
     max_rl_cap: PositiveFloat = 8.0
     """``max_rl``: advantages are at most this"""
     ngrpo_virtual: float = 1.0

@@ -310,7 +310,6 @@ class Config(Section):
             "learner.replay_corrections": self.learner.replay_corrections,
             "loss.distill.weight": self.loss.distill.weight,
             "evaluation.search": self.evaluation.search,
-            "advantage.name": self.advantage.name in ("tempo", "salt"),
         }
         names = [name for name, asked in bodies.items() if asked]
         return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
@@ -321,8 +320,6 @@ class Config(Section):
             return f'is for loop = "grpo", not {self.loop!r}'
         if not self.grpo.in_order:
             return "joins whole steps; set grpo.in_order = true"
-        if self.advantage.states == "goals":
-            return 'has no goals to compare; set advantage.states = "lines"'
         if self.rollout.mode == "instruct":
             return "is for a policy that writes the bodies itself; set it to 0"
         return ""

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain, compress
 
 from proverrl.advantages.base import AdvantageInputs, GroupAdvantages
-from proverrl.advantages.methods import STEPS, admit_groups, choose_method
+from proverrl.advantages.methods import admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
@@ -182,11 +182,8 @@ def _compare(run: GrpoRun, groups: Sequence[Group], seen: Sequence[Group]) -> li
 
 
 def _describe(state: GrpoState, groups: Sequence[Group]) -> AdvantageInputs:
-    config = state.session.config
-    tokenizer = state.session.policy.tokenizer
-    done = _share_done(state)
-    steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
-    return AdvantageInputs(groups, config.advantage, done, state.history, steps)
+    settings = state.session.config.advantage
+    return AdvantageInputs(groups, settings, _share_done(state), state.history)
 
 
 def _share_done(state: GrpoState) -> float:

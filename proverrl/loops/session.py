@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
@@ -163,21 +162,13 @@ def split_references(
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
     file is damaged, or has too few references; ``UsageError``: the reward is for problems of
-    another kind, or ``advantage.states`` asks for goals or ``reward.score_share`` for parts, and a
-    problem has none."""
+    another kind, or ``reward.score_share`` asks for parts, and a problem has none."""
     training = open_benchmark(str(config.problems.train))
     try:
         for problem in training.problems:
             check_fit(problem, config.reward.name)
     except RecordError as error:
         raise UsageError(f"{config.problems.train}: {error}") from error
-    others = [p for p in training.problems if not gives_goals(p)]
-    if config.advantage.states == "goals" and others:
-        raise UsageError(
-            'advantage.states = "goals" is for languages of tactics; '
-            f"{config.problems.train} holds {others[0].id!r}, a problem of {others[0].language}; "
-            'set advantage.states = "lines"'
-        )
     if config.reward.score_share:
         check_parts(training.problems, str(config.problems.train))
     wanted = config.warm_start.references_per_level

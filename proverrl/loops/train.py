@@ -154,7 +154,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 seed=config.seed,
                 problems=problems.all,
                 appeal_factor=config.appeal.factor if config.appeal.rate else 0.0,
-                trace_states=config.advantage.states == "goals",
             )
             try:
                 reopened = reopen(folder, config)

@@ -1,7 +1,7 @@
 """The states that a Lean proof goes through, in a form in which equal states are equal texts.
 
 Flows in: the tactics of an elaboration with the goals before each. Flows out: places in the body
-with those goals, for credit that follows states and not words (``proverrl.advantages.goals``).
+with those goals, for searches that follow states and not words.
 Not handled here: states that differ in the names of hypotheses alone, which stay different.
 """
 
