@@ -54,7 +54,7 @@ class InstructConfig(Section):
     the writer is shown no more of it"""
 
 
-RestartName = Literal["none", "escalate", "levels", "logistic"]
+RestartName = Literal["none", "escalate"]
 RestartSource = Literal["found", "reference", "failed_prefix", "failed_attempt"]
 RestartUnit = Literal["steps", "tokens"]
 OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -64,13 +64,12 @@ class RestartConfig(Section):
     """When a problem is tried again from a part of an answer, and how much of it is given."""
 
     name: RestartName = "none"
-    """how the length of the given part is chosen: ``none``, ``escalate``, ``levels`` or
-    ``logistic``"""
+    """``escalate``: a problem whose group has no proof comes again with more of an answer"""
     source: RestartSource = "found"
     """what is given: ``found``, the beginning of a proof that this run found; ``reference``, the
     beginning of a reference in the training file; ``failed_prefix``, a failed answer up to its
     first error; ``failed_attempt``, a failed answer with the verifier's answer, shown before a new
-    one. The last two need ``escalate``"""
+    one"""
     use_references: bool = False
     """must be true for ``restart.source = "reference"``, because it shows the policy references
     that the warm start did not use"""
@@ -81,10 +80,6 @@ class RestartConfig(Section):
     unit: RestartUnit = "steps"
     """where a hint ends: ``steps``, at the end of a statement, clause or line, so more than the
     ratio may be given and short proofs have few possible lengths; ``tokens``, anywhere"""
-    light: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.35
-    """``levels``: a group is given more when at most this share of it is proved"""
-    target: OpenFraction = 0.5
-    """``logistic``: the share of proofs to aim for in a group"""
     patience: Positive = 6
     """restarts of a problem before it is drawn again without a hint"""
 
@@ -97,9 +92,4 @@ class RestartConfig(Section):
             )
         if any(a >= b for a, b in zip(self.ratios, self.ratios[1:], strict=False)):
             raise ValueError("ratios must rise")
-        if self.name in ("levels", "logistic") and self.source.startswith("failed"):
-            raise ValueError(
-                f'"{self.name}" chooses a length, and source = "{self.source}" has one only: '
-                'choose "escalate"'
-            )
         return self

@@ -7,127 +7,34 @@ trials so far. Not handled here: making the hint (``proverrl.rollout.hints``).
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import optimize, special
-
-from proverrl.config import RestartConfig, RestartName
+from proverrl.config import RestartConfig
 from proverrl.rollout.hints import Failure
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9
-_STARTS = tuple(itertools.product((3.0, 8.0, 20.0), (0.1, 0.3, 0.5, 0.7, 0.9), (0.02, 0.2)))
-_BOUNDS = ((0.01, -1.0, 0.0), (100.0, 2.0, 0.95))
-"""Of slope, centre and floor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Accuracy over the share that is given: acc(l) = c + (1 - c) / (1 + exp(-a (l - b))), as in
-    SEELE (Li et al. 2025, arXiv 2509.06923). The floor c is the accuracy without a hint, the centre
-    b the length of the steepest rise."""
-
-    slope: float
-    centre: float
-    floor: float
-
-    def length_for(self, target: float) -> float:
-        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1. With s =
-        (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a."""
-        if self.floor >= target:
-            return 0.0
-        share = (target - self.floor) / (1.0 - self.floor)
-        return max(0.0, self.centre + math.log(share / (1.0 - share)) / self.slope)
-
-
-def fit_curve(
-    lengths: Sequence[float], accuracies: Sequence[float], weights: Sequence[float]
-) -> Curve:
-    """The least squares fit, weighted by the number of attempts, from the best point of a grid. The
-    slope is at most 100."""
-    x, y, w = (np.asarray(v, dtype=np.float64) for v in (lengths, accuracies, weights))
-
-    def residuals(theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        slope, centre, floor = theta
-        rise = special.expit(slope * (x - centre))
-        return np.asarray(np.sqrt(w) * (y - floor - (1.0 - floor) * rise))
-
-    start = min(_STARTS, key=lambda theta: float(np.sum(residuals(np.array(theta)) ** 2)))
-    found = optimize.least_squares(
-        residuals, start, jac="3-point", bounds=_BOUNDS, x_scale=(10.0, 1.0, 1.0), xtol=1e-12
-    )
-    return Curve(*map(float, found.x))
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A judged group: the share of an answer that was given, attempts, and proofs among them."""
+    """A judged group: the share of an answer that was given, and its proofs."""
 
     ratio: float
-    attempts: int
     solved: int
-
-    @property
-    def rate(self) -> float:
-        return self.solved / self.attempts
-
-
-ChooseFn = Callable[[Sequence[Trial], RestartConfig], float]
-"""From a problem's trials, at least one, to the share to give next; 0 when no hint is due."""
 
 
 def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
-    """The next higher of ``ratios`` while a group has no proof, nothing once it has one (GHPO, Liu
-    et al. 2025, arXiv 2507.10628); the highest is given again."""
+    """From a problem's trials, at least one, to the share to give next: the next higher of
+    ``ratios`` while a group has no proof, and 0, no hint, once it has one (GHPO, Liu et al. 2025,
+    arXiv 2507.10628); the highest is given again."""
     last = trials[-1]
-    return 0.0 if last.solved else _above(last.ratio, settings)
-
-
-def levels(trials: Sequence[Trial], settings: RestartConfig) -> float:
-    """One level up where at most ``light`` of a group is proved, else one down, the weakest level
-    first and none below it (the light form of SAGE, Liao et al. 2026, arXiv 2602.03143, whose
-    levels are words of the policy's own; here they are ``ratios`` of a proof)."""
-    last = trials[-1]
-    if last.rate <= settings.light:
-        return _above(last.ratio, settings)
-    level = sum(ratio <= last.ratio + _SAME for ratio in settings.ratios)
-    return settings.ratios[level - 2] if level > 1 else 0.0
-
-
-def logistic(trials: Sequence[Trial], settings: RestartConfig) -> float:
-    """The share for which a logistic curve through all trials gives ``target`` (SEELE, Li et al.
-    2025, arXiv 2509.06923), from the third share that was tried on; before, the next higher of
-    ``ratios`` below ``target`` and halfway back above it. A group with a proof and no hint needs
-    none."""
-    last = trials[-1]
-    if last.ratio <= _SAME and last.solved:
+    if last.solved:
         return 0.0
-    tried = sorted({trial.ratio for trial in trials})
-    if len(tried) < 3 or not any(trial.solved for trial in trials):
-        if last.rate < settings.target:
-            return _above(last.ratio, settings)
-        lower = [ratio for ratio in tried if ratio < last.ratio - _SAME]
-        return (last.ratio + (lower[-1] if lower else 0.0)) / 2.0
-    curve = fit_curve(*zip(*((t.ratio, t.rate, float(t.attempts)) for t in trials), strict=True))
-    return min(curve.length_for(settings.target), settings.ratios[-1])
-
-
-CHOOSERS: dict[RestartName, ChooseFn] = {
-    "none": lambda trials, settings: 0.0,
-    "escalate": escalate,
-    "levels": levels,
-    "logistic": logistic,
-}
-
-
-def _above(ratio: float, settings: RestartConfig) -> float:
-    return next((r for r in settings.ratios if r > ratio + _SAME), settings.ratios[-1])
+    higher = (ratio for ratio in settings.ratios if ratio > last.ratio + _SAME)
+    return next(higher, settings.ratios[-1])
 
 
 @dataclass
@@ -181,11 +88,11 @@ class Restarts:
             if first.hint is not None:
                 self.queue.setdefault(name, ratio)
             return
-        trial = Trial(ratio, len(judged), sum(r.status is Status.PROVED for r in judged))
+        trial = Trial(ratio, sum(r.status is Status.PROVED for r in judged))
         known = self.trials.get(name, []) if first.hint is not None else []
         trials = [*known, trial]
         self.queue.pop(name, None)
-        due = CHOOSERS[self.settings.name](trials, self.settings)
+        due = escalate(trials, self.settings)
         if due <= _SAME or sum(t.ratio > _SAME for t in trials) >= self.settings.patience:
             self.trials.pop(name, None)
             return
