@@ -143,10 +143,6 @@ def test_training_takes_top_k_where_the_learner_can_score_it(tmp_path: Path) -> 
             ["samples.passes=1", 'samples.files=["a.jsonl"]'],
             r"set samples\.passes = 0, or set sampling\.top_k = 0",
         ),
-        (
-            ["grpo.inject_proofs=true", "loss.weights.name=token_truncate"],
-            r"set grpo\.inject_proofs = false",
-        ),
     ],
 )
 def test_training_refuses_top_k_elsewhere(more: list[str], said: str, tmp_path: Path) -> None:

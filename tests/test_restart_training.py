@@ -194,6 +194,7 @@ def test_what_was_proved_with_help_is_kept_out_of_the_figures() -> None:
         RunState,
         SimpleNamespace(
             curriculum=curriculum,
+            _check_judged=lambda rollouts: None,
             store=make_store(),
             reviewer=Reviewer(AppealConfig(rate=0.0), seed=0, appeal=_unasked),
         ),

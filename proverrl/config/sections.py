@@ -213,15 +213,6 @@ class Config(Section):
             raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
-        if self.grpo.inject_proofs and self.loss.weights.name == "none":
-            raise ValueError(
-                "grpo.inject_proofs needs a bound on what an old proof weighs; set "
-                'loss.weights.name = "token_truncate"'
-            )
-        if self.grpo.inject_proofs and self.loss.weights.max_staleness:
-            raise ValueError(
-                "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
-            )
         mode = self.rollout.mode
         if reason := self.sampling.against_segments(loop=self.loop, mode=mode):
             raise ValueError(reason)
@@ -279,8 +270,6 @@ class Config(Section):
             "samples.passes": self.samples.passes,
         }
         names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
-        if self.grpo.inject_proofs:
-            names = ", ".join(filter(None, [names, "grpo.inject_proofs = false"]))
         return f"cannot be compared with what is over all tokens: set {names}" if names else ""
 
     def _against_data_loop(self) -> str:
@@ -305,7 +294,6 @@ class Config(Section):
         bodies = {
             "restart.name": self.restart.name != "none",
             "samples.passes": self.samples.passes,
-            "grpo.inject_proofs": self.grpo.inject_proofs,
             "learner.replay_samples": self.learner.replay_samples,
             "learner.replay_corrections": self.learner.replay_corrections,
             "loss.distill.weight": self.loss.distill.weight,
@@ -355,8 +343,8 @@ class Config(Section):
         selfplay = self.selfplay
         if not self.grpo.in_order:
             return 'loop = "selfplay" learns in order; set grpo.in_order = true'
-        if self.restart.name != "none" or self.grpo.inject_proofs:
-            return 'no restarts and no injected proofs in loop = "selfplay"; turn them off'
+        if self.restart.name != "none":
+            return 'no restarts in loop = "selfplay"; set restart.name = "none"'
         copies = selfplay.composer == "policy" and not selfplay.shared
         if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
             return (

@@ -194,11 +194,6 @@ class GrpoConfig(Section):
     """so many attempts of each step, half of them proved, are judged by the policy that wrote them
     (RISE, [self_judging.md](self_judging.md)): a group of judgements on each, which earn 1 where
     they are the verifier's and are learned from in the same update; 0 for none"""
-    inject_proofs: bool = False
-    """when a group finds no proof, replace one of its failures by a proof that an earlier group on
-    the same problem found; needs ``loss.weights.name``, which bounds its weight"""
-    inject_max_rate: Fraction = 0.25
-    """proofs are kept for this from groups of which at most this share was proved"""
 
     @model_validator(mode="after")
     def _judgements_come_in_pairs(self) -> GrpoConfig:

@@ -38,7 +38,6 @@ from proverrl.loops.session import Session, run_fraction
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Tally
 from proverrl.rewards.verdicts import RewardFn, build_reward
-from proverrl.rollout.inject import inject_proof
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.rollout.whole_proof import build_group
 from proverrl.types import Group
@@ -129,7 +128,7 @@ async def make_step(run: GrpoRun) -> None:
         groups = state.reward(judged, run.reward, tally)
         if judged.use == "learned":
             seen += groups
-            fresh = await _admit(run, groups, tally)
+            fresh = _admit(run, groups)
             tally.ages += [judged.age] * len(fresh)
             admitted += fresh
         source.took(len(admitted))
@@ -151,25 +150,11 @@ async def make_step(run: GrpoRun) -> None:
     state.log("step", tally, metrics, started=started)
 
 
-async def _admit(run: GrpoRun, groups: Sequence[Group], tally: Tally) -> list[Group]:
-    """The groups that the method of comparison can learn from, some of them with a stored proof,
-    which is counted apart: figures, curriculum and history hear of the groups as they were."""
-    session, state = run.session, run.state
-    config, compared = session.config, list(groups)
-    for place, group in enumerate(groups if config.grpo.inject_proofs else ()):
-        state.injectable.observe(group)
-        put = await inject_proof(
-            group,
-            state.injectable,
-            session.verifier,
-            run.reward,
-            deadline_seconds=config.pool.deadline_seconds,
-        )
-        if put is not None:
-            tally.add_injected(put.rollouts[-1], put.rewards[-1])
-            compared[place] = put
-    admits = admit_groups(_describe(state, compared), config.advantage, config.grpo)
-    return [group for group in compress(compared, admits) if run.wanted(group)]
+def _admit(run: GrpoRun, groups: Sequence[Group]) -> list[Group]:
+    """The groups that the method of comparison can learn from."""
+    config = run.session.config
+    admits = admit_groups(_describe(run.state, groups), config.advantage, config.grpo)
+    return [group for group in compress(groups, admits) if run.wanted(group)]
 
 
 def _compare(run: GrpoRun, groups: Sequence[Group], seen: Sequence[Group]) -> list[GroupAdvantages]:

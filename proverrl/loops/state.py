@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import open_curriculum
-from proverrl.errors import RunError, VerifierError
+from proverrl.errors import VerifierError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.appeals import open_reviewer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
@@ -28,10 +28,8 @@ from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
 from proverrl.loops.taught import own_corrections
-from proverrl.policy.engines import name_weights
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.inject import InjectStore
-from proverrl.rollout.instruct import Writer
+from proverrl.rollout.instruct import SameWriter
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
@@ -215,42 +213,18 @@ class RunState:
             self.extension.load_state_dict(state)
 
 
-class SameWriter:
-    """Holds a run to the writer that it began with."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._weights = name_weights(writer.policy)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"weights": self._weights}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Raises ``RunError``: the checkpoint names other weights."""
-        if state["weights"] != self._weights:
-            raise RunError(
-                "the writer of [instruct] is not the one that this run began with: "
-                f"{self._weights}, not {state['weights']}; put it back, or begin another run"
-            )
-
-
 class GrpoState(RunState):
-    """Beside that what problems earned before, restarts and proofs to put in. ``other_role`` is
-    what else the weights were taught and must not forget; some of it is in each replay.
-    ``in_flight`` is what the checkpoint held of the source, None in a new run."""
+    """Beside that what problems earned before and restarts. ``other_role`` is what else the weights
+    were taught and must not forget; some of it is in each replay. ``in_flight`` is what the
+    checkpoint held of the source, None in a new run."""
 
     def __init__(self, session: Session) -> None:
-        settings = session.config.grpo
-        super().__init__(session, settings.keep_shortest)
+        super().__init__(session, session.config.grpo.keep_shortest)
         self.history = RewardHistory()
         self.restarts = open_restarts(session)
-        self.injectable = InjectStore(settings.inject_max_rate)
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None
-        self.parts |= {
-            "rewards": self.history,
-            "restarts": self.restarts,
-            "injectable": self.injectable,
-        }
+        self.parts |= {"rewards": self.history, "restarts": self.restarts}
         if session.writer is not None:
             self.parts["writer"] = SameWriter(session.writer)
 

@@ -54,7 +54,6 @@ class Tally:
     num_tokens: int = 0
     completions: CompletionCounts = field(default_factory=CompletionCounts)
     num_hinted: int = 0
-    num_injected: int = 0
     hinted: Counter[str] = field(default_factory=Counter)
     scores: list[float] = field(default_factory=list)
     entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
@@ -117,12 +116,6 @@ class Tally:
             learned = compress(sample.token_versions, sample.loss_mask)
             self.token_ages.update(version - written for written in learned)
 
-    def add_injected(self, rollout: Rollout, reward: Reward) -> None:
-        """Keep a stored proof for the rows; it is no attempt of this step, but cost a call."""
-        self.num_injected += 1
-        self.verifier_calls += 1
-        self.entries.append((rollout, reward))
-
     @property
     def solve_rate(self) -> float | None:
         """Proved rollouts over judged ones, those with a hint left out; None when there is none."""
@@ -149,7 +142,6 @@ class Tally:
             "verdicts": dict(self.verdicts),
             **(hints if self.hinted else {}),
             **({"statements_scored": sum(map(bool, self.scores))} if self.scores else {}),
-            **({"proofs_injected": self.num_injected} if self.num_injected else {}),
             "verifier_calls": self.verifier_calls,
             "appeal_calls": self.appeal_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,

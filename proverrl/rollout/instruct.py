@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proverrl.config import LayoutName
+from proverrl.errors import RunError
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
+from proverrl.policy.engines import name_weights
 from proverrl.problems.prompt import (
     LAYOUTS,
     instruct,
@@ -111,3 +114,21 @@ async def read_answers(
     if writer is None:
         return [extract(problem, text, layout) for problem, text in answers]
     return await writer.write(answers, layout=layout, turn=turn, seed=seed)
+
+
+class SameWriter:
+    """Holds a run to the writer that it began with."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._weights = name_weights(writer.policy)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Raises ``RunError``: the checkpoint names other weights."""
+        if state["weights"] != self._weights:
+            raise RunError(
+                "the writer of [instruct] is not the one that this run began with: "
+                f"{self._weights}, not {state['weights']}; put it back, or begin another run"
+            )
