@@ -61,16 +61,9 @@ _MAX_WORDS = 50
 Part = Literal["body", "prelude", "file"]
 """Which text of a candidate is read: its body, its prelude, or a whole file."""
 
-_ALLOWED_WORDS: dict[Part, frozenset[str]] = {
-    "body": frozenset(),
-    "prelude": PRELUDE_WORDS,
-    "file": FILE_WORDS,
-}
-_ALLOWED_ATTRIBUTES: dict[Part, frozenset[str]] = {
-    "body": frozenset(),
-    "prelude": frozenset({"simp"}),
-    "file": FILE_ATTRIBUTES,
-}
+_NONE: frozenset[str] = frozenset()
+_ALLOWED_WORDS = {"body": _NONE, "prelude": PRELUDE_WORDS, "file": FILE_WORDS}
+_ALLOWED_ATTRIBUTES = {"body": _NONE, "prelude": frozenset({"simp"}), "file": FILE_ATTRIBUTES}
 _RANKS: dict[Category, int] = {"cheat": 0, "syntax": 1, "hole": 2}
 _STATUSES: dict[Category, Status] = {
     "cheat": Status.UNSOUND,
