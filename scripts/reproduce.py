@@ -369,8 +369,6 @@ _THIRD_START = train(
 )
 ON_A_THIRD: Mapping[str, Mapping[int, Recorded]] = {
     "uniform": {0: (6.6, 3.5, 11.5), 1: (6.5, 3.3, 11.5)},
-    "sec": {0: (4.4, 2.1, 8.6), 1: (4.6, 2.2, 8.9)},
-    "dump": {0: (7.3, 3.9, 12.5), 1: (6.5, 3.3, 11.6)},
 }
 FIGURES |= {
     f"third_{name}": Figure(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from proverrl.config import CurriculumConfig, CurriculumName
-from proverrl.curriculum.base import choose_weighted, entropy
+from proverrl.curriculum.base import entropy
 from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
 from proverrl.errors import ProblemError, RunError
 from proverrl.types import Group, Reward
@@ -201,15 +199,3 @@ def test_entropy_is_that_of_shares() -> None:
     assert entropy([]) == entropy([5]) == 0.0
     # 1/4 and 3/4: -(1/4 ln 1/4 + 3/4 ln 3/4) = 0.5623.
     assert entropy([1, 3, 0]) == pytest.approx(0.5623351446)
-
-
-def test_weights_decide_how_often_and_zero_never_comes() -> None:
-    rng = random.Random(0)
-    first: Counter[str] = Counter()
-    for _ in range(4000):
-        first[next(choose_weighted({"a": 3.0, "b": 1.0, "c": 0.0}, 1, rng))] += 1
-    # a comes first in 3 of 4 cases; the deviation of 4000 draws is 27.
-    assert first["a"] == pytest.approx(3000, abs=110)
-    assert first["c"] == 0
-    assert set(itertools.islice(choose_weighted({"a": 3.0, "b": 1.0}, 3, rng), 2)) == {"a", "b"}
-    assert len(list(choose_weighted({"a": 3.0, "b": 1.0}, 5, rng))) == 5

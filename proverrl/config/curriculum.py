@@ -21,11 +21,7 @@ from proverrl.config.base import (
     name_of,
 )
 
-CurriculumName = Literal[
-    "uniform", "posterior", "prioritised", "mopps", "sec", "dump", "cbrl", "sws", "pools"
-]
-CategoryField = Literal["language", "kind", "origin", "operator", "family", "level"]
-InsideName = Literal["uniform", "mopps"]
+CurriculumName = Literal["uniform", "posterior", "mopps", "cbrl"]
 PickName = Literal["closest", "threshold"]
 
 
@@ -59,30 +55,8 @@ class MoppsConfig(Section):
         return self
 
 
-class SecConfig(Section):
-    """``sec``; see ``proverrl.curriculum.categories``."""
-
-    rate: Fraction = 0.5
-    """how far a batch moves a category's value (ours)"""
-    temperature: PositiveFloat = 0.5
-    """temperature of the softmax over values; a lower one prefers the best more (ours)"""
-    inside: InsideName = "uniform"
-    """which problem of a category: ``uniform``, the least visited; ``mopps``"""
-
-
-class DumpConfig(Section):
-    """``dump``; see ``proverrl.curriculum.categories``."""
-
-    window: Positive = 300
-    """rollouts whose mean advantage counts"""
-    temperature: PositiveFloat = 0.1
-    """temperature of the softmax over scores"""
-    inside: InsideName = "uniform"
-    """as for ``sec``"""
-
-
 class CbrlConfig(Section):
-    """``cbrl``; see ``proverrl.curriculum.categories``."""
+    """``cbrl``; see ``proverrl.curriculum.difficulty``."""
 
     target: Fraction = 0.5
     """the solve rate that difficulty is steered towards"""
@@ -90,54 +64,6 @@ class CbrlConfig(Section):
     """how far difficulty moves after a batch, in levels (ours)"""
     start: NonNegativeFloat = 0.0
     """the first difficulty; a value below the easiest means the easiest"""
-    inside: InsideName = "uniform"
-    """as for ``sec``"""
-
-
-class SwsConfig(Section):
-    """``sws``; see ``proverrl.curriculum.categories``."""
-
-    weak: Fraction = 0.5
-    """a problem counts as failed while less than this share of its latest group is proved"""
-    low: Fraction = 0.125
-    """problems whose latest rate is below this are left out"""
-    high: Fraction = 0.875
-    """problems whose latest rate is above this are left out too"""
-    recheck: Fraction = 0.1
-    """the share of draws that goes to problems left out (ours)"""
-
-    @model_validator(mode="after")
-    def _low_is_below_high(self) -> SwsConfig:
-        if self.low > self.high:
-            raise ValueError("low is above high: no problem would be kept")
-        return self
-
-
-class PoolsConfig(Section):
-    """``pools``; see ``proverrl.curriculum.sampler``."""
-
-    hard: Fraction = 0.25
-    """a problem whose latest rate is at most this is hard"""
-    easy: Fraction = 0.75
-    """one above this is easy; those in between, and untried ones, are normal"""
-    hard_weight: NonNegativeFloat = 0.2
-    """weight of a hard problem"""
-    normal_weight: PositiveFloat = 1.0
-    """of a normal one"""
-    easy_weight: NonNegativeFloat = 0.2
-    """of an easy one"""
-    retire_after: NonNegative = 3
-    """a problem rests after this many fully proved groups in a row; 0: never (ours)"""
-    park_after: NonNegative = 3
-    """it rests after this many fully failed groups in a row; 0: never (ours)"""
-    rest: NonNegative = 1000
-    """groups of any problem before it is drawn again; 0: never again (ours)"""
-
-    @model_validator(mode="after")
-    def _hard_is_below_easy(self) -> PoolsConfig:
-        if self.hard >= self.easy:
-            raise ValueError("hard must be below easy: between them lies the normal pool")
-        return self
 
 
 class CollapseConfig(Section):
@@ -173,30 +99,17 @@ class CollapseConfig(Section):
 
 
 class CurriculumConfig(Section):
-    """Which problems are drawn. ``categories`` are what makes two problems one arm of ``sec`` and
-    ``dump``, or one category of ``sws``."""
+    """Which problems are drawn."""
 
     name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
     """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
-    0 nor 1 are drawn more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
-    ``pools``: see the tables below"""
+    0 nor 1 are drawn more often; ``mopps``, ``cbrl``: see the tables below"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     floor: Fraction = 0.02
     """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9
-    """how much of the past still counts after each new group, for the solve rate of a family and,
-    under ``prioritised``, of a problem; 1 forgets nothing"""
-    categories: Annotated[tuple[CategoryField, ...], Field(min_length=1)] = (
-        "language",
-        "family",
-        "level",
-    )
-    """what defines a category for ``sec``, ``dump`` and ``sws``: any of ``language``,
-    ``kind``, ``origin``, ``operator`` (that composed it), ``family``, ``level``"""
+    """how much of the past still counts after each new group, for the solve rate of a family;
+    1 forgets nothing"""
     mopps: MoppsConfig = MoppsConfig()
-    sec: SecConfig = SecConfig()
-    dump: DumpConfig = DumpConfig()
     cbrl: CbrlConfig = CbrlConfig()
-    sws: SwsConfig = SwsConfig()
-    pools: PoolsConfig = PoolsConfig()

@@ -7,7 +7,6 @@ decides the next draw, added problems included, so that a resumed run draws the 
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proverrl.config import CurriculumConfig
-from proverrl.curriculum.beliefs import Belief, Beliefs, mean_rate, update_belief
+from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
 from proverrl.errors import ProblemError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
@@ -126,7 +125,7 @@ class Curriculum(ABC):
         return drawn
 
     def observe(self, group: Group) -> None:
-        """Count a group's proofs. Rewards matter only to curricula that compare them. Raises
+        """Count a group's proofs. Raises
         ``RunError`` if the group's problem was never given to this curriculum."""
         name = group.rollouts[0].problem.id
         problem = self._problems.get(name)
@@ -230,47 +229,6 @@ class Curriculum(ABC):
     def _figures(self) -> dict[str, Any]:
         """Figures of the curriculum's own."""
         return {}
-
-
-class BeliefCurriculum(Curriculum):
-    """A curriculum with a belief about each problem, set before ``__init__`` is called."""
-
-    _beliefs: Beliefs
-
-    def predict(self, problem: Problem) -> float:
-        return self._beliefs.mean(problem.id)
-
-    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
-        self._beliefs.observe(problem.id, solved, len(group.rollouts))
-
-    def _dump(self) -> dict[str, Any]:
-        return {"beliefs": self._beliefs.dump()}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._beliefs.load(state["beliefs"])
-
-
-def list_advantages(group: Group) -> list[float]:
-    """The distances of a group's rewards from their mean: the sizes of advantages that are not
-    divided by a deviation. Divided ones are of one size in every mixed group."""
-    rewards = [reward.total for reward in group.rewards]
-    mean = sum(rewards) / len(rewards)
-    return [abs(reward - mean) for reward in rewards]
-
-
-def choose_weighted(weights: Mapping[str, float], n: int, rng: random.Random) -> Iterator[str]:
-    """``n`` keys, one after the other in proportion to weights, none twice before each with a
-    weight above 0 came once. One random number a key (Efraimidis and Spirakis 2006): each waits
-    for an exponential time with its weight as rate, and the first ``n`` are taken."""
-    while n > 0:
-        waits = {
-            key: -math.log(1.0 - rng.random()) / weight
-            for key, weight in weights.items()
-            if weight > 0.0
-        }
-        first = heapq.nsmallest(n, waits, key=waits.__getitem__)
-        yield from first
-        n -= len(first)
 
 
 def dump_rng(rng: random.Random) -> list[Any]:
