@@ -1,4 +1,4 @@
-"""What is added to a loss or taken out of it: KL, entropy, covariance, masks."""
+"""What is added to a loss or taken out of it: KL, entropy, masks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from typing import get_args
 import pytest
 import torch
 
-from proverrl.config import EntropyConfig, KlName, LossConfig
+from proverrl.config import KlName, LossConfig
 from proverrl.errors import RecordError
-from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.ratios import clip_mask
 from proverrl.losses.regularisers import (
     KL_ESTIMATORS,
-    clip_cov_mask,
-    covariances,
-    kl_cov_term,
     kl_term,
-    positive_mask,
     select_samples,
-    top_entropy_mask,
 )
 from proverrl.losses.total import compute_loss
 from proverrl.rollout.samples import TrainingSample
@@ -51,7 +44,7 @@ def test_kl_estimators(name: KlName, value: float, slope: float) -> None:
         batch_tokens=4,
         kl={"coefficient": 0.1, "estimator": name},
     )
-    loss, metrics = compute_loss(inputs, EntropyControl(EntropyConfig()), torch.Generator())
+    loss, metrics = compute_loss(inputs)
     # The advantages are 0, so that only the KL term is left: 0.1 * k / 4 tokens of the batch.
     assert float(loss.detach()) == pytest.approx(0.1 * value / 4)
     assert float(metrics["reference_kl"]) == pytest.approx(value)
@@ -74,107 +67,14 @@ def test_a_kl_term_without_a_reference_is_a_bug() -> None:
         kl_term(build_inputs(leaf([0.0]), [0.0], [0.0], kl={"coefficient": 0.1}))
 
 
-def test_adaptive_entropy_moves_only_below_the_target() -> None:
-    control = EntropyControl(EntropyConfig(adaptive=True, coefficient=0.01))
-    assert control.bonus == 0.0
-    # The first update sets the target 2.0 * 0.5 = 1; entropy above it takes 0.005 off.
-    control.observe(2.0)
-    assert (control.target, control.bonus) == (1.0, 0.0)
-    assert control.coefficient == pytest.approx(0.005)
-    control.observe(0.9)
-    assert control.bonus == control.coefficient == pytest.approx(0.01)
-    control.observe(1.0)
-    assert control.bonus == pytest.approx(0.015)
-    again = EntropyControl(EntropyConfig(adaptive=True, coefficient=0.01))
-    again.load_state_dict(control.state_dict())
-    assert again.bonus == control.bonus
-    for _ in range(5):
-        again.observe(1.5)
-    assert (again.coefficient, again.bonus) == (0.0, 0.0)
-
-
 def test_a_constant_entropy_bonus_is_taken_off_the_loss() -> None:
     entropy = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
-    inputs = replace(build_inputs(leaf([0.0, 0.0]), [0.0, 0.0], [0.0, 0.0]), entropy=entropy)
-    control = EntropyControl(EntropyConfig(coefficient=0.1))
-    loss, _ = compute_loss(inputs, control, torch.Generator())
+    built = build_inputs(leaf([0.0, 0.0]), [0.0, 0.0], [0.0, 0.0])
+    bonus = LossConfig.model_validate({"entropy": {"coefficient": 0.1}})
+    inputs = replace(built, entropy=entropy, settings=bonus)
+    loss, _ = compute_loss(inputs)
     assert float(loss.detach()) == pytest.approx(-0.1 * (0.5 + 1.5) / 2)
     assert gradient(loss, entropy) == pytest.approx([-0.05, -0.05])
-
-
-def test_covariance_is_of_advantage_and_log_probability() -> None:
-    # Means: A 0, log p -2. (A - 0)(log p + 2): 1 * 1, -1 * -1, 1 * -1, -1 * 1.
-    inputs = build_inputs(leaf([-1.0, -3.0, -3.0, -1.0]), [0.0] * 4, [1.0, -1.0, 1.0, -1.0])
-    assert covariances(inputs).tolist() == [1.0, 1.0, -1.0, -1.0]
-
-
-def test_kl_cov_draws_back_the_top_tokens_only() -> None:
-    # The means are 0 for A and -2.5 for log p: the covariances are 2 * 1.5 = 3, 0, 0 and
-    # -2 * -0.5 = 1.
-    logprobs = leaf([-1.0, -3.0, -3.0, -3.0])
-    inputs = build_inputs(logprobs, [-1.5, -3.0, -3.0, -2.0], [2.0, 0.0, 0.0, -2.0])
-    # The top 0.2 % of four tokens is at least one: |-1 + 1.5| * weight 1, over four tokens.
-    term = kl_cov_term(inputs)
-    assert float(term.detach()) == pytest.approx(0.5 / 4)
-    assert gradient(term, logprobs) == pytest.approx([0.25, 0.0, 0.0, 0.0])
-    half = build_inputs(
-        logprobs,
-        [-1.5, -3.0, -3.0, -2.0],
-        [2.0, 0.0, 0.0, -2.0],
-        kl_cov_share=0.5,
-        kl_cov_weight=3.0,
-    )
-    assert float(kl_cov_term(half).detach()) == pytest.approx(3.0 * (0.5 + 1.0) / 4)
-
-
-def test_clip_cov_takes_out_tokens_of_middling_covariance() -> None:
-    # Covariances as above: 3, 0, 0, 1 with the bounds 1 < cov < 5: only token 0 can leave.
-    advantages = [2.0, 0.0, 0.0, -2.0]
-    on_policy = build_inputs(leaf([-1.0, -3.0, -3.0, -3.0]), [-1.0, -3.0, -3.0, -3.0], advantages)
-    keep = clip_cov_mask(on_policy, torch.Generator().manual_seed(0))
-    assert keep.tolist() == [False, True, True, True]
-    # A token that the clip cuts off already is not counted again.
-    moved = build_inputs(leaf([-1.0, -3.0, -3.0, -3.0]), [-1.5, -3.0, -3.0, -3.0], advantages)
-    assert clip_mask(moved).tolist() == [True, False, False, False]
-    assert clip_cov_mask(moved, torch.Generator()).tolist() == [True] * 4
-    # All four tokens of covariance 4 compete for half of eight places.
-    many = build_inputs(
-        leaf([-1.0] * 4 + [-5.0] * 4),
-        [-1.0] * 4 + [-5.0] * 4,
-        [2.0] * 4 + [-2.0] * 4,
-        clip_cov_share=0.5,
-    )
-    assert covariances(many).tolist() == [4.0] * 8
-    keep = clip_cov_mask(many, torch.Generator().manual_seed(3))
-    assert int(keep.sum()) == 4
-    assert torch.equal(keep, clip_cov_mask(many, torch.Generator().manual_seed(3)))
-
-
-def test_top_entropy_keeps_the_forks() -> None:
-    entropy = torch.tensor([0.1, 2.0, 0.3, 0.2, 1.0])
-    assert top_entropy_mask(entropy, 0.2).tolist() == [False, True, False, False, False]
-    # 0.3 of five tokens is 1.5, rounded up to 2.
-    assert top_entropy_mask(entropy, 0.3).tolist() == [False, True, False, False, True]
-    inputs = build_inputs(
-        leaf([0.0] * 5), [0.0] * 5, [1.0] * 5, entropy=entropy.tolist(), top_entropy_share=0.2
-    )
-    loss, _ = compute_loss(inputs, EntropyControl(EntropyConfig()), torch.Generator())
-    assert float(loss.detach()) == pytest.approx(-1 / 5)
-
-
-def test_certain_positive_tokens_rest_while_entropy_is_low() -> None:
-    logprobs = leaf(logs([0.995, 0.5, 0.995]))
-    inputs = build_inputs(
-        logprobs, logs([0.995, 0.5, 0.995]), [1.0, 1.0, -1.0], positive_mask_entropy=0.2
-    )
-    assert positive_mask(inputs).tolist() == [False, True, True]
-    control = EntropyControl(EntropyConfig())
-    for entropy, expected in ((None, -1.0), (0.3, -1.0), (0.1, 0.0)):
-        if entropy is not None:
-            control.observe(entropy)
-        loss, _ = compute_loss(inputs, control, torch.Generator())
-        # -(1 + 1 - 1) / 3, and without the first token -(1 - 1) / 3.
-        assert float(loss.detach()) == pytest.approx(expected / 3)
 
 
 def sample(name: str, *, version: int, truncated: bool) -> TrainingSample:

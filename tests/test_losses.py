@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from proverrl.config import LossConfig, LossName, parse_config
 from proverrl.errors import ConfigError
-from proverrl.losses.base import LossInputs
-from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.ratios import (
     aipo,
     cispo,
@@ -28,17 +26,13 @@ from proverrl.losses.ratios import (
     prime_rl,
     sapo,
 )
-from proverrl.losses.squared import kimina, log_partition, trajectory_balance
+from proverrl.losses.squared import kimina, log_partition
 from proverrl.losses.total import LOSSES, compute_loss
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 
 
 def value(loss: torch.Tensor) -> float:
     return float(loss.detach())
-
-
-def control(inputs: LossInputs) -> EntropyControl:
-    return EntropyControl(inputs.settings.entropy)
 
 
 def test_literal_and_dict_agree() -> None:
@@ -207,8 +201,7 @@ def test_log_partition_has_the_published_anchor() -> None:
     assert shifted.tolist() == pytest.approx([1000.53354] * 4, abs=5e-6)
 
 
-@pytest.mark.parametrize(("partition", "log_z"), [("exact", 0.53354), ("mean", 0.25)])
-def test_kimina_squares_what_is_left_of_the_reward(partition: str, log_z: float) -> None:
+def test_kimina_squares_what_is_left_of_the_reward() -> None:
     # Group of four, rewards 1 0 0 0 given as r - 0.25; sample 0 has two tokens, log p / p_old
     # 0.1 and 0.2; tau 0.4.
     logprobs = leaf([-0.9, -0.8, -1.0, -1.0, -1.0])
@@ -217,8 +210,8 @@ def test_kimina_squares_what_is_left_of_the_reward(partition: str, log_z: float)
         [-1.0] * 5,
         [0.75, 0.75, -0.25, -0.25, -0.25],
         [0, 0, 1, 2, 3],
-        kimina_partition=partition,
     )
+    log_z = 0.53354
     first = 1.0 - log_z - 0.4 * 0.3
     loss, _ = kimina(inputs)
     assert value(loss) == pytest.approx((first**2 + 3 * log_z**2) / 4, abs=1e-5)
@@ -227,26 +220,17 @@ def test_kimina_squares_what_is_left_of_the_reward(partition: str, log_z: float)
     assert grads == pytest.approx([-0.2 * first] * 2 + [0.2 * log_z] * 3, abs=1e-5)
 
 
-def test_trajectory_balance_is_zero_when_probabilities_follow_rewards() -> None:
-    # log p differs by 15 where the reward differs by 1: balanced, whatever log Z is.
-    balanced = build_inputs(leaf([-1.0, -2.0, -18.0]), [0.0] * 3, [0.5, 0.5, -0.5], [0, 0, 1])
-    assert value(trajectory_balance(balanced)[0]) == pytest.approx(0.0, abs=1e-12)
-    # log p = -1 and -2 with rewards 1 and 0: log p - log R is -1 - 15 and -2, mean -9, so that
-    # the residuals are -7 and 7.
-    logprobs = leaf([-1.0, -2.0])
-    loss, _ = trajectory_balance(build_inputs(logprobs, [0.0] * 2, [1.0, 0.0], [0, 1]))
-    assert value(loss) == pytest.approx(49.0)
-    assert gradient(loss, logprobs) == pytest.approx([-7.0, 7.0])
-
-
-def test_squared_losses_keep_groups_apart() -> None:
-    # Two groups of two; the second is balanced and does not care about the first.
-    logprobs = leaf([-1.0, -2.0, -1.0, -16.0])
+def test_kimina_keeps_groups_apart() -> None:
+    # Two groups of two, log p = log p_old. The second, of equal rewards, does not care about the
+    # first, whose tau log Z is 0.4 ln((e^2.5 + 1) / 2) = 0.754297.
+    logprobs = leaf([0.0] * 4)
     inputs = build_inputs(
-        logprobs, [0.0] * 4, [1.0, 0.0, 1.0, 0.0], [0, 1, 2, 3], group=[0, 0, 1, 1]
+        logprobs, [0.0] * 4, [1.0, 0.0, 0.0, 0.0], [0, 1, 2, 3], group=[0, 0, 1, 1]
     )
-    loss, _ = trajectory_balance(inputs)
-    assert gradient(loss, logprobs) == pytest.approx([-3.5, 3.5, 0.0, 0.0])
+    loss, _ = kimina(inputs)
+    # 2 * residual * -0.4 / 4.
+    expected = [-0.2 * (1.0 - 0.754297), 0.2 * 0.754297, 0.0, 0.0]
+    assert gradient(loss, logprobs) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
@@ -272,7 +256,7 @@ def test_losses_of_micro_batches_add_up(name: LossName, data: st.DataObject) -> 
             name=name,
             constant_length=7,
         )
-        return value(compute_loss(inputs, control(inputs), torch.Generator())[0])
+        return value(compute_loss(inputs)[0])
 
     whole = loss(slice(0, 8), [0, 0, 1, 1])
     parts = loss(slice(0, 4), [0, 0]) + loss(slice(4, 8), [0, 0])
@@ -286,7 +270,7 @@ def test_a_step_down_the_gradient_prefers_what_was_rewarded(name: LossName) -> N
     inputs = build_inputs(
         logprobs, [-1.0, -1.0], [0.5, -0.5], group=[0, 0], name=name, constant_length=7
     )
-    loss, _ = compute_loss(inputs, control(inputs), torch.Generator())
+    loss, _ = compute_loss(inputs)
     good, bad = gradient(loss, logprobs)
     assert good < 0 < bad
 
@@ -322,7 +306,7 @@ def test_the_default_loss_is_the_plain_formula_bit_for_bit(name: LossName) -> No
                 batch_tokens=61,
                 batch_samples=9,
             )
-            loss, _ = compute_loss(inputs, control(inputs), torch.Generator())
+            loss, _ = compute_loss(inputs)
         loss.backward()  # type: ignore[no-untyped-call]
         assert logprobs.grad is not None
         values.append(loss.detach())
@@ -333,7 +317,7 @@ def test_the_default_loss_is_the_plain_formula_bit_for_bit(name: LossName) -> No
 
 def test_a_micro_batch_without_tokens_costs_nothing() -> None:
     inputs = replace(build_inputs(leaf([-1.0]), [-1.0], [1.0]), logprobs=leaf([]))
-    loss, metrics = compute_loss(inputs, control(inputs), torch.Generator())
+    loss, metrics = compute_loss(inputs)
     assert (value(loss), metrics) == (0.0, {})
 
 

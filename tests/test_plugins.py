@@ -25,7 +25,6 @@ from proverrl.config import (
     Config,
     CurriculumConfig,
     GrpoConfig,
-    LossConfig,
     parse_config,
 )
 from proverrl.config import RewardConfig as Rewarding
@@ -33,7 +32,6 @@ from proverrl.config.search import SearchConfig
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.loops.train import train
-from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import compute_loss
 from proverrl.rewards.verdicts import build_reward
 from proverrl.search.run import TreeSearch
@@ -104,7 +102,7 @@ def test_an_advantage_and_a_loss_of_ones_own() -> None:
     given = build_inputs(
         logprobs, [-1.0, -0.5, -2.0], [2.0, -1.0, 0.0], name="own_parts:policy_gradient"
     )
-    loss, _ = compute_loss(given, EntropyControl(LossConfig().entropy), torch.Generator())
+    loss, _ = compute_loss(given)
     # The mean of 2 * 1, -1 * 0.5 and 0.
     assert float(loss.detach()) == pytest.approx(0.5, rel=1e-12)
     assert gradient(loss, logprobs) == pytest.approx([-2 / 3, 1 / 3, 0.0], rel=1e-12)
@@ -241,7 +239,7 @@ def test_a_loss_that_cannot_be_learned_from_is_refused(
     bring_module(monkeypatch, "odd_losses", loss=lambda inputs: given)
     inputs = build_inputs(leaf([-1.0, -0.5]), [-1.0, -0.5], [1.0, 1.0], name="odd_losses:loss")
     with pytest.raises(UsageError) as error:
-        compute_loss(inputs, EntropyControl(LossConfig().entropy), torch.Generator())
+        compute_loss(inputs)
     assert f"loss.name: odd_losses:loss gave {told}" in str(error.value)
     assert "for 2 tokens; return a scalar tensor with a gradient and" in str(error.value)
 
@@ -385,7 +383,7 @@ def test_a_part_is_bound_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             name="counted_part:scaled",
             options={"scale": scale},
         )
-        loss, _ = compute_loss(given, EntropyControl(LossConfig().entropy), torch.Generator())
+        loss, _ = compute_loss(given)
         losses.append(float(loss.detach()))
     assert losses == [-3.0, -3.0, -4.5, -3.0]
     assert sys.modules["counted_part"].read == [2.0, 3.0]

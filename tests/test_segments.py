@@ -20,7 +20,6 @@ from proverrl.learner.packed_rows import gather_tokens, pack_rows
 from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.tally import IdleClock, Tally
 from proverrl.losses.base import LossInputs
-from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.regularisers import select_samples
 from proverrl.losses.total import compute_loss
 from proverrl.policy.base import Sampler
@@ -270,8 +269,7 @@ def test_loss_of_two_segments_by_hand(advantage: float, terms: list[float]) -> N
     settings = LossConfig()
     tokens = gather_tokens(pack_rows([sample]), now, torch.zeros(3), {}, {}, version=6)
     inputs = LossInputs(**tokens, batch_tokens=3, batch_samples=1, settings=settings)
-    control = EntropyControl(settings.entropy)
-    loss, _ = compute_loss(inputs, control, torch.Generator())
+    loss, _ = compute_loss(inputs)
     assert float(loss.detach()) == pytest.approx(-sum(terms) / 3, abs=1e-6)
     tally = Tally()
     tally.add_samples([sample], 6)

@@ -35,7 +35,6 @@ LossName = Literal[
     "aipo",
     "prime_rl",
     "kimina",
-    "trajectory_balance",
 ]
 WeightsName = Literal[
     "none",
@@ -48,7 +47,6 @@ WeightsName = Literal[
     "negative_sequence_mask",
 ]
 KlName = Literal["k1", "k2", "k3"]
-CovarianceName = Literal["none", "clip", "kl"]
 GuardAction = Literal["stop", "warn", "off"]
 
 # These divide by the sampler's probabilities themselves; a second factor would correct twice.
@@ -90,16 +88,10 @@ class KlConfig(Section):
 
 
 class EntropyConfig(Section):
-    """A bonus for entropy, constant or adaptive; see ``proverrl.losses.entropy``."""
+    """A bonus for entropy."""
 
     coefficient: NonNegativeFloat = 0.0
     """weight of the mean entropy, which is subtracted from the loss"""
-    adaptive: bool = False
-    """let the coefficient follow entropy; it then acts only while entropy is at most the target"""
-    step: PositiveFloat = 0.005
-    """how much it moves per update"""
-    target_share: Fraction = 0.5
-    """the target, as a share of the first update's entropy"""
 
 
 class DistillConfig(Section):
@@ -127,8 +119,7 @@ class LossConfig(Section):
     name: Annotated[str, name_of("loss", LossName)] = "clipped_token"
     """``clipped_token`` (every token weighs the same), ``clipped_sequence`` (every sample does),
     ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``, ``sapo``, ``dcpo``, ``cispo``, ``aipo``,
-    ``prime_rl``, ``kimina`` or ``trajectory_balance``; the last two want ``advantage.name =
-    "dr_grpo"``"""
+    ``prime_rl`` or ``kimina``, which wants ``advantage.name = "dr_grpo"``"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     clip_low: Fraction = 0.2
@@ -168,33 +159,8 @@ class LossConfig(Section):
     """``prime_rl``: weight of the squared log-ratio"""
     kimina_tau: PositiveFloat = 0.4
     """``kimina``: temperature of the mirror descent"""
-    kimina_partition: Literal["exact", "mean"] = "exact"
-    """``kimina``: ``exact`` or ``mean``, the reward's mean"""
-    balance_scale: PositiveFloat = 15.0
-    """``trajectory_balance``: logarithm of how much more likely a verified proof should be than a
-    failed one"""
     mask_truncated: bool = False
     """samples cut off at the token limit do not train"""
-    top_entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """only this share of a micro-batch's tokens, those with the highest entropy, trains; 0.2 for
-    the 80/20 rule"""
-    positive_mask_entropy: NonNegativeFloat = 0.0
-    """while entropy is below this, rewarded tokens that are already certain do not train; 0.2 for
-    UloRL"""
-    positive_mask_probability: Fraction = 0.99
-    """the probability above which a token counts as certain"""
-    covariance: CovarianceName = "none"
-    """``clip`` (Clip-Cov) or ``kl`` (KL-Cov), which counter the loss of entropy"""
-    clip_cov_share: Fraction = 2e-4
-    """Clip-Cov: share of tokens to take out, at least one"""
-    clip_cov_low: float = 1.0
-    """Clip-Cov: only tokens with a covariance above this"""
-    clip_cov_high: float = 5.0
-    """Clip-Cov: and below this"""
-    kl_cov_share: Fraction = 2e-3
-    """KL-Cov: share of tokens with the highest covariance, at least one"""
-    kl_cov_weight: NonNegativeFloat = 1.0
-    """KL-Cov: weight of the absolute log-ratio of those tokens"""
     weights: WeightsConfig = WeightsConfig()
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
@@ -226,7 +192,7 @@ class LossConfig(Section):
     def needs_groups(self) -> bool:
         """True when the loss compares samples of one prompt, which then share a micro-batch; a
         plug-in may."""
-        return self.name in ("kimina", "trajectory_balance") or is_place(self.name)
+        return self.name == "kimina" or is_place(self.name)
 
     @property
     def needs_reference(self) -> bool:

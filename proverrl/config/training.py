@@ -54,9 +54,8 @@ class LearnerConfig(Section):
     """gradients are scaled down to this norm"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before those of replay and
-    distillation are added; 0 leaves it. For losses that sum over a sequence (``kimina``,
-    ``trajectory_balance``), whose norms of 100 and more would leave nothing of the replay under
-    ``max_grad_norm``"""
+    distillation are added; 0 leaves it. For a loss that sums over a sequence (``kimina``), whose
+    norms of 100 and more would leave nothing of the replay under ``max_grad_norm``"""
     epochs: Positive = 1
     """passes over the groups of one step"""
     groups_per_update: NonNegative = 0
@@ -73,7 +72,7 @@ class LearnerConfig(Section):
     micro_batch_tokens: Positive = 16_384
     """tokens in one forward pass (a prompt counts once for its group, padding of a warm start's
     bodies as tokens); lower it when memory is short. A group that is longer is divided, but for the
-    losses ``kimina`` and ``trajectory_balance`` and those of your own, which see a group whole"""
+    loss ``kimina`` and those of your own, which see a group whole"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time.
     ``auto``: from 500 million parameters on"""

@@ -37,7 +37,6 @@ from proverrl.learner.packed_rows import (
 from proverrl.learner.vocabulary import check_head
 from proverrl.learner.weights import calls, keep_up, open_weights
 from proverrl.losses.base import LossInputs
-from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.regularisers import select_samples
 from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
@@ -45,7 +44,6 @@ from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
 from proverrl.policy.probe import TOLERANCES, Rows
 from proverrl.rollout.samples import TrainingSample
-from proverrl.seeds import derive_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,6 @@ class TorchLearner:
         self.version = version
         self.check = check
         self.world = world
-        self.control = EntropyControl(self.loss.entropy)
         self.weights = open_weights(model, config, world, probe_rows)
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
@@ -183,7 +180,6 @@ class TorchLearner:
     ) -> dict[str, float] | None:
         samples = samples_of(rows)
         batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
-        generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
         values = {"loss": 0.0}
         scored: list[tuple[TrainingSample, Tensor]] = []
         self.weights.zero_grad()
@@ -196,7 +192,7 @@ class TorchLearner:
                 batch,
                 temperature=self.temperature,
                 top_k=self.top_k,
-                entropy_grad=self.control.bonus > 0,
+                entropy_grad=self.loss.entropy.coefficient > 0,
             )
             inputs = LossInputs(
                 **gather_tokens(batch, logprobs, entropy, old, reference, self.version),
@@ -204,7 +200,7 @@ class TorchLearner:
                 batch_samples=len(samples),
                 settings=self.loss,
             )
-            loss, metrics = compute_loss(inputs, self.control, generator)
+            loss, metrics = compute_loss(inputs)
             loss.backward()  # type: ignore[no-untyped-call]
             values["loss"] += float(loss.detach())
             metrics["entropy"] = inputs.entropy.sum().detach()
@@ -236,7 +232,6 @@ class TorchLearner:
         if self.distiller is not None:
             self.distiller.follow(self.model)
         self.version += 1
-        self.control.observe(values["entropy"])
         return values
 
     def _clip_policy(self) -> dict[str, float]:
@@ -348,7 +343,7 @@ class TorchLearner:
 
     def _parts(self) -> dict[str, Any]:
         """What has a state beside the weights."""
-        kept = {"entropy": self.control, "reference": self.reference, "teacher": self.distiller}
+        kept = {"reference": self.reference, "teacher": self.distiller}
         return {name: part for name, part in kept.items() if part is not None}
 
 

@@ -69,14 +69,6 @@ def dcpo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     return sequence_mean(inputs, per_token), ratio_metrics(inputs.log_ratio, clipped)
 
 
-def clip_mask(inputs: LossInputs) -> Tensor:
-    """True for tokens whose gradient the clip of ``clipped_token`` cuts off."""
-    ratio = inputs.log_ratio.exp().detach()
-    too_high = (inputs.advantages > 0) & (ratio > 1.0 + inputs.settings.clip_high)
-    too_low = (inputs.advantages < 0) & (ratio < 1.0 - inputs.settings.clip_low)
-    return too_high | too_low
-
-
 def cispo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     """-min(u, cispo_cap) A log p with no gradient through u = p / p_old: a token above the cap
     still learns, with the cap as its weight (CISPO, MiniMax-M1, Chen et al. 2025, arXiv

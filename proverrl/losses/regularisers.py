@@ -1,21 +1,17 @@
-"""What stands beside the policy loss: KL divergence to a reference, regularisers on the tokens
-whose covariance of advantage and log-probability is high, which is where entropy is lost (Cui et
-al. 2025, arXiv 2505.22617), and masks of whole samples and tokens. A masked token still counts in
-the loss's divisor; a sample that is left out does not."""
+"""What stands beside the policy loss: KL divergence to a reference, and masks of whole samples and
+of old tokens. A masked token still counts in the loss's divisor; a sample that is left out does
+not."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from proverrl.config import KlName, LossConfig
 from proverrl.errors import RecordError
 from proverrl.losses.base import LossInputs
-from proverrl.losses.ratios import clip_mask
 from proverrl.rollout.samples import TrainingSample
 
 
@@ -52,37 +48,6 @@ def kl_term(inputs: LossInputs) -> tuple[Tensor, Tensor]:
     return settings.coefficient * total / inputs.batch_tokens, total.detach()
 
 
-def covariances(inputs: LossInputs) -> Tensor:
-    """(A - mean A)(log p - mean log p) per token, detached, of shape (tokens,)."""
-    logprobs = inputs.logprobs.detach()
-    advantages = inputs.advantages
-    return (advantages - advantages.mean()) * (logprobs - logprobs.mean())
-
-
-def clip_cov_mask(inputs: LossInputs, generator: torch.Generator) -> Tensor:
-    """True for tokens that stay in the policy loss (Clip-Cov): of those with covariance between
-    ``clip_cov_low`` and ``clip_cov_high`` that the clip does not cut off already, as many as
-    ``clip_cov_share`` of all tokens (at least one) are taken out at random."""
-    settings = inputs.settings
-    covariance = covariances(inputs)
-    within = (covariance > settings.clip_cov_low) & (covariance < settings.clip_cov_high)
-    candidates = torch.nonzero(within & ~clip_mask(inputs)).squeeze(-1)
-    keep = torch.ones_like(covariance, dtype=torch.bool)
-    count = max(1, int(settings.clip_cov_share * len(covariance)))
-    order = torch.randperm(len(candidates), generator=generator)[:count]
-    keep[candidates[order.to(candidates.device)]] = False
-    return keep
-
-
-def kl_cov_term(inputs: LossInputs) -> Tensor:
-    """``kl_cov_weight`` times |log(p / p_old)| on the ``kl_cov_share`` of tokens (at least one)
-    with the highest covariance, divided by the batch's tokens (KL-Cov)."""
-    settings = inputs.settings
-    covariance = covariances(inputs)
-    top = covariance.topk(max(1, int(settings.kl_cov_share * len(covariance)))).indices
-    return settings.kl_cov_weight * inputs.log_ratio.abs()[top].sum() / inputs.batch_tokens
-
-
 def select_samples(
     samples: Sequence[TrainingSample], settings: LossConfig, version: int
 ) -> tuple[list[TrainingSample], dict[str, float]]:
@@ -116,17 +81,3 @@ def mask_old(sample: TrainingSample, oldest: int) -> TrainingSample | None:
         for kept, version in zip(sample.loss_mask, sample.token_versions, strict=True)
     )
     return replace(sample, loss_mask=mask) if any(mask) else None
-
-
-def top_entropy_mask(entropy: Tensor, share: float) -> Tensor:
-    """True for the ``share`` of tokens with the highest entropy, rounded up, ties included: the
-    forks (80/20, Wang et al. 2025, arXiv 2506.01939). Within the micro-batch."""
-    count = math.ceil(share * len(entropy))
-    return entropy >= entropy.topk(count).values[-1]
-
-
-def positive_mask(inputs: LossInputs) -> Tensor:
-    """True for tokens that stay when entropy is low: not those with A > 0 that already have at
-    least ``positive_mask_probability`` (UloRL, Du et al. 2025, arXiv 2507.19766)."""
-    certain = inputs.logprobs.detach().exp() >= inputs.settings.positive_mask_probability
-    return ~((inputs.advantages > 0) & certain)

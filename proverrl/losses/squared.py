@@ -1,4 +1,4 @@
-"""Squared losses that fit the log-probability of a whole sample to its reward.
+"""A squared loss that fits the log-probability of a whole sample to its reward.
 
 Advantages must be rewards minus one number per group (``dr_grpo``), the same for all tokens of a
 sample; the number drops out, dividing by a standard deviation does not. The partition function is
@@ -22,30 +22,12 @@ from proverrl.losses.base import (
 def kimina(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     """(r - tau log Z - tau log(p / p_old))^2 per sample, p of the whole sample, averaged over
     samples (mirror descent of Kimi k1.5, arXiv 2501.12599, and Kimina-Prover Preview, Wang et al.
-    2025, arXiv 2504.11354). tau log Z is tau log(mean exp(r / tau)) over the group, or the mean
-    reward under ``kimina_partition = "mean"``."""
+    2025, arXiv 2504.11354). tau log Z is tau log(mean exp(r / tau)) over the group."""
     settings = inputs.settings
     rewards = mean_per_sample(inputs, inputs.advantages)
-    if settings.kimina_partition == "exact":
-        baseline = log_partition(rewards, _groups(inputs), settings.kimina_tau)
-    else:
-        baseline = _group_mean(rewards, _groups(inputs))
+    baseline = log_partition(rewards, _groups(inputs), settings.kimina_tau)
     residual = rewards - baseline - settings.kimina_tau * sum_per_sample(inputs, inputs.log_ratio)
     return _squared_mean(inputs, residual), ratio_metrics(inputs.log_ratio)
-
-
-def trajectory_balance(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """(log Z + log p - log R)^2 per sample, averaged over samples: the policy learns to sample in
-    proportion to R, not only the best samples (trajectory balance, Malkin et al. 2022, arXiv
-    2201.13259; for proofs Proof Flow, Ho et al. 2024, arXiv 2410.13224). log R is ``balance_scale``
-    times the reward, up to a constant of the group: 15 makes a failed proof exp(-15) times as
-    likely as a verified one. log Z of a prompt is the group's mean of log R - log p, without
-    gradient; Proof Flow learns it instead."""
-    log_probability = sum_per_sample(inputs, inputs.logprobs)
-    log_reward = inputs.settings.balance_scale * mean_per_sample(inputs, inputs.advantages)
-    log_z = _group_mean((log_reward - log_probability).detach(), _groups(inputs))
-    loss = _squared_mean(inputs, log_z + log_probability - log_reward)
-    return loss, ratio_metrics(inputs.log_ratio)
 
 
 def log_partition(rewards: Tensor, group: Tensor, tau: float) -> Tensor:

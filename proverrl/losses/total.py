@@ -1,4 +1,4 @@
-"""The whole loss: weights, masks, the named policy loss, and what is added to it. With the
+"""The whole loss: weights, the named policy loss, and what is added to it. With the
 settings' defaults nothing is multiplied or added, and the value is that of the named loss."""
 
 from __future__ import annotations
@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from proverrl.config import LossName
 from proverrl.losses.base import LossFn, LossInputs, Metrics
-from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.ratios import (
     aipo,
     cispo,
@@ -26,14 +24,8 @@ from proverrl.losses.ratios import (
     prime_rl,
     sapo,
 )
-from proverrl.losses.regularisers import (
-    clip_cov_mask,
-    kl_cov_term,
-    kl_term,
-    positive_mask,
-    top_entropy_mask,
-)
-from proverrl.losses.squared import kimina, trajectory_balance
+from proverrl.losses.regularisers import kl_term
+from proverrl.losses.squared import kimina
 from proverrl.losses.weights import importance_weights
 from proverrl.plugins import choose, refuse
 
@@ -50,14 +42,11 @@ LOSSES: dict[LossName, LossFn] = {
     "aipo": aipo,
     "prime_rl": prime_rl,
     "kimina": kimina,
-    "trajectory_balance": trajectory_balance,
 }
 
 
-def compute_loss(
-    inputs: LossInputs, control: EntropyControl, generator: torch.Generator
-) -> tuple[Tensor, Metrics]:
-    """The loss of a micro-batch. ``generator`` draws the tokens that Clip-Cov takes out.
+def compute_loss(inputs: LossInputs) -> tuple[Tensor, Metrics]:
+    """The loss of a micro-batch.
 
     A micro-batch without a token in the loss costs 0. Raises ``UsageError`` if a plug-in gives no
     loss that can be learned from.
@@ -65,7 +54,10 @@ def compute_loss(
     settings = inputs.settings
     if not len(inputs.logprobs):
         return inputs.logprobs.sum(), {}
-    inputs, metrics = _weigh(inputs, control, generator)
+    metrics: Metrics = {}
+    if settings.weights.name != "none":
+        factors, metrics = importance_weights(inputs)
+        inputs = replace(inputs, weights=inputs.weights * factors)
     found = choose("loss", LOSSES, settings.name, settings.options)(inputs)
     if settings.name not in LOSSES and not _is_loss(found):
         wanted = "a scalar tensor with a gradient and a mapping of numbers"
@@ -77,10 +69,8 @@ def compute_loss(
     if settings.needs_reference:
         term, metrics["reference_kl"] = kl_term(inputs)
         loss = loss + term
-    if settings.covariance == "kl":
-        loss = loss + kl_cov_term(inputs)
-    if control.bonus:
-        loss = loss - control.bonus * inputs.entropy.sum() / inputs.batch_tokens
+    if bonus := settings.entropy.coefficient:
+        loss = loss - bonus * inputs.entropy.sum() / inputs.batch_tokens
     return loss, metrics
 
 
@@ -95,22 +85,3 @@ def _is_loss(found: Any) -> bool:
         isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
         for value in values.values()
     )
-
-
-def _weigh(
-    inputs: LossInputs, control: EntropyControl, generator: torch.Generator
-) -> tuple[LossInputs, Metrics]:
-    settings = inputs.settings
-    metrics: Metrics = {}
-    weights = inputs.weights
-    if settings.weights.name != "none":
-        factors, metrics = importance_weights(inputs)
-        weights = weights * factors
-    if settings.top_entropy_share < 1.0:
-        weights = weights * top_entropy_mask(inputs.entropy.detach(), settings.top_entropy_share)
-    # Entropy of this batch is known only after its last forward pass, so the last update's counts.
-    if control.last is not None and control.last < settings.positive_mask_entropy:
-        weights = weights * positive_mask(inputs)
-    if settings.covariance == "clip":
-        weights = weights * clip_cov_mask(inputs, generator)
-    return replace(inputs, weights=weights), metrics
