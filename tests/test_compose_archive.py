@@ -6,12 +6,10 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive, dump_composed, load_composed
-from proverrl.compose.archive_picture import choose_newest, draw_archive
 from proverrl.errors import RecordError, RunError
 from proverrl.types import HOLE, Problem
 
@@ -36,24 +34,11 @@ def fill(archive: ProblemArchive) -> ProblemArchive:
     return archive
 
 
-def test_a_graph_of_who_was_made_from_whom() -> None:
+def test_problems_and_facts_are_found_by_id() -> None:
     archive = fill(ProblemArchive())
-    assert sorted(archive.graph.edges) == [
-        ("base1", "c"),
-        ("base1", "f"),
-        ("base2", "c"),
-        ("base2", "e"),
-        ("c", "d"),
-        ("d", "e"),
-    ]
-    assert archive.graph.nodes["d"] == {
-        "operator": "negate",
-        "round": 1,
-        "level": 0,
-        "stopped_by": "refuted",
-        "solve_rate": 0.25,
-    }
-    assert archive.graph.nodes["base1"]["operator"] == "base"
+    assert archive.get("d").parents == ("c",)
+    assert archive.facts("d") == {"stopped_by": "refuted", "solve_rate": 0.25}
+    assert archive.facts("c") == {}
     assert Counter(composed.operator for composed in archive) == {"nest_loop": 3, "negate": 1}
     with pytest.raises(RunError, match="holds no problem 'base1'"):
         archive.get("base1")
@@ -106,18 +91,6 @@ def test_a_reader_leaves_a_file_alone_that_is_being_written(tmp_path: Path) -> N
     assert path.read_bytes() == half
 
 
-def test_hundreds_of_problems_stand_apart() -> None:
-    archive = ProblemArchive()
-    for number in range(300):
-        archive.add(make(f"n{number}", f"b{number % 150}", round_number=number // 10))
-    picture = ElementTree.fromstring(draw_archive(archive))
-    circles = picture.iter("{http://www.w3.org/2000/svg}circle")
-    places = [(c.get("cx"), c.get("cy")) for c in circles if c.get("data-id")]
-    assert len(places) == len(set(places)) == 450
-    # 48 rows of 16 and margins: it fits a screen's height.
-    assert int(picture.get("height", "")) == 24 + 20 + 47 * 16 + 24
-
-
 def test_a_checkpoint_brings_back_the_past_and_keeps_the_rest_beside(tmp_path: Path) -> None:
     path = tmp_path / "archive.jsonl"
     archive = ProblemArchive(path)
@@ -137,32 +110,6 @@ def test_a_checkpoint_brings_back_the_past_and_keeps_the_rest_beside(tmp_path: P
         resumed.load_state_dict({"num_lines": 9, "sha256": ""})
     with pytest.raises(RunError, match="put back the file of that run"):
         resumed.load_state_dict({"num_lines": 1, "sha256": "0"})
-
-
-def test_the_picture_shows_every_problem_and_says_what_it_leaves_out() -> None:
-    archive = fill(ProblemArchive())
-    archive.note("d", reason="n = 0")
-    archive.note("e", solve_rate=0.5)
-    name = "{http://www.w3.org/2000/svg}"
-    picture = ElementTree.fromstring(draw_archive(archive))
-    circles = picture.findall(f"{name}circle")
-    # 4 composed and 2 base problems; a legend of base and two operators.
-    assert len(circles) == 6 + 3
-    (edges,) = picture.findall(f"{name}path")
-    assert (edges.get("d") or "").count("M") == 6
-    titles = [title.text or "" for title in picture.iter(f"{name}title")]
-    assert "d: negate of c, round 1, stopped by refuted: n = 0" in titles
-    assert "e: nest_loop of base2 + d, round 2, p 0.50" in titles
-    assert "base1: a base problem" in titles
-    hollow = [circle.get("data-id") for circle in circles if circle.get("fill-opacity") == "0"]
-    assert hollow == ["d"]
-    # From left to right: base, c and f, d, e.
-    x = {circle.get("data-id"): int(circle.get("cx", "")) for circle in circles}
-    assert x["base1"] == x["base2"] < x["c"] == x["f"] < x["d"] < x["e"]
-    few = draw_archive(archive, choose_newest(archive, 2))
-    assert "4 composed problems, 3 not drawn" in few
-    assert "base2" not in few
-    assert "0 composed problems<" in draw_archive(ProblemArchive())
 
 
 def test_a_composed_problem_has_parents() -> None:

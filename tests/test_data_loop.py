@@ -118,7 +118,6 @@ def test_rounds_compose_attack_and_learn(make_loop: Callable[..., Config]) -> No
     assert sum(line["statements_proved"] for line in lines) > 0
     total = sum(line["verifier_calls"] for line in lines)
     assert lines[-1]["verifier_calls_total"] == total
-    assert "<svg" in (folder / "archive.svg").read_text()
     # What was proved is learned from: the checkpoint has the proofs of composed problems.
     checkpoint = latest_checkpoint(folder / "checkpoints")
     assert checkpoint is not None

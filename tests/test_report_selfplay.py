@@ -1,4 +1,4 @@
-"""The report's section on self-play: counts by hand, the picture, a click in a browser."""
+"""The report's section on self-play: counts by hand, and what filters stopped."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.errors import RunError
-from proverrl.report import build_page, write_report
+from proverrl.report import build_page
 from proverrl.report.run import load_runs
 from proverrl.report.selfplay import (
     MAX_TEXT_CHARS,
-    build_lineages,
     build_selfplay_charts,
     count_outcomes,
+    list_played,
+    list_stopped,
 )
 from proverrl.types import HOLE, Problem
 from tests import report_runs as made
-from tests.report_browser import CHROMEDRIVER, CHROMIUM, Browser
 from tests.report_page import Page
 
 HOSTILE = "</script><script>window.owned = 1</script>"
@@ -59,10 +59,7 @@ def make_play(folder: Path) -> Path:
         make_row(2, 1, {"trivial": 1, "leak": 1}, solve_rates={**NO_BINS, "0.25-0.5": 1}),
     ]
     made.write_lines(folder / "metrics.jsonl", rows)
-    base = {"id": "b1", "language": "dafny", "preamble": "", "statement": f"lemma B() {{ {HOLE} }}"}
-    made.write_lines(folder / "train.jsonl", [base, {**base, "id": "unused"}])
-    config = {"loop": "selfplay", "problems": {"train": "train.jsonl"}}
-    made.write_json(folder / "resolved.json", {"config": config})
+    made.write_json(folder / "resolved.json", {"config": {"loop": "selfplay"}})
     archive = ProblemArchive(folder / "archive.jsonl")
     archive.add(compose("one", "b1", "b2"))
     archive.note("one", solve_rate=0.5, modified=0.0, reward=0.5)
@@ -156,33 +153,30 @@ def test_what_no_late_filter_was_asked_about_was_not_stopped(tmp_path: Path) -> 
     assert '<th scope="row">not asked about</th>' not in html
 
 
-def test_the_piece_has_what_a_click_shows(tmp_path: Path) -> None:
+def test_each_filter_has_its_newest_problem(tmp_path: Path) -> None:
     folder = make_play(tmp_path)
     archive = ProblemArchive(folder / "archive.jsonl")
     archive.add(compose("long", "one", statement=HOLE + "x" * (MAX_TEXT_CHARS + 5), round_number=1))
+    archive.note("long", stopped_by="leak")
     before = (folder / "archive.jsonl").read_bytes()
-    page = Page(build_page([folder]))
+    html = build_page([folder])
     assert (folder / "archive.jsonl").read_bytes() == before
-    problems = page.piece("lineage-0")
-    assert set(problems) == {"one", "two", "three", "long", "b1", "b2"}
-    assert problems["one"] | {"preamble": "", "statement": ""} == {
+    (run,) = load_runs([folder])
+    examples = list_stopped(run)
+    assert set(examples) == {"trivial", "leak"}
+    assert examples["trivial"] == {
+        "id": "two",
         "operator": "negate",
-        "parents": ["b1", "b2"],
+        "parents": ["b1"],
         "round": 0,
-        "solve_rate": 0.5,
-        "modified": 0.0,
-        "reward": 0.5,
-        "preamble": "",
-        "statement": "",
-        "language": "dafny",
+        "reason": f"an empty body {HOSTILE}",
+        "preamble": "// before\n",
+        "statement": f"lemma Two() {HOSTILE} {HOLE}",
     }
-    assert problems["two"]["stopped_by"] == "trivial"
-    assert problems["b1"]["statement"] == f"lemma B() {{ {HOLE} }}"
-    assert problems["b2"] == {"operator": "base"}
     # The hole and 5 characters more than fit, and the whole preamble.
-    assert problems["long"]["cut"] == len(HOLE) + 5 + len("// before\n")
-    circles = [dict(values) for tag, values in page.elements if tag == "circle"]
-    assert {c["data-id"] for c in circles if "data-id" in c} == set(problems)
+    assert examples["leak"]["cut"] == len(HOLE) + 5 + len("// before\n")
+    assert "two, negate of b1, round 0" in html
+    assert "long, negate of one, round 1" in html
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
@@ -196,44 +190,10 @@ def test_a_damaged_archive_is_an_error_that_names_the_line(tmp_path: Path) -> No
     path = folder / "archive.jsonl"
     path.write_text("{}\n" + path.read_text())
     with pytest.raises(RunError, match=r"archive\.jsonl, line 1"):
-        build_lineages(load_runs([folder]))
+        list_played(load_runs([folder]))
 
 
 def test_a_run_that_composed_nothing_has_no_such_section(tmp_path: Path) -> None:
     made.write_lines(tmp_path / "metrics.jsonl", [{"kind": "step", "step": 1, "solve_rate": 0.5}])
     page = build_page([tmp_path])
     assert 'id="selfplay' not in page
-
-
-@pytest.mark.skipif(not (CHROMIUM and CHROMEDRIVER), reason="needs chromium and chromedriver")
-def test_a_click_shows_a_problem_and_its_relatives(tmp_path: Path) -> None:
-    with Browser() as browser:
-        browser.open(write_report([make_play(tmp_path)]))
-        browser.run(
-            "document.querySelector('circle[data-id=one]')"
-            ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
-        )
-        wait = (
-            "return new Promise((done) => { const look = () => {"
-            "  const node = document.querySelector('.lineage-shown');"
-            "  %s ? done(node.textContent) : setTimeout(look, 25); }; look(); })"
-        )
-        text = browser.run(wait % "node.querySelector('.code')")
-        assert "one negate, round 0; p 0.50; reward 0.500" in text
-        assert "Made ofb1b2" in text
-        assert "Parent ofthree" in text
-        assert "lemma one()" in text
-        # Lines to two parents and to one child.
-        lines = browser.run("return document.querySelector('.kin').getAttribute('d')")
-        assert lines.count("M") == 3
-        browser.run("document.querySelectorAll('.relatives button')[1].click()")
-        assert "training file was not found" in browser.run(wait % "true")
-        browser.run(
-            "document.querySelector('circle[data-id=two]')"
-            ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
-        )
-        assert "stopped by trivial: an empty body </script>" in browser.run(
-            wait % "node.textContent.startsWith('two')"
-        )
-        assert browser.run("return window.owned === undefined") is True
-        assert browser.console() == []

@@ -85,7 +85,6 @@ def test_a_program_composes_and_the_solver_learns(
     stopped = [c for c in archive if "stopped_by" in archive.facts(c.problem.id)]
     kept = [c for c in archive if c not in stopped]
     assert len(kept) == sum(line["statements_kept"] for line in lines) > 0
-    assert "<svg" in (folder / "archive.svg").read_text()
     for composed in archive:
         assert base.issuperset(composed.parents)
         assert composed.operator in ("change_constant", "flip_sign")

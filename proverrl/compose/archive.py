@@ -1,11 +1,11 @@
 """Composed problems and what came of whom, in a file that only grows.
 
 Flows in: ``Composed`` problems and facts about them (what stopped one, its solve rate). Flows out:
-the problems again, and a graph (networkx) of who was made from whom.
+the problems again.
 A line that was cut off in the middle by a crash is dropped when the file is opened; a line that is
 damaged otherwise is an error. ``load_state_dict`` brings the file back to a checkpoint, and moves
 what came later to a file beside it: nothing is lost.
-Not handled here: who draws from the archive, pictures (``archive_picture``), two writers at once.
+Not handled here: who draws from the archive, two writers at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import networkx as nx
 
 from proverrl.errors import RecordError, RunError
 from proverrl.files.disk import saving
@@ -109,26 +107,6 @@ class ProblemArchive:
         if problem_id not in self._found:
             raise RecordError(f"the archive holds no problem {problem_id!r} to note facts about")
         self._write({"type": "facts", "id": problem_id, "facts": facts})
-
-    @property
-    def graph(self) -> nx.DiGraph[str]:
-        """Problems, with an edge from each parent to what was made of it. Nodes carry operator,
-        round and facts; parents that were not composed carry the operator ``base``."""
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        for composed in self._found.values():
-            graph.add_node(
-                composed.problem.id,
-                operator=composed.operator,
-                round=composed.round,
-                level=composed.problem.level,
-                **self._facts.get(composed.problem.id, {}),
-            )
-        for composed in self._found.values():
-            for parent in composed.parents:
-                if parent not in graph:
-                    graph.add_node(parent, operator="base", round=-1, level=0)
-                graph.add_edge(parent, composed.problem.id)
-        return graph
 
     def state_dict(self) -> dict[str, Any]:
         """How many lines there are, and the hash of their text."""

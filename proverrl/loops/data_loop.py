@@ -34,7 +34,7 @@ from proverrl.errors import UsageError
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.pipeline import Order, Pipeline
-from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage, list_bodies, negate
+from proverrl.loops.selfplay.composed import ComposedProblems, list_bodies, negate
 from proverrl.loops.selfplay.composer import open_composer
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
@@ -53,10 +53,7 @@ async def run_data_loop(session: Session) -> None:
         raise UsageError('loop = "data_loop" runs in one process; start it without a launcher')
     composer = session.config.selfplay.composer
     session.monitor.phase("composer", f"{composer}, {session.config.selfplay.statements} a round")
-    try:
-        await run_expert_iteration(session, Statements)
-    finally:
-        draw_lineage(session)
+    await run_expert_iteration(session, Statements)
 
 
 @dataclass

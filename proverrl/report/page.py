@@ -33,7 +33,6 @@ from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, choose_place, load_runs
 from proverrl.report.selfplay import (
-    build_lineages,
     build_selfplay_charts,
     list_compose_warnings,
     list_played,
@@ -44,9 +43,9 @@ from proverrl.types import Status
 TEMPLATES = ("page.html", "macros.html", "selfplay.html")
 SCRIPTS = (
     *("page.js", "highlight.js", "listing.js", "charts.js"),
-    *("lineage.js", "problems.js", "rollouts.js"),
+    *("problems.js", "rollouts.js"),
 )
-STYLES = ("page.css", "rollouts.css", "problems.css", "lineage.css")
+STYLES = ("page.css", "rollouts.css", "problems.css")
 _ASKED_BY_TEMPLATES: tuple[Callable[..., Any], ...] = (
     *(headline.choose_evaluation, headline.find_cell, headline.list_ks, headline.list_levels),
     *(comparison.count_overlap, comparison.describe_pairs),
@@ -80,12 +79,11 @@ def build_page(run_dirs: Sequence[Path]) -> str:
     shelves = comparison.list_shelves(runs)
     columns = headline.list_columns(runs)
     rollouts, problems = build_rollouts(runs), build_problems(runs, shelves)
-    lineages = build_lineages(runs)
     calibrations = measure_calibrations(runs)
     budgets = [found for found in map(build_tables, shelves) if any(found)]
     unjudged, reasons = sections.list_unjudged(runs)
     groups, unfinished = headline.group_by_benchmark(columns), sections.describe_unfinished(runs)
-    played, compose_warnings = list_played(runs, lineages), list_compose_warnings(runs)
+    played, compose_warnings = list_played(runs), list_compose_warnings(runs)
     completions, statements = list_completion_cells(runs), list_statements(runs)
     data: Row = {
         "runs": [run.label for run in runs],
@@ -145,7 +143,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         reasons=reasons,
         data=embed_json(data),
         packed_type=PACKED_TYPE,
-        pieces=[*(lineage.piece for lineage in lineages), *rollouts.pieces, *problems.pieces],
+        pieces=[*rollouts.pieces, *problems.pieces],
     )
     return page
 

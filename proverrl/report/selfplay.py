@@ -1,19 +1,17 @@
 """The section "Self-play": what was composed, what the filters stopped, and who waited for whom.
 
-Flows in: the figures that a self-play run logs with every step, its archive and training file.
-Flows out: charts; sentences, tables, examples and the archive's picture for ``selfplay.html``, with
-a packed piece for ``lineage.js``. Not handled here: what was drawn when (``curriculum``).
+Flows in: the figures that a self-play run logs with every step, and its archive. Flows out: charts;
+sentences, tables and examples for ``selfplay.html``. Not handled here: what was drawn when
+(``curriculum``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
-from proverrl.compose.archive_picture import choose_newest, draw_archive
-from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.figures import (
     Chart,
     counts_of,
@@ -21,7 +19,7 @@ from proverrl.report.figures import (
     read_number,
     shares_chart,
 )
-from proverrl.report.run import Row, RunRecord, existing_file, iter_problems
+from proverrl.report.run import Row, RunRecord
 
 PARTS = ("composer", "generator", "pool", "learner")
 MAX_WARNINGS = 50
@@ -38,36 +36,20 @@ _COLLAPSE = {
     "compose_always": "solved by every attempt",
     "compose_never": "solved by none",
 }
-_KNOWN_FACTS = (
-    "solve_rate", "modified", "reward", "stopped_by", "reason", "unchecked", "repeats",
-    "negation_of",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """A run's archive: its picture, the piece with the problems of the picture by id, and of each
-    filter the newest problem that it stopped."""
-
-    label: str
-    picture: str
-    piece: Piece
-    examples: dict[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
-    """What the section says of a run. Of tables ``rounds`` begins with its heads. Where no step
-    composed, there is the lineage alone."""
+    """What the section says of a run. Of tables ``rounds`` begins with its heads; ``examples`` has
+    the newest problem that each filter stopped."""
 
     label: str
-    lineage: Lineage | None
-    totals: str = ""
-    idle: Sequence[Sequence[str]] = ()
-    stops: Sequence[Sequence[str]] = ()
-    examples: Mapping[str, Row] | None = None
-    rounds: Sequence[Sequence[str]] = ()
-    rounds_title: str = ""
+    totals: str
+    idle: Sequence[Sequence[str]]
+    stops: Sequence[Sequence[str]]
+    examples: Mapping[str, Row]
+    rounds: Sequence[Sequence[str]]
+    rounds_title: str
 
 
 def build_selfplay_charts(runs: Sequence[RunRecord]) -> list[Chart]:
@@ -120,28 +102,23 @@ def _composing(run: RunRecord) -> list[Row]:
     return [row for row in run.steps if row.get("statements_written")]
 
 
-def list_played(runs: Sequence[RunRecord], lineages: Sequence[Lineage]) -> list[PlayedRun]:
-    """The runs that composed problems, or have an archive."""
-    by_label = {lineage.label: lineage for lineage in lineages}
+def list_played(runs: Sequence[RunRecord]) -> list[PlayedRun]:
+    """The runs that composed problems. Raises RunError for a damaged archive."""
     played = []
     for run in runs:
-        rows, lineage = _composing(run), by_label.get(run.label)
-        if rows:
+        if rows := _composing(run):
             more = len(rows) > MAX_ROUNDS
             played.append(
                 PlayedRun(
                     run.label,
-                    lineage,
                     _describe_totals(rows),
                     _list_idle(rows),
                     _list_stops(rows),
-                    lineage.examples if lineage else {},
+                    list_stopped(run),
                     _list_rounds(rows[-MAX_ROUNDS:]),
                     f"The newest {MAX_ROUNDS:,} rounds" if more else "Every round",
                 )
             )
-        elif lineage is not None:
-            played.append(PlayedRun(run.label, lineage))
     return played
 
 
@@ -236,58 +213,26 @@ def _list_rounds(rows: Sequence[Row]) -> list[list[str]]:
     return table
 
 
-def build_lineages(runs: Iterable[RunRecord]) -> list[Lineage]:
-    """Of each run that has an archive. Raises RunError for a damaged one."""
-    found: list[Lineage] = []
-    for run in runs:
-        path = run.path / ARCHIVE_FILE
-        if path.is_file():
-            found.append(_build(run, ProblemArchive.read(path), f"lineage-{len(found)}"))
-    return found
-
-
-def _build(run: RunRecord, archive: ProblemArchive, piece: str) -> Lineage:
-    drawn = choose_newest(archive)
-    base = [name for name in drawn if name not in archive]
-    texts = _read_base(run, base)
-    problems = {name: {"operator": "base", **texts.get(name, {})} for name in base}
-    problems |= {name: _describe(archive, name) for name in drawn if name in archive}
-    examples = {}
-    for composed in archive:
-        name = composed.problem.id
-        if stopped_by := archive.facts(name).get("stopped_by"):
-            examples[str(stopped_by)] = _describe(archive, name) | {"id": name}
-    picture = draw_archive(archive, drawn)
-    return Lineage(run.label, picture, Piece(piece, pack_json(problems)), examples)
-
-
-def _describe(archive: ProblemArchive, name: str) -> Row:
-    composed, facts = archive.get(name), archive.facts(name)
-    problem = composed.problem
-    return {
-        "operator": composed.operator,
-        "parents": list(composed.parents),
-        "round": composed.round,
-        **{key: facts[key] for key in _KNOWN_FACTS if facts.get(key) is not None},
-        **_cut(problem.preamble, problem.statement),
-        "language": problem.language,
-    }
-
-
-def _read_base(run: RunRecord, names: list[str]) -> dict[str, Row]:
-    """The texts of base problems, where the training file is still there."""
-    file = existing_file((run.config.get("problems") or {}).get("train"), run.path)
-    if file is None or not names:
+def list_stopped(run: RunRecord) -> dict[str, Row]:
+    """Of each filter the newest problem in the run's archive that it stopped. Raises RunError for a
+    damaged archive."""
+    path = run.path / ARCHIVE_FILE
+    if not path.is_file():
         return {}
-    wanted = set(names)
-    return {
-        row["id"]: {
-            **_cut(row.get("preamble", ""), row.get("statement", "")),
-            "language": row.get("language", ""),
-        }
-        for row in iter_problems(file)
-        if row["id"] in wanted
-    }
+    archive, examples = ProblemArchive.read(path), {}
+    for composed in archive:
+        problem = composed.problem
+        facts = archive.facts(problem.id)
+        if stopped_by := facts.get("stopped_by"):
+            examples[str(stopped_by)] = {
+                "id": problem.id,
+                "operator": composed.operator,
+                "parents": list(composed.parents),
+                "round": composed.round,
+                "reason": facts.get("reason"),
+                **_cut(problem.preamble, problem.statement),
+            }
+    return examples
 
 
 def _cut(preamble: str, statement: str) -> Row:

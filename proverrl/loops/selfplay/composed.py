@@ -1,8 +1,8 @@
 """What a run composes from and keeps: parents, the archive, the filters, attacks on statements.
 
-Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder with a picture
-beside it; pairs of parents; tools of the filters; beliefs about operators; bodies that may prove
-the negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
+Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
+parents; tools of the filters; beliefs about operators; bodies that may prove the negations of
+statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
 Not handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no
 negation.
 """
@@ -18,13 +18,11 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
-from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
 from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
-from proverrl.files.lines import write_atomically
 from proverrl.files.shipped import find_file
 from proverrl.lang.records import Parent
 from proverrl.loops.checkpoint import latest_checkpoint
@@ -99,13 +97,6 @@ class ComposedProblems:
         self.archive.load_state_dict(state["archive"])
         self.filters.load_state_dict(state["filters"])
         self.join()
-
-
-def draw_lineage(session: Session) -> None:
-    """Draw the archive beside it, as far as there is one."""
-    path = session.folder / ARCHIVE_FILE
-    if path.exists():
-        write_atomically(path.with_suffix(".svg"), draw_archive(ProblemArchive(path)))
 
 
 def _open_archive(session: Session) -> ProblemArchive:

@@ -30,7 +30,6 @@ from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.composed import (
     Attacks,
-    draw_lineage,
     drop_long,
     weigh_operators,
     write_attacks,
@@ -66,10 +65,7 @@ async def run_selfplay(session: Session) -> None:
     def reward(rollout: Rollout) -> Reward:
         return penalise_modified(plain(rollout), is_modified(rollout), settings.modified_weight)
 
-    try:
-        await run_steps(state, reward, partial(_open_source, state, rounds), rounds.is_within)
-    finally:
-        draw_lineage(session)
+    await run_steps(state, reward, partial(_open_source, state, rounds), rounds.is_within)
 
 
 def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
