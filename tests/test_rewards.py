@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from proverrl.config import CorrectionName, RewardConfig, RewardName, parse_config
+from proverrl.config import RewardConfig, RewardName, parse_config
 from proverrl.errors import ConfigError, RecordError
-from proverrl.rewards.noise import CORRECTIONS, FalseNegativeRate, backward, forward, is_appealed
+from proverrl.rewards.noise import FalseNegativeRate, is_appealed
 from proverrl.rewards.verdicts import (
     REWARDS,
     build_reward,
@@ -27,7 +25,6 @@ from tests.builders import build_problem, build_rollout, build_turn
 
 PROBLEM = build_problem("p")
 P, R, T = Status.PROVED, Status.REJECTED, Status.TIMEOUT
-RATES = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
 
 
 def rollout(*statuses: Status, obligations: Sequence[Obligations] = ()) -> Rollout:
@@ -97,76 +94,18 @@ def test_overlong_is_soft() -> None:
 
 def test_literals_and_dicts_agree() -> None:
     assert set(get_args(RewardName)) == set(REWARDS)
-    assert set(get_args(CorrectionName)) == set(CORRECTIONS)
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"false_positive_rate": 0.5, "false_negative_rate": 0.5}, "no more than chance"),
-        ({"name": "obligations", "correction": "forward"}, "needs reward.name"),
+        ({"critic": "runs/critic"}, "a critic judges statements"),
         ({"obligation_share": 1.0}, "obligation_share"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(table: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_config({"reward": table}, source="test")
-
-
-def test_corrections_by_hand() -> None:
-    # f0 0.1, f1 0.3: (1 - 0.1) / 0.6 = 1.5 and -0.1 / 0.6.
-    assert backward(True, 0.1, 0.3) == pytest.approx(1.5)
-    assert backward(False, 0.1, 0.3) == pytest.approx(-1 / 6)
-    assert forward(True, 0.1, 0.3) == 0.3
-    assert forward(False, 0.1, 0.3) == pytest.approx(-0.7)
-    config = RewardConfig(correction="backward", false_positive_rate=0.1, false_negative_rate=0.3)
-    assert build_reward(config, max_new_tokens=8)(rollout(P)).total == pytest.approx(1.5)
-    for correct in (backward, forward):
-        with pytest.raises(RecordError, match="sum below 1"):
-            correct(True, 0.5, 0.5)
-
-
-@settings(deadline=None)
-@given(RATES)
-def test_expected_corrections(rates: tuple[float, float]) -> None:
-    f0, f1 = rates
-
-    def mean(name: CorrectionName, right: bool) -> float:
-        yes = 1.0 - f1 if right else f0
-        correct = CORRECTIONS[name]
-        return yes * correct(True, f0, f1) + (1.0 - yes) * correct(False, f0, f1)
-
-    assert mean("backward", True) == pytest.approx(1.0)
-    assert mean("backward", False) == pytest.approx(0.0, abs=1e-12)
-    assert mean("forward", True) == pytest.approx(0.0, abs=1e-12)
-    assert mean("forward", False) == pytest.approx(-(1.0 - f0 - f1))
-
-
-@pytest.mark.parametrize(("name", "scale"), [("backward", 1.0), ("forward", 0.6)])
-def test_the_corrected_policy_gradient_is_the_clean_one(name: CorrectionName, scale: float) -> None:
-    # A softmax policy over three bodies, of which the second is right. f0 0.1, f1 0.3, so that
-    # forward is expected to shrink the gradient to 1 - 0.4 = 0.6. Groups of two, centred by
-    # leaving one out; every draw and every answer of the verifier is enumerated.
-    probabilities, right, f0, f1 = (0.5, 0.2, 0.3), (False, True, False), 0.1, 0.3
-
-    def score(action: int, theta: int) -> float:
-        return float(action == theta) - probabilities[theta]
-
-    for theta in range(3):
-        clean = sum(
-            p * float(r) * score(a, theta)
-            for a, (p, r) in enumerate(zip(probabilities, right, strict=True))
-        )
-        estimate = 0.0
-        for draw in itertools.product(range(3), repeat=2):
-            for said in itertools.product([True, False], repeat=2):
-                chance = 1.0
-                for a, yes in zip(draw, said, strict=True):
-                    accept = 1.0 - f1 if right[a] else f0
-                    chance *= probabilities[a] * (accept if yes else 1.0 - accept)
-                x, y = (CORRECTIONS[name](yes, f0, f1) for yes in said)
-                estimate += chance * 0.5 * (x - y) * (score(draw[0], theta) - score(draw[1], theta))
-        assert estimate == pytest.approx(scale * clean, abs=1e-12)
 
 
 def test_false_negative_rate_by_hand() -> None:

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from proverrl.cli.second_look import FACTOR, SecondLook
-from proverrl.config import AppealConfig, Config, RewardConfig, parse_config
-from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.config import AppealConfig, Config, parse_config
+from proverrl.errors import ConfigError, UsageError
 from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
 from proverrl.loops.appeals import Reviewer
-from proverrl.rewards.noise import ALL, MAX_ONLINE, FalseNegativeRate
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards.noise import ALL, FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
@@ -68,9 +67,9 @@ def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
     p = 0.95**2 / (0.95**2 + 0.95 + 1)
     # Appeals, in order: overturned, confirmed.
     q = 0.95 / 1.95
-    assert reviewer.rate(reviewed.rollouts[0]) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
+    assert reviewer.rates.rate(ALL) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
     figures = reviewer.metrics()
-    assert figures["false_negative_rate"] == pytest.approx(reviewer.rate(reviewed.rollouts[0]))
+    assert figures["false_negative_rate"] == pytest.approx(reviewer.rates.rate(ALL))
     # Two appeals are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
     low, high = clopper_pearson(q, 1.95**2 / (0.95**2 + 1))
     assert figures["false_negative_rate_low"] == pytest.approx(low * (1 - p) / (low * (1 - p) + p))
@@ -140,35 +139,9 @@ def test_a_share_is_audited() -> None:
     assert 65 < asyncio.run(review()) < 135
 
 
-def test_the_estimate_feeds_the_correction() -> None:
-    config = RewardConfig(correction="forward", false_negative_rate="online")
-    rollout = build_rollout(build_problem("p"), 0, P)
-    reward = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 0.3)
-    assert reward(rollout).total == pytest.approx(0.3)  # forward: f1 for a proof
-    # An estimate of 1 (no proof yet, one failure overturned) is not believed.
-    wild = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 1.0)
-    assert wild(rollout).total == pytest.approx(MAX_ONLINE)
-    with pytest.raises(RecordError, match="needs an estimate"):
-        build_reward(config, max_new_tokens=8)(rollout)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"reward": {"false_negative_rate": "online"}}, "read by a correction"),
-        (
-            {
-                "reward": {"false_negative_rate": "online", "correction": "forward"},
-                "appeal": {"rate": 0.0},
-            },
-            r"needs appeal\.rate above 0",
-        ),
-        ({"appeal": {"factor": 1.0}}, "factor"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse_config(table, source="test")
+def test_a_second_look_has_larger_limits() -> None:
+    with pytest.raises(ConfigError, match="factor"):
+        parse_config({"appeal": {"factor": 1.0}}, source="test")
 
 
 class Recorder(FakeVerifier):
@@ -304,9 +277,8 @@ def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
     return opened
 
 
-ONLINE = {
+APPEALING = {
     "appeal": {"rate": 1.0},
-    "reward": {"correction": "backward", "false_negative_rate": "online"},
     "evaluation": {"before": False, "after": False},
 }
 
@@ -316,7 +288,7 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
 ) -> None:
-    whole = run(make_config("whole", **ONLINE))
+    whole = run(make_config("whole", **APPEALING))
     lines = step_lines(whole)
     for step in range(1, 5):
         for row in map(
@@ -340,9 +312,9 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
         < last["false_negative_rate_high"]
         <= 1.0
     )
-    run(make_config("parts", grpo__steps=2, **ONLINE))
+    run(make_config("parts", grpo__steps=2, **APPEALING))
     shutil.rmtree(whole.parent / "parts" / "policy")
-    again = run(make_config("parts", **ONLINE))
+    again = run(make_config("parts", **APPEALING))
     assert same(weights(whole), weights(again))
     assert step_lines(again) == lines
     assert state_of(again, 4)["appeals"] == state_of(whole, 4)["appeals"]

@@ -161,7 +161,6 @@ def build_judgement(status: Status, tokens: int = 4) -> Rollout:
         RewardConfig(name="statement"),
         RewardConfig(name="program"),
         RewardConfig(name="obligations"),
-        RewardConfig(false_negative_rate=0.2, correction="forward"),
     ],
 )
 def test_a_judgement_earns_one_where_it_is_right(config: RewardConfig) -> None:

@@ -23,7 +23,6 @@ from proverrl.config.policy import VllmDtype as VllmDtype
 from proverrl.config.rewards import AdvantageConfig as AdvantageConfig
 from proverrl.config.rewards import AdvantageName as AdvantageName
 from proverrl.config.rewards import AppealConfig as AppealConfig
-from proverrl.config.rewards import CorrectionName as CorrectionName
 from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName
 from proverrl.config.rollout import FeedbackName as FeedbackName

@@ -32,7 +32,6 @@ RewardName = Literal[
     "preface_journal",
     "preface_potential",
 ]
-CorrectionName = Literal["none", "backward", "forward"]
 
 
 class AppealConfig(Section):
@@ -83,25 +82,9 @@ class RewardConfig(Section):
     group of equal verdicts counts as mixed; ``grpo.mixed_verdicts`` leaves such groups out"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
-    correction: CorrectionName = "none"
-    """for a verifier that errs: ``backward`` (unbiased) or ``forward`` (bounded); with ``proved``
-    only. Within one group both are a constant factor"""
-    false_positive_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of wrong proofs that the verifier accepts"""
-    false_negative_rate: Annotated[float, Field(ge=0.0, lt=1.0)] | Literal["online"] = 0.0
-    """share of right proofs that it refuses; ``"online"`` uses what the appeals find, at most
-    half"""
 
     @model_validator(mode="after")
-    def _better_than_chance(self) -> RewardConfig:
-        known = 0.0 if self.false_negative_rate == "online" else self.false_negative_rate
-        if self.false_positive_rate + known >= 1.0:
-            raise ValueError(
-                "false_positive_rate + false_negative_rate must be below 1: such a verifier says "
-                "no more than chance"
-            )
-        if self.correction != "none" and self.name != "proved":
-            raise ValueError('correction applies to a yes or no: it needs reward.name = "proved"')
+    def _one_judge_of_meanings(self) -> RewardConfig:
         if self.critic and self.name != "statement":
             raise ValueError('a critic judges statements: it needs reward.name = "statement"')
         if self.score_share and self.name != "statement":
@@ -111,8 +94,6 @@ class RewardConfig(Section):
                 "critic and score_share would both pay for a meaning that is not proved: leave "
                 "critic empty, or set score_share = 0"
             )
-        if self.correction == "none" and self.false_negative_rate == "online":
-            raise ValueError('false_negative_rate = "online" is read by a correction: set one')
         return self
 
 

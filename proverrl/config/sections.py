@@ -205,8 +205,6 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
-        if self.reward.false_negative_rate == "online" and self.appeal.rate == 0.0:
-            raise ValueError('reward.false_negative_rate = "online" needs appeal.rate above 0')
         if self.restart.name != "none" and self.loop in ROUND_LOOPS:
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":

@@ -2,8 +2,7 @@
 
 Flows in: judged draws. Flows out: the same draws, in which a failure that a second look
 overturned is a proof; the running estimate of the false-negative rate; the figures for the metrics.
-Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits),
-what a reward makes of the rate (``proverrl.rewards.noise``).
+Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits).
 
 A draw is given on when its appeals are in, so that no proof is learned from as a failure. Which
 candidates are judged again depends on the candidate and the seed alone. Each is judged again once:
@@ -82,10 +81,6 @@ class Reviewer:
                 self.num_overturned += turned
         self.num_calls += len(new)
         return len(new)
-
-    def rate(self, rollout: Rollout) -> float:
-        """The estimated share of right proofs of the rollout's source that are refused."""
-        return self.rates.rate(source_of(rollout.problem))
 
     def metrics(self) -> dict[str, Any]:
         """The estimate over all sources; nothing when nothing is judged again."""

@@ -212,11 +212,7 @@ async def _probe(session: Session, step: int) -> dict[str, float]:
 def make_reward(state: GrpoState) -> RewardFn:
     """The reward of the configuration."""
     config = state.session.config
-    return build_reward(
-        config.reward,
-        max_new_tokens=config.sampling.max_new_tokens,
-        false_negative_rate=state.reviewer.rate,
-    )
+    return build_reward(config.reward, max_new_tokens=config.sampling.max_new_tokens)
 
 
 def open_source(state: GrpoState) -> Source:

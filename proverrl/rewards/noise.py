@@ -1,19 +1,15 @@
-"""Rewards of a verifier that errs: corrections, and an estimate of how often it errs.
+"""How often a verifier refuses a right proof, estimated from second looks.
 
-Flows in: a verdict as yes or no, and the verifier's rates: f0, the share of wrong proofs that it
-accepts, and f1, the share of right proofs that it refuses. Flows out: a reward whose policy
-gradient is, on average over the verifier's errors, that of a verifier without errors (times a
-constant). Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair
-of rates, centring reduces them to a constant factor.
+Flows in: verdicts as yes or no, and what became of failures that were judged again. Flows out: the
+estimated rate, with an interval (after Cai et al. 2025, arXiv 2510.00915). Not handled here: who
+judges again (``proverrl.loops.appeals``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from proverrl.config import CorrectionName
-from proverrl.errors import RecordError
 from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson
 
@@ -22,33 +18,6 @@ EMA = 0.95
 
 ALL = ""
 """The key under which everything is averaged, whatever its own key is."""
-
-MAX_ONLINE = 0.5
-"""A larger estimate is not used to correct a reward: few candidates were proved by then, and the
-correction's variance would be unbounded."""
-
-
-def backward(proved: bool, f0: float, f1: float) -> float:
-    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one. Its variance
-    grows without bound as f0 + f1 nears 1. Raises ``RecordError`` if the rates do not lie in [0, 1)
-    with a sum below 1."""
-    _check(f0, f1)
-    return (float(proved) - f0) / (1.0 - f0 - f1)
-
-
-def forward(proved: bool, f0: float, f1: float) -> float:
-    """f1 for a yes, f1 - 1 for a no: on average 0 for a right proof and -(1 - f0 - f1) for a wrong
-    one. f0 is not needed, and values stay within [-1, 1]. Raises ``RecordError`` if the rates do
-    not lie in [0, 1) with a sum below 1."""
-    _check(f0, f1)
-    return f1 if proved else f1 - 1.0
-
-
-CORRECTIONS: dict[CorrectionName, Callable[[bool, float, float], float]] = {
-    "none": lambda proved, f0, f1: float(proved),
-    "backward": backward,
-    "forward": forward,
-}
 
 
 class FalseNegativeRate:
@@ -127,8 +96,3 @@ def _add(averages: dict[str, _Average], key: str, value: bool) -> None:
 
 def _value(average: _Average) -> float:
     return average[0] / average[1] if average[1] > 0.0 else 0.0
-
-
-def _check(f0: float, f1: float) -> None:
-    if not (0.0 <= f0 < 1.0 and 0.0 <= f1 < 1.0 and f0 + f1 < 1.0):
-        raise RecordError(f"error rates must lie in [0, 1) with a sum below 1, got {f0} and {f1}")

@@ -12,7 +12,6 @@ from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
 from proverrl.plugins import bind, refuse
 from proverrl.rewards.decide import decide_reward, find_label
-from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Problem, Reward, Rollout, Status, Verdict
 
@@ -37,14 +36,9 @@ _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
 def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Reward:
-    """1 for PROVED, 0 for every other judged status; corrected for noise where asked. Raises
-    ``RecordError`` if the rollout was not judged (a timeout is not a wrong proof), or if the rate
-    of false negatives is to be estimated and no estimate was given to ``build_reward``."""
-    config = config or RewardConfig()
-    rate = config.false_negative_rate
-    if rate == "online":
-        raise RecordError("this reward needs an estimate of the false-negative rate")
-    value = CORRECTIONS[config.correction](_proved(rollout), config.false_positive_rate, rate)
+    """1 for PROVED, 0 for every other judged status. Raises ``RecordError`` if the rollout was not
+    judged (a timeout is not a wrong proof)."""
+    value = float(_proved(rollout))
     return Reward(total=value, parts={"proved": value})
 
 
@@ -190,27 +184,15 @@ REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
 }
 
 
-def build_reward(
-    config: RewardConfig,
-    *,
-    max_new_tokens: int,
-    false_negative_rate: Callable[[Rollout], float] | None = None,
-) -> RewardFn:
+def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
     """The configured reward, with the penalty for overlong completions if its weight is set.
-    ``max_new_tokens`` is the sampler's limit for one completion. ``false_negative_rate`` is asked
-    for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
-    the false positives leave. A judgement of an own attempt earns 1 where it is right, whatever
-    the configuration."""
-    most = MAX_ONLINE * (1.0 - config.false_positive_rate)
+    ``max_new_tokens`` is the sampler's limit for one completion. A judgement of an own attempt
+    earns 1 where it is right, whatever the configuration."""
     earn = _choose(config)
 
     def reward(rollout: Rollout) -> Reward:
-        settings = config
-        if config.false_negative_rate == "online" and false_negative_rate is not None:
-            rate = min(most, false_negative_rate(rollout))
-            settings = config.model_copy(update={"false_negative_rate": rate})
-        # A judgement is compared with what is known: nothing of it is noisy or in parts.
-        earned = proved_reward(rollout) if rollout.role == "judge" else earn(rollout, settings)
+        # A judgement is compared with what is known: nothing of it is in parts.
+        earned = proved_reward(rollout) if rollout.role == "judge" else earn(rollout, config)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
