@@ -21,7 +21,6 @@ from safetensors.torch import load_file, save_file
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.cli.main import cli
 from proverrl.config import load_config, load_stored_config, parse_config
-from proverrl.curriculum.beliefs import read_counts
 from proverrl.errors import (
     ConfigError,
     ProblemError,
@@ -228,7 +227,6 @@ def test_a_file_of_ours_is_refused_at_its_unusable_line(
 
 READERS: dict[str, Callable[[Path], object]] = {
     "problems": load_problems,
-    "counts": read_counts,
     "samples": read_samples,
     "rollouts": lambda path: list(iter_rollouts(path)),
     "metrics": read_json_lines,

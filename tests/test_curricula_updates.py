@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from proverrl.config import CurriculumConfig, parse_config
+from proverrl.config import CurriculumConfig
 from proverrl.config.curriculum import CbrlConfig, MoppsConfig
-from proverrl.curriculum.beliefs import Beliefs, pick_problems, read_counts, update_belief
+from proverrl.curriculum.beliefs import Beliefs, pick_problems, update_belief
 from proverrl.curriculum.difficulty import CbrlCurriculum, difficulty_of
 from proverrl.curriculum.sampler import MoppsCurriculum
-from proverrl.errors import ConfigError, ProblemError
 from proverrl.types import Group, Problem
 from tests.builders import build_problem, build_test_group
 
@@ -69,66 +65,18 @@ def test_mopps_believes_in_each_problem() -> None:
 def test_mopps_takes_those_nearest_to_the_target() -> None:
     beliefs = Beliefs(1.0)
     # Means of about 0.1, 0.2, ..., 0.9 with a deviation below 0.001.
-    beliefs.start({f"p{n}": (100_000 * (n + 1), 1_000_000) for n in range(9)}, 1.0)
+    for number in range(9):
+        beliefs.observe(f"p{number}", 100_000 * (number + 1), 1_000_000)
     names = [f"p{number}" for number in range(9)]
     closest = MoppsConfig(candidates=0)
     assert pick_problems(names, 1, beliefs, closest, random.Random(0)) == ["p4"]
     assert set(pick_problems(names, 3, beliefs, closest, random.Random(0))) == {"p3", "p4", "p5"}
     high = MoppsConfig(candidates=0, target=0.8)
     assert pick_problems(names, 1, beliefs, high, random.Random(0)) == ["p7"]
-    within = MoppsConfig(pick="threshold", candidates=0, low=0.35, high=0.65)
-    for seed in range(5):
-        assert set(pick_problems(names, 2, beliefs, within, random.Random(seed))) <= {
-            "p3",
-            "p4",
-            "p5",
-        }
-    # Three lie within; the fourth is p2 (0.3, off by 0.05) or p6 (0.7, off by 0.05).
-    four = set(pick_problems(names, 4, beliefs, within, random.Random(0)))
-    assert {"p3", "p4", "p5"} < four
-    assert four - {"p3", "p4", "p5"} <= {"p2", "p6"}
     # One candidate a place leaves no choice: any name comes.
     single = MoppsConfig(candidates=1)
     seen = {pick_problems(names, 1, beliefs, single, random.Random(s))[0] for s in range(200)}
     assert seen == set(names)
-
-
-def test_mopps_starts_warm_from_counts_of_an_earlier_run(tmp_path: Path) -> None:
-    file = tmp_path / "counts.jsonl"
-    rows = [
-        {"id": "a0", "solved": 2, "attempts": 3},
-        {"problem_id": "b0", "status": "proved"},
-        {"problem_id": "b0", "status": "rejected"},
-        {"problem_id": "b0", "status": "timeout"},
-        {"problem": {"id": "a0"}, "status": "proved"},
-    ]
-    file.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
-    assert read_counts(file) == {"a0": (3, 4), "b0": (1, 2)}
-    config = CurriculumConfig(name="mopps", mopps=MoppsConfig(warm_start=str(file)))
-    curriculum = MoppsCurriculum(PROBLEMS, config, 0)
-    # 1 + 3 * 3 and 1 + 3 * 1; 1 + 3 * 1 and 1 + 3 * 1.
-    assert curriculum.state_dict()["beliefs"] == {"a0": [10.0, 4.0], "b0": [4.0, 4.0]}
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 1: no attempt"),
-        ('{"id": "a"}', "line 1: no attempt"),
-        ('{"problem_id": "a", "status": "fine"}', "line 1: no attempt"),
-        ('{"id": "a", "solved": 3, "attempts": 2}', "3 of 2 attempts solved"),
-        ('{"id": "a", "solved": 2.9, "attempts": 5}', "2.9 of 5 attempts solved; correct"),
-        ('{"id": "a", "solved": 2, "attempts": "5"}', "2 of '5' attempts solved; correct"),
-        ("[]", "line 1: no attempt"),
-    ],
-)
-def test_counts_that_cannot_be_read_are_refused(tmp_path: Path, line: str, message: str) -> None:
-    file = tmp_path / "counts.jsonl"
-    file.write_text(line)
-    with pytest.raises(ProblemError, match=message):
-        read_counts(file)
-    with pytest.raises(ProblemError, match="cannot read"):
-        read_counts(tmp_path / "missing.jsonl")
 
 
 def test_cbrl_steers_towards_half() -> None:
@@ -170,9 +118,3 @@ def test_difficulty_is_the_level_unless_it_is_given() -> None:
     given = replace(PROBLEMS[0], metadata={"level": 1, "difficulty": 7})
     assert difficulty_of(given) == 7.0
     assert difficulty_of(replace(given, metadata={"level": 2, "difficulty": "hard"})) == 2.0
-
-
-def test_settings_that_contradict_are_refused() -> None:
-    table = tomllib.loads("[curriculum.mopps]\nlow = 0.8\nhigh = 0.2")
-    with pytest.raises(ConfigError, match="low is above high"):
-        parse_config(table, source="a test")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from proverrl.config.base import (
     Fraction,
@@ -22,37 +22,18 @@ from proverrl.config.base import (
 )
 
 CurriculumName = Literal["uniform", "posterior", "mopps", "cbrl"]
-PickName = Literal["closest", "threshold"]
 
 
 class MoppsConfig(Section):
     """``mopps``; see ``proverrl.curriculum.beliefs``."""
 
-    pick: PickName = "closest"
-    """``closest``: candidates whose sampled rate is nearest to the target; ``threshold``: random
-    ones between low and high"""
     target: Fraction = 0.5
-    """the solve rate that ``closest`` looks for"""
-    low: Fraction = 0.3
-    """the lowest sampled rate that ``threshold`` takes"""
-    high: Fraction = 0.7
-    """the highest"""
+    """the solve rate that is looked for"""
     candidates: NonNegative = 8
     """random candidates for each place of a draw; 0 makes all problems candidates"""
     discount: Fraction = 1.0
     """how much of a problem's past still counts after each new group; use 0.5 when the policy
     changes fast"""
-    warm_start: str = ""
-    """a file of counts from an earlier run: ``evals/NAME.jsonl``, ``rollouts/step_N.jsonl``, or
-    lines with ``id``, ``solved``, ``attempts``"""
-    warm_weight: PositiveFloat = 3.0
-    """how much each of those attempts counts"""
-
-    @model_validator(mode="after")
-    def _low_is_below_high(self) -> MoppsConfig:
-        if self.low > self.high:
-            raise ValueError("low is above high: no problem would be within the threshold")
-        return self
 
 
 class CbrlConfig(Section):

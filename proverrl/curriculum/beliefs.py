@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from proverrl.config.curriculum import MoppsConfig
-from proverrl.errors import ProblemError
-from proverrl.files.strict_json import load_json
-from proverrl.types import Status
 
 Belief = list[float]
 """The two parameters of a Beta distribution, for proofs and failures; [1, 1] knows nothing."""
@@ -37,15 +33,6 @@ class Beliefs:
         self._discount = discount
         self._beliefs: dict[str, Belief] = {}
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._beliefs
-
-    def start(self, counts: Mapping[str, tuple[int, int]], weight: float) -> None:
-        """Begin with counts of (proofs, attempts) from elsewhere, each worth ``weight`` of ours:
-        MoPPS starts warm at [1 + 3 proofs, 1 + 3 failures]."""
-        for key, (solved, total) in counts.items():
-            self._beliefs[key] = [1.0 + weight * solved, 1.0 + weight * (total - solved)]
-
     def observe(self, key: str, solved: int, total: int) -> None:
         update_belief(self._beliefs.setdefault(key, [1.0, 1.0]), solved, total, self._discount)
 
@@ -64,70 +51,13 @@ class Beliefs:
         self._beliefs = {key: [float(a), float(b)] for key, (a, b) in state.items()}
 
 
-def read_counts(path: Path) -> dict[str, tuple[int, int]]:
-    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run: attempts of an
-    evaluation (``evals/NAME.jsonl``), rollouts of a training (``rollouts/step_N.jsonl``), or
-    ``{"id": ..., "solved": ..., "attempts": ...}``. Raises ``ProblemError`` if the file cannot be
-    read, or a line is none of these."""
-    found: dict[str, tuple[int, int]] = {}
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    name, solved, total = _read_line(f"{path}, line {number}", line)
-                    before = found.get(name, (0, 0))
-                    found[name] = (before[0] + solved, before[1] + total)
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
-    return found
-
-
-def _read_line(where: str, line: str) -> tuple[str, int, int]:
-    try:
-        row = load_json(line)
-        if "attempts" in row:
-            name, solved, total = str(row["id"]), row["solved"], row["attempts"]
-        else:
-            status = Status(row["status"])
-            name = str(row["problem_id"] if "problem_id" in row else row["problem"]["id"])
-            solved, total = int(status is Status.PROVED), int(status.judged)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ProblemError(
-            f"{where}: no attempt, rollout, or object with id, solved and attempts ({error}); "
-            "give evals/NAME.jsonl or rollouts/step_N.jsonl of a run"
-        ) from error
-    if not all(type(n) is int for n in (solved, total)) or not 0 <= solved <= total:
-        raise ProblemError(f"{where}: {solved!r} of {total!r} attempts solved; correct the counts")
-    return name, solved, total
-
-
-def open_beliefs(settings: MoppsConfig) -> Beliefs:
-    """Beliefs about single problems, warm where a file of counts is given."""
-    beliefs = Beliefs(settings.discount)
-    if settings.warm_start:
-        beliefs.start(read_counts(Path(settings.warm_start)), settings.warm_weight)
-    return beliefs
-
-
 def pick_problems(
     names: Sequence[str], n: int, beliefs: Beliefs, settings: MoppsConfig, rng: random.Random
 ) -> list[str]:
-    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025, arXiv 2507.04632).
+    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025, arXiv 2507.04632):
     ``candidates`` names for each place are drawn at random (0: all), a rate is sampled from the
-    belief of each, and ``closest`` takes those nearest to ``target``. ``threshold`` takes random
-    ones of those within [``low``, ``high``], and the nearest to it when they are too few."""
+    belief of each, and those nearest to ``target`` are taken."""
     if settings.candidates:
         names = rng.sample(names, min(len(names), settings.candidates * n))
     rates = {name: beliefs.sample(name, rng) for name in names}
-    if settings.pick == "closest":
-        return sorted(names, key=lambda name: (rates[name] - settings.target) ** 2)[:n]
-    within = [name for name in names if settings.low <= rates[name] <= settings.high]
-    if len(within) >= n:
-        return rng.sample(within, n)
-
-    def distance(name: str) -> float:
-        return max(settings.low - rates[name], rates[name] - settings.high, 0.0)
-
-    return sorted(names, key=distance)[:n]
+    return sorted(names, key=lambda name: (rates[name] - settings.target) ** 2)[:n]

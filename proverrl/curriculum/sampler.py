@@ -7,7 +7,7 @@ from typing import Any
 
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.base import Curriculum
-from proverrl.curriculum.beliefs import open_beliefs, pick_problems
+from proverrl.curriculum.beliefs import Beliefs, pick_problems
 from proverrl.curriculum.difficulty import CbrlCurriculum
 from proverrl.plugins import choose, refuse
 from proverrl.types import Group, Problem
@@ -71,7 +71,7 @@ class MoppsCurriculum(Curriculum):
     """The problems of ``pick_problems``; expects of each the mean of its belief."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
-        self._beliefs = open_beliefs(config.mopps)
+        self._beliefs = Beliefs(config.mopps.discount)
         super().__init__(problems, config, seed)
 
     def _choose(self, n: int) -> Iterator[str]:
