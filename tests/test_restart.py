@@ -88,9 +88,9 @@ def test_what_was_not_judged_is_no_failure() -> None:
     restarts = Restarts(SETTINGS)
     restarts.observe(rollouts(T, T))
     assert list(restarts.waiting()) == []
-    # 0 of 1 judged.
+    # None of the one that was judged.
     restarts.observe(rollouts(T, R))
-    assert restarts.trials["p"] == [Trial(0.0, 1, 0)]
+    assert restarts.trials["p"] == [Trial(0.0, 0)]
     restarts.take("p")
     # A restart that came to nothing is repeated as it was.
     restarts.observe(rollouts(T, T, ratio=0.3))
