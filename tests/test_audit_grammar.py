@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
+from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
@@ -633,3 +634,26 @@ def test_an_attribute_that_is_added_to_our_program(attribute: str, status: str, 
     verdict = audit_candidate(Candidate(Problem("a", "dafny", "annotate", "", text + HOLE), body))
     assert verdict is not None
     assert (verdict.status, verdict.checks) == (status, (f"audit:{rule}",))
+
+
+@pytest.mark.parametrize(
+    ("loop", "admitted"),
+    [
+        ("for i := 0 to n { }", True),
+        ("for i := 0 to |s| { }", True),
+        ("for i := |s| downto 0 invariant i >= 0 { }", True),
+        ("for i: int := 0 to |s| + n invariant {1} <= {1, 2} { }", True),
+        ("for i := to to to { }", True),
+        ("for i := 0 downto * { }", True),
+        ("for i := 0 to n", False),
+        # A name in a clause, and what comes after it: no range, and no body.
+        ("for i := 0 to n invariant b == to x := y; { }", False),
+        ("for i := 0 to to x := y; { }", False),
+        ("for i := 0 to |s| invariant i >= 0", False),
+        ("for i := 0 to n invariant {1} <= {1, 2}", False),
+        ("for i := 0 to * decreases * { }", False),
+    ],
+)
+def test_for_loops_need_a_body(loop: str, admitted: bool) -> None:
+    findings = audit_file(f"method M(n: nat, s: seq<int>) {{ {loop} }}")
+    assert not findings if admitted else [finding.category for finding in findings] == ["cheat"]

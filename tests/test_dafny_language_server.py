@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from proverrl.lang.dafny.workers.toolchain import (
     ConfirmingToolchain,
     DafnyToolchain,
     find_confirming_toolchain,
+    find_dafny_toolchain,
 )
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
@@ -46,7 +46,7 @@ def fake(tmp_path: Path) -> ConfirmingToolchain:
 
 @pytest.fixture
 def real() -> ConfirmingToolchain:
-    found = find_confirming_toolchain(FIRST)
+    found = find_confirming_toolchain()
     if found is None:
         pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
     return found
@@ -167,16 +167,34 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     command.write_text("#!/bin/sh\necho Dafny 2.3.0.10506\n")
     command.chmod(0o755)
     monkeypatch.delenv("PROVERRL_DAFNY4", raising=False)
-    assert find_confirming_toolchain(FIRST) is None
-    newer = replace(FIRST, dafny_version="4.11.0")
-    assert find_confirming_toolchain(newer) == ConfirmingToolchain("dafny", "4.11.0", "4")
+    assert find_confirming_toolchain() is None
     monkeypatch.setenv("PROVERRL_DAFNY4", "")
-    assert find_confirming_toolchain(newer) is None
+    assert find_confirming_toolchain() is None
     monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
     with pytest.raises(ToolchainError, match=r"names Dafny 2\.3\.0"):
-        find_confirming_toolchain(FIRST)
+        find_confirming_toolchain()
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
-    assert find_confirming_toolchain(FIRST) == ConfirmingToolchain(str(command), "4.11.0", "2")
+    assert find_confirming_toolchain() == ConfirmingToolchain(str(command), "4.11.0", "2")
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("4.11.0+abc", r"4\.11\.0, which is at present only the second judge.* PROVERRL_DAFNY4"),
+        ("3.13.1", r"supported are Dafny 2\.3 .* and, as the second judge, Dafny 4"),
+        ("2.2.0", r"supported are Dafny 2\.3"),
+        ("5.0.0", r"supported are Dafny 2\.3"),
+    ],
+)
+def test_the_first_dafny_must_be_version_2_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
+) -> None:
+    command = tmp_path / "dafny"
+    command.write_text(f"#!/bin/sh\necho {version}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PROVERRL_DAFNY", str(command))
+    with pytest.raises(ToolchainError, match=said):
+        find_dafny_toolchain()
 
 
 def test_real_texts(real: ConfirmingToolchain) -> None:

@@ -16,7 +16,6 @@ from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.walls import second_judge
 from proverrl.lang.dafny.workers.command_line import DafnyCliWorker
-from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
 from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import (
@@ -42,8 +41,6 @@ async def start_dafny_worker(
 
     Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
     """
-    if toolchain.backend == "dafny-4":
-        return await Dafny4Worker.start(toolchain, limits, known)
     if toolchain.backend == "dafny-cli":
         return await DafnyCliWorker.start(toolchain, limits, known)
     return await DafnyServerWorker.start(toolchain, limits, known)
@@ -81,7 +78,7 @@ def open_dafny(options: BackendOptions) -> Backend:
     # What one Dafny is told to believe, or told by options of its own, says nothing to another.
     own = options.allowed or options.arguments
     rate = 0.0 if own else read_rate(options.confirm)
-    if rate and (second := find_confirming_toolchain(toolchain)):
+    if rate and (second := find_confirming_toolchain()):
         verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
         # Only where it is there, so that verdicts of earlier versions stay known.
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))

@@ -2,14 +2,12 @@
 
 Flows in: audited candidates. Flows out: verdicts by the same rule as the server's, and with the
 exit code as a second witness. The exit code alone would accept an exhausted ``/rlimit``.
-Not handled here: speed (about a second per candidate is the start of the process); Dafny 4, whose
-worker shares the processes (``dafny4``).
+Not handled here: speed (about a second per candidate is the start of the process).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.judge import judge_candidate, make_options
@@ -39,18 +37,8 @@ _EXIT_CODES = (0, 2, 4)
 _MAX_REPLY_BYTES = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a process left: ``stderr`` is its tail, ``log`` the file that was asked for."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-    log: str = ""
-
-
-class DafnyProcessWorker(GroupWorker, DafnyProcess):
-    """Starts a process for each question and holds none between questions."""
+class DafnyCliWorker(GroupWorker, DafnyProcess):
+    """Runs ``dafny`` once per question and holds no process between questions."""
 
     def __init__(self, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems) -> None:
         self._toolchain = toolchain
@@ -65,26 +53,6 @@ class DafnyProcessWorker(GroupWorker, DafnyProcess):
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
         return await judge_candidate(self, candidate, self._known, self._toolchain)
-
-    async def _run(self, command: Sequence[str], source: str, log_name: str = "") -> Output:
-        """Run a command in a folder that holds the program, and read all that it leaves."""
-        folder = make_folder()
-        (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
-        group = await ProcessGroup.start(command, folder, memory_limit_mb=self._limits.memory_mb)
-        self._group = group
-        try:
-            received = await group.read_all(_MAX_REPLY_BYTES, "dafny")
-            exit_code = await group.wait()
-            log = folder / log_name
-            log_text = log.read_text(encoding="utf-8-sig") if log.is_file() else ""
-        finally:
-            group.kill()
-        await group.join()
-        return Output(exit_code, received.decode("utf-8", "replace"), group.stderr_tail, log_text)
-
-
-class DafnyCliWorker(DafnyProcessWorker):
-    """Runs ``dafny`` once per question."""
 
     @classmethod
     async def start(
@@ -112,12 +80,28 @@ class DafnyCliWorker(DafnyProcessWorker):
         self, source: str, rlimit: int | None, *more: str
     ) -> tuple[Reply, tuple[str, ...]]:
         options = (*make_options(self._toolchain, self._limits, rlimit), *more)
-        done = await self._run((self._toolchain.dafny, *_CLI_OPTIONS, *options, FILE_NAME), source)
-        text, trace = split_trace(done.stdout) if more else (done.stdout, ())
+        command = (self._toolchain.dafny, *_CLI_OPTIONS, *options, FILE_NAME)
+        exit_code, stdout, stderr = await self._run(command, source)
+        text, trace = split_trace(stdout) if more else (stdout, ())
         reply = parse_reply(text)
-        if done.exit_code not in _EXIT_CODES:
-            said = f"dafny exited with {done.exit_code}: {done.stderr[-300:]}"
-            raise WorkerError(said, find_cause(done.exit_code))
-        if reply.all_verified and not reply.errors and done.exit_code != 0:
-            raise WorkerError(f"dafny printed a clean reply but exited with {done.exit_code}")
+        if exit_code not in _EXIT_CODES:
+            said = f"dafny exited with {exit_code}: {stderr[-300:]}"
+            raise WorkerError(said, find_cause(exit_code))
+        if reply.all_verified and not reply.errors and exit_code != 0:
+            raise WorkerError(f"dafny printed a clean reply but exited with {exit_code}")
         return reply, trace
+
+    async def _run(self, command: Sequence[str], source: str) -> tuple[int, str, str]:
+        """Run a command in a folder that holds the program: its exit code, what it printed, and the
+        tail of its errors."""
+        folder = make_folder()
+        (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
+        group = await ProcessGroup.start(command, folder, memory_limit_mb=self._limits.memory_mb)
+        self._group = group
+        try:
+            received = await group.read_all(_MAX_REPLY_BYTES, "dafny")
+            exit_code = await group.wait()
+        finally:
+            group.kill()
+        await group.join()
+        return exit_code, received.decode("utf-8", "replace"), group.stderr_tail

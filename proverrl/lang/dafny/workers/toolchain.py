@@ -3,8 +3,8 @@
 Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
 PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of
 the second judge; empty for none). Flows out: a ``DafnyToolchain`` and a ``ConfirmingToolchain``.
-Dafny 2.3 is driven by its server or its command line, Dafny 4 by ``dafny verify``, and as a second
-judge by its language server; Dafny 3 is untested and refused.
+Dafny 2.3 is driven by its server or its command line. Dafny 4 is a second judge alone, by its
+language server; Dafny 3 is untested and refused.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class DafnyToolchain:
         return replace(self, allowed=(), arguments=())
 
     @property
-    def backend(self) -> Literal["dafny-server", "dafny-cli", "dafny-4"]:
-        if self.dafny_version.startswith("4."):
-            return "dafny-4"
+    def backend(self) -> Literal["dafny-server", "dafny-cli"]:
         return "dafny-cli" if self.server is None else "dafny-server"
 
     @property
@@ -84,16 +82,10 @@ class ConfirmingToolchain:
         return f"dafny {self.dafny_version} (language server, syntax of {self.syntax})"
 
 
-def find_confirming_toolchain(first: DafnyToolchain | None = None) -> ConfirmingToolchain | None:
-    """The Dafny 4 that PROVERRL_DAFNY4 names (empty for none), else the first Dafny (None: the one
-    that ``find_dafny_toolchain`` finds) where that is a Dafny 4; None without one. Raises
-    ``ToolchainError`` when what is named is no Dafny 4."""
-    first = first or find_dafny_toolchain()
-    is_4 = first.backend == "dafny-4"
-    syntax: Literal["2", "4"] = "4" if is_4 else "2"
+def find_confirming_toolchain() -> ConfirmingToolchain | None:
+    """The Dafny 4 that PROVERRL_DAFNY4 names; None without one. Raises ``ToolchainError`` when what
+    is named is no Dafny 4."""
     named = os.environ.get("PROVERRL_DAFNY4")
-    if named is None:
-        return ConfirmingToolchain(first.dafny, first.dafny_version, syntax) if is_4 else None
     if not named:
         return None
     version = _find_dafny_version(named)
@@ -101,7 +93,7 @@ def find_confirming_toolchain(first: DafnyToolchain | None = None) -> Confirming
         raise ToolchainError(
             f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
         )
-    return ConfirmingToolchain(named, version, syntax)
+    return ConfirmingToolchain(named, version)
 
 
 def find_dafny_toolchain() -> DafnyToolchain:
@@ -111,10 +103,15 @@ def find_dafny_toolchain() -> DafnyToolchain:
         raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
     z3, z3_version = _find_z3()
     version = _find_dafny_version(dafny)
+    if version.startswith("4."):
+        raise ToolchainError(
+            f"{dafny} is Dafny {version}, which is at present only the second judge: name it by "
+            f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
+        )
     return DafnyToolchain(
         dafny=dafny,
         dafny_version=version,
-        server=_find_server() if version.startswith("2.") else None,
+        server=_find_server(),
         z3=z3,
         z3_version=z3_version,
     )
@@ -174,7 +171,8 @@ def _find_dafny_version(path: str) -> str:
     if not version.startswith(("2.3.", "4.")):
         raise ToolchainError(
             f"{path} is Dafny {version}; supported are Dafny 2.3 (Debian's package: "
-            f"{_INSTALL_DAFNY}) and Dafny 4 (https://github.com/dafny-lang/dafny/releases)"
+            f"{_INSTALL_DAFNY}) and, as the second judge, Dafny 4 "
+            "(https://github.com/dafny-lang/dafny/releases)"
         )
     return version
 
@@ -201,7 +199,7 @@ def check_dafny() -> list[Part]:
     else:
         runtime, server = found.server
         parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
-    parts.append(_check_second(found))
+    parts.append(_check_second())
     where = f"{found.z3_version}, {found.z3}"
     if found.z3_version == Z3_VERSION:
         return [*parts, Part("z3", "ok", where)]
@@ -212,9 +210,9 @@ def check_dafny() -> list[Part]:
     return [*parts, Part("z3", "weak", detail, z3_remedy)]
 
 
-def _check_second(first: DafnyToolchain) -> Part:
+def _check_second() -> Part:
     try:
-        second = find_confirming_toolchain(first)
+        second = find_confirming_toolchain()
     except ToolchainError as error:
         return Part("second judge", "missing", str(error), "unset PROVERRL_DAFNY4")
     if second is not None:
