@@ -1,10 +1,11 @@
-"""Rewards by hand, and noise corrections by enumeration of everything the verifier may say."""
+"""Rewards by hand, and the estimate of how often a right proof is refused."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import get_args
 
 import pytest
@@ -110,43 +111,42 @@ def test_settings_that_make_no_sense_are_refused(table: dict[str, object], messa
 
 def test_false_negative_rate_by_hand() -> None:
     rate = FalseNegativeRate()
-    assert rate.rate("dafny") == 0.0
+    assert rate.rate == 0.0
     # Of ten proofs that are right, eight are accepted and two refused; ten wrong ones are refused.
     # p = 8/20; of 12 failures 2 are overturned, q = 1/6: q (1 - p) = 0.1, f1 = 0.1 / 0.5 = 0.2.
     # Repeated until the averages have forgotten all but the pattern.
     for _ in range(40):
         for i in range(20):
-            rate.observe("dafny", proved=i % 5 in (0, 2))
+            rate.proved.add(i % 5 in (0, 2))
         for i in range(12):
-            rate.observe_appeal("dafny", overturned=i % 6 == 0)
-    assert rate.rate("dafny") == pytest.approx(0.2, abs=0.04)
-    assert rate.rate("lean") == 0.0
+            rate.overturned.add(i % 6 == 0)
+    assert rate.rate == pytest.approx(0.2, abs=0.04)
 
 
 def test_false_negative_rate_is_free_of_its_start() -> None:
     # One value of each: the averages are that value, not a twentieth of it.
     rate = FalseNegativeRate()
-    rate.observe("a", proved=True)
-    rate.observe("a", proved=False)
-    rate.observe_appeal("a", overturned=True)
+    rate.proved.add(True)
+    rate.proved.add(False)
+    rate.overturned.add(True)
     # p = 0.95 * 0.05 / (0.95 * 0.05 + 0.05) = 0.95 / 1.95; q = 1: f1 = 1 - p = 1 / 1.95.
-    assert rate.rate("a") == pytest.approx(1 / 1.95)
-    rate.observe_appeal("a", overturned=False)
+    assert rate.rate == pytest.approx(1 / 1.95)
+    rate.overturned.add(False)
     # q = 0.95 / 1.95: q (1 - p) = 0.95 / 1.95^2, over itself plus 0.95 / 1.95.
-    assert rate.rate("a") == pytest.approx((0.95 / 1.95**2) / (0.95 / 1.95**2 + 0.95 / 1.95))
+    assert rate.rate == pytest.approx((0.95 / 1.95**2) / (0.95 / 1.95**2 + 0.95 / 1.95))
 
 
 def test_false_negative_rate_survives_json() -> None:
     rate = FalseNegativeRate()
-    rate.observe("a", proved=True)
-    rate.observe("b", proved=False)
-    rate.observe_appeal("a", overturned=True)
+    rate.proved.add(True)
+    rate.proved.add(False)
+    rate.overturned.add(True)
     again = FalseNegativeRate()
-    again.load_state_dict(json.loads(json.dumps(rate.state_dict())))
-    assert again.state_dict() == rate.state_dict()
-    again.observe("a", proved=False)
-    rate.observe("a", proved=False)
-    assert again.rate("a") == rate.rate("a") > 0.0
+    again.load_state_dict(json.loads(json.dumps(asdict(rate))))
+    assert again == rate
+    again.proved.add(False)
+    rate.proved.add(False)
+    assert again.rate == rate.rate > 0.0
 
 
 def test_appeals_are_drawn_by_the_candidate_alone() -> None:

@@ -18,7 +18,7 @@ from proverrl.errors import ConfigError, UsageError
 from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
 from proverrl.loops.appeals import Reviewer
-from proverrl.rewards.noise import ALL, FalseNegativeRate
+from proverrl.rewards.noise import FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
@@ -67,9 +67,9 @@ def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
     p = 0.95**2 / (0.95**2 + 0.95 + 1)
     # Appeals, in order: overturned, confirmed.
     q = 0.95 / 1.95
-    assert reviewer.rates.rate(ALL) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
+    assert reviewer.rates.rate == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
     figures = reviewer.metrics()
-    assert figures["false_negative_rate"] == pytest.approx(reviewer.rates.rate(ALL))
+    assert figures["false_negative_rate"] == pytest.approx(reviewer.rates.rate)
     # Two appeals are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
     low, high = clopper_pearson(q, 1.95**2 / (0.95**2 + 1))
     assert figures["false_negative_rate_low"] == pytest.approx(low * (1 - p) / (low * (1 - p) + p))
@@ -122,7 +122,7 @@ def test_an_audit_that_judges_nothing_says_nothing() -> None:
         draw = await reviewer.review(build_draw("p", R))
         assert draw.rollouts[0].status is R
         assert reviewer.observe(draw) == 1
-        assert reviewer.rates.interval(ALL) == (0.0, 1.0)
+        assert reviewer.rates.interval == (0.0, 1.0)
 
     asyncio.run(review())
 
@@ -355,16 +355,16 @@ def test_no_appeals_when_the_rate_is_zero(
 def test_old_averages_fade() -> None:
     rate = FalseNegativeRate()
     for _ in range(200):
-        rate.observe("a", proved=True)
-        rate.observe_appeal("a", overturned=False)
-    low, high = rate.interval("a")
+        rate.proved.add(True)
+        rate.overturned.add(False)
+    low, high = rate.interval
     # 200 appeals, of which the average remembers 0.0975 / 0.0025 = 39: p is 1, so that nothing
     # of the verdicts is left to be wrong.
     assert (low, high) == (0.0, 0.0)
-    rate.observe("a", proved=False)
+    rate.proved.add(False)
     # p = 0.95 now (weights have settled), and q lies below 1 - 0.025^(1/39) = 0.0903.
     q = 1 - 0.025 ** (1 / 39)
-    assert rate.interval("a")[1] == pytest.approx(q * 0.05 / (q * 0.05 + 0.95), rel=1e-3)
+    assert rate.interval[1] == pytest.approx(q * 0.05 / (q * 0.05 + 0.95), rel=1e-3)
 
 
 @pytest.mark.slow

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from proverrl.config import AppealConfig
 from proverrl.loops.session import Session
-from proverrl.rewards.noise import ALL, FalseNegativeRate, is_appealed
+from proverrl.rewards.noise import FalseNegativeRate, is_appealed
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
+from proverrl.types import Candidate, Rollout, Status, Verdict
 from proverrl.verifier.cache import was_overturned
 
 APPEALED = (Status.REJECTED, Status.EXHAUSTED)
@@ -31,8 +31,8 @@ AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 
 class Reviewer:
-    """Has failures of draws judged again and estimates the false-negative rate for each source of
-    problems; ``num_calls`` and ``num_overturned`` count what was observed."""
+    """Has failures of draws judged again and estimates the false-negative rate; ``num_calls`` and
+    ``num_overturned`` count what was observed."""
 
     def __init__(self, settings: AppealConfig, *, seed: int, appeal: AppealFn) -> None:
         self.rates = FalseNegativeRate()
@@ -67,37 +67,36 @@ class Reviewer:
 
     def observe(self, judged: JudgedDraw) -> int:
         """Count what a draw says of the verifier; returns how many of its appeals are new."""
-        for candidate, verdict in _last_verdicts(judged.rollouts).values():
+        for _, verdict in _last_verdicts(judged.rollouts).values():
             if verdict.proved or verdict.status in APPEALED:
                 # The first look: it refused what an appeal overturned.
                 proved = verdict.proved and not was_overturned(verdict)
-                self.rates.observe(source_of(candidate.problem), proved=proved)
+                self.rates.proved.add(proved)
         new = {key: turned for key, turned in judged.appeals if key not in self._observed}
         self._observed |= new
-        source = source_of(judged.rollouts[0].problem)
         for turned in new.values():
             if turned is not None:
-                self.rates.observe_appeal(source, overturned=turned)
+                self.rates.overturned.add(turned)
                 self.num_overturned += turned
         self.num_calls += len(new)
         return len(new)
 
     def metrics(self) -> dict[str, Any]:
-        """The estimate over all sources; nothing when nothing is judged again."""
+        """The estimate; nothing when nothing is judged again."""
         if self._settings.rate == 0.0:
             return {}
-        low, high = self.rates.interval(ALL)
+        low, high = self.rates.interval
         return {
             "appeal_calls_total": self.num_calls,
             "appeals_overturned_total": self.num_overturned,
-            "false_negative_rate": self.rates.rate(ALL),
+            "false_negative_rate": self.rates.rate,
             "false_negative_rate_low": low,
             "false_negative_rate_high": high,
         }
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "rates": self.rates.state_dict(),
+            "rates": asdict(self.rates),
             "observed": self._observed,
             "num_overturned": self.num_overturned,
         }
@@ -138,11 +137,6 @@ def open_reviewer(session: Session) -> Reviewer:
         return session.verifier.appeal(candidate, deadline_seconds=config.pool.deadline_seconds)
 
     return Reviewer(config.appeal, seed=config.seed, appeal=appeal)
-
-
-def source_of(problem: Problem) -> str:
-    """What shares one rate: the back end's language and where the problem comes from."""
-    return f"{problem.language}/{problem.origin}"
 
 
 def _last_verdicts(rollouts: Sequence[Rollout]) -> dict[str, tuple[Candidate, Verdict]]:

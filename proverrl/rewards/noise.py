@@ -8,6 +8,7 @@ judges again (``proverrl.loops.appeals``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from proverrl.seeds import derive_seed
@@ -16,59 +17,63 @@ from proverrl.statistics import clopper_pearson
 EMA = 0.95
 """How much of an average stays when one more value is added."""
 
-ALL = ""
-"""The key under which everything is averaged, whatever its own key is."""
+
+@dataclass
+class Average:
+    """A running average, corrected for the bias of its start: the weighted sum of the values, the
+    sum of the weights and that of their squares."""
+
+    total: float = 0.0
+    weight: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: bool) -> None:
+        self.total = EMA * self.total + (1.0 - EMA) * float(value)
+        self.weight = EMA * self.weight + (1.0 - EMA)
+        self.squares = EMA * EMA * self.squares + (1.0 - EMA) ** 2
+
+    @property
+    def value(self) -> float:
+        return self.total / self.weight if self.weight > 0.0 else 0.0
 
 
+@dataclass
 class FalseNegativeRate:
-    """Estimates f1 for each key, such as (back end, source of the problem), as verdicts arrive.
+    """Estimates f1, the share of right proofs that are refused, as verdicts arrive.
 
-    Two averages per key, with weight 0.05 for each new value and corrected for the bias of their
-    start: the share p of judged candidates that are proved, and the share q of failures that an
-    appeal with larger limits overturns. Among all candidates a share q (1 - p) is right and
-    refused, and a share p is right and accepted when f0 = 0 (Lean's kernel after the audit), so
-    that f1 = q (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
+    Two averages, with weight 0.05 for each new value: the share p of judged candidates that are
+    proved, and the share q of failures that an appeal with larger limits overturns. Among all
+    candidates a share q (1 - p) is right and refused, and a share p is right and accepted when no
+    wrong proof is accepted (Lean's kernel after the audit), so that
+    f1 = q (1 - p) / (q (1 - p) + p).
     """
 
-    def __init__(self) -> None:
-        self._proved: dict[str, _Average] = {}
-        self._overturned: dict[str, _Average] = {}
+    proved: Average = field(default_factory=Average)
+    overturned: Average = field(default_factory=Average)
 
-    def observe(self, key: str, *, proved: bool) -> None:
-        _add(self._proved, key, proved)
-
-    def observe_appeal(self, key: str, *, overturned: bool) -> None:
-        """A failure that was judged again; ``overturned`` when it is proved now."""
-        _add(self._overturned, key, overturned)
-
-    def rate(self, key: str) -> float:
+    @property
+    def rate(self) -> float:
         """The estimate of f1; 0 until something has been judged again."""
-        return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
+        return self._rate(self.overturned.value)
 
-    def interval(self, key: str) -> tuple[float, float]:
+    @property
+    def interval(self) -> tuple[float, float]:
         """A 95 % interval for f1: Clopper and Pearson's for q, with the number of appeals that the
         average still remembers, carried over to f1; p is taken as known. (0, 1) before the first
         appeal."""
-        average = self._overturned.get(key, _NOTHING)
-        if average[1] == 0.0:
+        average = self.overturned
+        if average.weight == 0.0:
             return (0.0, 1.0)
-        low, high = clopper_pearson(_value(average), average[1] ** 2 / average[2])
-        return self._rate(key, low), self._rate(key, high)
+        low, high = clopper_pearson(average.value, average.weight**2 / average.squares)
+        return self._rate(low), self._rate(high)
 
-    def _rate(self, key: str, q: float) -> float:
-        p = _value(self._proved.get(key, _NOTHING))
-        refused = q * (1.0 - p)
-        return refused / (refused + p) if refused > 0.0 else 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "proved": {key: list(average) for key, average in self._proved.items()},
-            "overturned": {key: list(average) for key, average in self._overturned.items()},
-        }
+    def _rate(self, q: float) -> float:
+        refused = q * (1.0 - self.proved.value)
+        return refused / (refused + self.proved.value) if refused > 0.0 else 0.0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._proved = {key: tuple(a) for key, a in state["proved"].items()}
-        self._overturned = {key: tuple(a) for key, a in state["overturned"].items()}
+        """Become what ``dataclasses.asdict`` wrote."""
+        self.proved, self.overturned = Average(**state["proved"]), Average(**state["overturned"])
 
 
 def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
@@ -76,23 +81,3 @@ def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     candidate and the seed, so that a resumed run draws the same ones."""
     # The word is part of the draw: another one would appeal other candidates.
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
-
-
-_Average = tuple[float, float, float]
-"""Weighted sum of the values, sum of the weights, sum of their squares."""
-
-_NOTHING: _Average = (0.0, 0.0, 0.0)
-
-
-def _add(averages: dict[str, _Average], key: str, value: bool) -> None:
-    for name in dict.fromkeys((ALL, key)):
-        total, weight, squares = averages.get(name, _NOTHING)
-        averages[name] = (
-            EMA * total + (1.0 - EMA) * float(value),
-            EMA * weight + (1.0 - EMA),
-            EMA * EMA * squares + (1.0 - EMA) ** 2,
-        )
-
-
-def _value(average: _Average) -> float:
-    return average[0] / average[1] if average[1] > 0.0 else 0.0
