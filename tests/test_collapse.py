@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 
-from proverrl.config import CollapseConfig
 from proverrl.curriculum.collapse import (
     RULES,
     RoundFigures,
@@ -22,7 +21,6 @@ from proverrl.errors import RecordError
 from proverrl.problems.contamination import make_skeleton
 from proverrl.types import HOLE, Problem
 
-LIMITS = CollapseConfig()
 HEALTHY = RoundFigures(
     round=1,
     problems=20,
@@ -104,14 +102,14 @@ def test_a_round_is_counted() -> None:
 def test_an_empty_round_and_one_without_rates() -> None:
     empty = examine_round(1, [], [], [])
     assert (empty.problems, empty.variety, empty.overlap, empty.reward) == (0, 1.0, 0.0, 0.0)
-    assert find_warnings([empty], LIMITS) == []
-    assert find_warnings([], LIMITS) == []
+    assert find_warnings([empty]) == []
+    assert find_warnings([]) == []
     with pytest.raises(RecordError, match="round 2: 1 problems but 0 solve rates"):
         examine_round(2, [compose("a", "lemma L()")], [], [])
 
 
 def test_a_healthy_run_gives_no_warning() -> None:
-    assert find_warnings([HEALTHY] * 6, LIMITS) == []
+    assert find_warnings([HEALTHY] * 6) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_a_healthy_run_gives_no_warning() -> None:
     ],
 )
 def test_each_rule_fires_alone(rule: RuleName, last: RoundFigures, words: str) -> None:
-    (warning,) = find_warnings([HEALTHY, HEALTHY, HEALTHY, last], LIMITS)
+    (warning,) = find_warnings([HEALTHY, HEALTHY, HEALTHY, last])
     assert warning.rule == rule
     assert warning.round == last.round
     assert words in warning.text
@@ -164,20 +162,20 @@ def test_each_rule_fires_alone(rule: RuleName, last: RoundFigures, words: str) -
     ],
 )
 def test_a_figure_at_its_limit_is_no_warning(last: RoundFigures) -> None:
-    assert find_warnings([HEALTHY, HEALTHY, HEALTHY, last], LIMITS) == []
+    assert find_warnings([HEALTHY, HEALTHY, HEALTHY, last]) == []
 
 
 def test_the_window_is_waited_for() -> None:
     gaming = replace(HEALTHY, reward=0.9, skeletons=12)
-    assert find_warnings([HEALTHY, HEALTHY, gaming], LIMITS) == []
-    assert len(find_warnings([HEALTHY, HEALTHY, HEALTHY, gaming], LIMITS)) == 1
+    assert find_warnings([HEALTHY, HEALTHY, gaming]) == []
+    assert len(find_warnings([HEALTHY, HEALTHY, HEALTHY, gaming])) == 1
 
 
 def test_a_small_round_says_nothing() -> None:
     small = replace(HEALTHY, problems=7, skeletons=1, always=1.0)
-    assert find_warnings([HEALTHY, small], LIMITS) == []
+    assert find_warnings([HEALTHY, small]) == []
     # Nor is it the first round that others are compared with.
-    assert find_warnings([replace(small, length=1.0), HEALTHY], LIMITS) == []
+    assert find_warnings([replace(small, length=1.0), HEALTHY]) == []
 
 
 def test_every_rule_has_a_name() -> None:

@@ -1,6 +1,5 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
-from proverrl.config.curriculum import CollapseConfig as CollapseConfig
 from proverrl.config.curriculum import CurriculumConfig as CurriculumConfig
 from proverrl.config.curriculum import CurriculumName as CurriculumName
 from proverrl.config.load import load_config as load_config

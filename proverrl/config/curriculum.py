@@ -15,7 +15,6 @@ from proverrl.config.base import (
     NonNegative,
     NonNegativeFloat,
     Options,
-    Positive,
     PositiveFloat,
     Section,
     name_of,
@@ -45,38 +44,6 @@ class CbrlConfig(Section):
     """how far difficulty moves after a batch, in levels (ours)"""
     start: NonNegativeFloat = 0.0
     """the first difficulty; a value below the easiest means the easiest"""
-
-
-class CollapseConfig(Section):
-    """When composed problems give cause for a warning; see ``proverrl.curriculum.collapse``.
-
-    All limits are ours. A reward that rises while variety falls is a sign of gaming.
-    """
-
-    min_problems: Positive = 8
-    """rounds with fewer problems give no warning"""
-    min_variety: Fraction = 0.5
-    """the fewest different skeletons per problem"""
-    max_template: Fraction = 0.5
-    """the largest share of the commonest template"""
-    min_operator_entropy: Fraction = 0.5
-    """the smallest entropy of the operators, relative to the first round"""
-    max_overlap: Fraction = 0.9
-    """the largest share of a problem's token runs that also occur in another"""
-    max_always: Fraction = 0.5
-    """the largest share of problems that every attempt solved"""
-    max_never: Fraction = 0.75
-    """the largest share of problems that no attempt solved"""
-    window: Positive = 3
-    """rounds over which the reward is compared with variety"""
-    min_rise: NonNegativeFloat = 0.05
-    """a rise of the composer's reward by this much is checked"""
-    min_kept: Fraction = 0.8
-    """the share of variety that must then be left"""
-    max_drift: Annotated[float, Field(ge=1.0)] = 2.0
-    """the largest factor between the lengths of statements in a round and in the first"""
-    max_malformed: Fraction = 0.5
-    """the largest share of the composer's statements that contain no problem"""
 
 
 class CurriculumConfig(Section):

@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Options, Positive, Section, name_of
 from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
-from proverrl.config.curriculum import CollapseConfig
 
 ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
@@ -85,7 +84,6 @@ class SelfplayConfig(Section):
     """the most tokens that a composing policy writes"""
     warm_pairs: NonNegative = 400
     """scripts on training problems that the warm start teaches, when a policy writes scripts"""
-    collapse: CollapseConfig = CollapseConfig()
 
     @model_validator(mode="after")
     def _late_filters_are_filters(self) -> SelfplayConfig:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from proverrl.config import CollapseConfig
 from proverrl.curriculum.base import entropy, operator_of
 from proverrl.errors import RecordError
 from proverrl.problems.contamination import make_skeleton
@@ -32,6 +31,19 @@ RuleName = Literal[
 ]
 
 _NUMBER = re.compile(r"\b\d[\d_.]*\b")
+# The limits are ours; docs/selfplay.md says what each means.
+_MIN_PROBLEMS = 8
+_MIN_VARIETY = 0.5
+_MAX_TEMPLATE = 0.5
+_MIN_OPERATOR_ENTROPY = 0.5
+_MAX_OVERLAP = 0.9
+_MAX_ALWAYS = 0.5
+_MAX_NEVER = 0.75
+_WINDOW = 3
+_MIN_RISE = 0.05
+_MIN_KEPT = 0.8
+_MAX_DRIFT = 2.0
+_MAX_MALFORMED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +151,23 @@ def examine_round(
     )
 
 
-def find_warnings(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> list[CollapseWarning]:
+def find_warnings(rounds: Sequence[RoundFigures]) -> list[CollapseWarning]:
     """What the newest round gives cause to; oldest first in ``rounds``. A round with fewer than
-    ``min_problems`` problems says too little: it gives no warning but ``unreadable``, and is left
+    eight problems says too little: it gives no warning but ``unreadable``, and is left
     out when rounds are compared."""
-    known = [figures for figures in rounds if figures.problems >= limits.min_problems]
+    known = [figures for figures in rounds if figures.problems >= _MIN_PROBLEMS]
     if known and known[-1] is not rounds[-1]:
         known = []
     return [
         CollapseWarning(rule, rounds[-1].round, text)
         for rule, check in RULES.items()
-        if (given := rounds if rule == "unreadable" else known) and (text := check(given, limits))
+        if (given := rounds if rule == "unreadable" else known) and (text := check(given))
     ]
 
 
-def _few_skeletons(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+def _few_skeletons(rounds: Sequence[RoundFigures]) -> str:
     last = rounds[-1]
-    if last.variety >= limits.min_variety:
+    if last.variety >= _MIN_VARIETY:
         return ""
     return f"{last.problems} problems have {last.skeletons} skeletons, names aside"
 
@@ -164,19 +176,19 @@ def _above(share: float, most: float, text: str) -> str:
     return f"{share:.0%} {text}" if share > most else ""
 
 
-def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+def _operators_fade(rounds: Sequence[RoundFigures]) -> str:
     first, last = rounds[0].operator_entropy, rounds[-1].operator_entropy
-    if last >= limits.min_operator_entropy * first:
+    if last >= _MIN_OPERATOR_ENTROPY * first:
         return ""
     return f"the entropy of operators fell from {first:.2f} to {last:.2f} nats"
 
 
-def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    if len(rounds) <= limits.window:
+def _reward_without_variety(rounds: Sequence[RoundFigures]) -> str:
+    if len(rounds) <= _WINDOW:
         return ""
-    first, last = rounds[-1 - limits.window], rounds[-1]
-    rose = last.reward - first.reward >= limits.min_rise
-    if not rose or last.variety > limits.min_kept * first.variety:
+    first, last = rounds[-1 - _WINDOW], rounds[-1]
+    rose = last.reward - first.reward >= _MIN_RISE
+    if not rose or last.variety > _MIN_KEPT * first.variety:
         return ""
     return (
         f"since round {first.round} the composer's reward rose from {first.reward:.3f} to "
@@ -185,39 +197,39 @@ def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConf
     )
 
 
-def _length_drift(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+def _length_drift(rounds: Sequence[RoundFigures]) -> str:
     first, last = rounds[0].length, rounds[-1].length
-    if first / limits.max_drift <= last <= first * limits.max_drift:
+    if first / _MAX_DRIFT <= last <= first * _MAX_DRIFT:
         return ""
     return f"statements have {last:.1f} tokens, {first:.1f} in the first round"
 
 
-def _unreadable(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+def _unreadable(rounds: Sequence[RoundFigures]) -> str:
     last = rounds[-1]
-    few = last.written < limits.min_problems
-    if few or last.malformed <= limits.max_malformed * last.written:
+    few = last.written < _MIN_PROBLEMS
+    if few or last.malformed <= _MAX_MALFORMED * last.written:
         return ""
     return f"{last.malformed} of {last.written} statements hold no problem"
 
 
-RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] = {
+RULES: dict[RuleName, Callable[[Sequence[RoundFigures]], str]] = {
     "few_skeletons": _few_skeletons,
-    "one_template": lambda rounds, limits: _above(
+    "one_template": lambda rounds: _above(
         rounds[-1].top_template,
-        limits.max_template,
+        _MAX_TEMPLATE,
         "of the problems are one template, names and numbers aside",
     ),
     "operators_fade": _operators_fade,
-    "overlap": lambda rounds, limits: _above(
+    "overlap": lambda rounds: _above(
         rounds[-1].overlap,
-        limits.max_overlap,
+        _MAX_OVERLAP,
         "of a problem's n-grams stand in another problem too",
     ),
-    "all_solved": lambda rounds, limits: _above(
-        rounds[-1].always, limits.max_always, "of the problems are solved by every attempt"
+    "all_solved": lambda rounds: _above(
+        rounds[-1].always, _MAX_ALWAYS, "of the problems are solved by every attempt"
     ),
-    "none_solved": lambda rounds, limits: _above(
-        rounds[-1].never, limits.max_never, "of the problems are solved by no attempt"
+    "none_solved": lambda rounds: _above(
+        rounds[-1].never, _MAX_NEVER, "of the problems are solved by no attempt"
     ),
     "reward_without_variety": _reward_without_variety,
     "length_drift": _length_drift,

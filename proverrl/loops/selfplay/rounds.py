@@ -182,7 +182,7 @@ class Rounds:
                 this.number, problems, rates, earned, written=len(this.drafts), malformed=malformed
             )
         )
-        warnings = find_warnings(self._figures, self.settings.collapse)
+        warnings = find_warnings(self._figures)
         texts = [f"{warning.rule}: {warning.text}" for warning in warnings]
         for text in texts:
             self._session.monitor.phase("collapse watch", text)
