@@ -68,10 +68,8 @@ class Problem:
     """A statement to prove. Its text is ours: the policy never writes any of it.
 
     ``preamble`` precedes the statement in the file (imports, definitions). ``statement`` holds
-    ``HOLE`` exactly once. ``kind`` says what may stand in the hole; ``"file"`` is a bare file
-    without a given statement, and ``"annotate"`` a whole program, followed by the hole, to be
-    returned with proof hints added. ``metadata`` carries JSON values such as ``level``, ``family``
-    and ``expected_entries``, and never the reference body.
+    ``HOLE`` exactly once. ``kind`` says what may stand in the hole. ``metadata`` carries JSON
+    values such as ``level`` and ``expected_entries``, and never the reference body.
     """
 
     id: str

@@ -122,7 +122,8 @@ LINES: dict[str, tuple[Damage, str]] = {
     ),
     "finish of another kind": (
         change_row(7, turns=[TURN | {"finish_reason": "end"}]),
-        ", line 7: turns.0.finish_reason: Input should be 'stop', 'length', 'content_filter' or 'no_room';",
+        ", line 7: turns.0.finish_reason: Input should be "
+        "'stop', 'length', 'content_filter' or 'no_room';",
     ),
     "reason null": (
         change_row(7, turns=[TURN | {"reason": None}]),

@@ -152,17 +152,16 @@ class Cursor:
             raise self.refuse("cheat" if is_typed else "syntax", "unread-heap", message)
 
     def refuse_unread_choice(self) -> None:
-        """Raises at ``:|`` in such a place, and inside a lambda, whose choice may be of what a heap
-        holds."""
-        if self.admitted:
+        """Raises at ``:|`` there, and inside a lambda, which may choose what a heap holds."""
+        if self.admitted or not self.at(":|"):
             return
-        if self._guards and self.at(":|"):
+        if self._guards:
             message = (
                 "behind an operator, in a quantifier and in an invariant, 'decreases' or 'modifies'"
                 " Dafny believes that what ':|' chooses exists; choose it in a statement before"
             )
             raise self.refuse("cheat", "guarded-choice", message)
-        if self._lambdas and self.at(":|"):
+        if self._lambdas:
             message = "a choice in a lambda may depend on the heap, which is believed of every heap"
             raise self.refuse("syntax", "unread-heap", message)
 
