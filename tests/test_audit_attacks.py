@@ -1,8 +1,8 @@
 """Every known way to cheat, one file each in ``attacks/``: the named layer must stop it.
 
 A case names the layer that stops it (``caught_by``; ``types`` are those of our text, which are
-written out; ``invariants`` are joined before they are sent; ``problem``: the problem itself is
-refused), the verdict, and what Dafny with the verdict rule says of the bare text
+written out; ``invariants`` are joined, and conjunctions nested, before they are sent; ``walls`` are
+asked of what Dafny accepts; ``problem``: the problem itself is refused), the verdict, and what Dafny with the verdict rule says of the bare text
 (``status_without_audit``, measured on Dafny 2.3.0 with z3 4.8.5; ``proved`` there means that only
 the named layer stands in the way).
 """
@@ -57,6 +57,7 @@ AUDIT_LAYERS = {
     "names",
     "narrow-type",
     "not-ghost",
+    "own-promise",
     "promised-step",
     "reading-lambda",
     "reversed-calc",
@@ -77,7 +78,7 @@ AUDIT_LAYERS = {
     "unread-heap",
     "wildcard",
 }
-BEHIND_THE_AUDIT = ("dafny", "types", "invariants")
+BEHIND_THE_AUDIT = ("dafny", "types", "invariants", "walls")
 
 
 def make_candidate(case: dict[str, Any]) -> Candidate:

@@ -127,6 +127,10 @@ def list_apart(
         part.name: {inner.name for inner in inners}
         for part, (_, inners) in zip(parts, joined, strict=True)
     }
+    for part, (whole, inners) in zip(parts, joined, strict=True):
+        own = whole.split("\n")[: inners[0].before if inners else None]
+        if "\n".join(own).rstrip("\n") != texts[part.name].rstrip("\n"):
+            return ()  # It was written meanwhile.
     texts[""], seen[""] = "\n".join(lines[: starts[0]]), set(texts)
     if not language.are_modular(texts, seen):
         return ()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from proverrl.errors import UsageError
 
-_NUMBER = r"[:=]\d+"
+_NUMBER = r"[:=][0-9]"
 _SWITCH = r"(?:[:=](?:true|false))?"
 _OPTIONS = {
     "2": {

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 import networkx as nx
 
@@ -159,7 +160,8 @@ def find_endless_lemmas(program: ParsedProgram) -> Iterator[Finding]:
     method it is what the program says, that the method may not end."""
     for member in list_elements(program.root):
         inside = program.tokens[member.start : member.end]
-        is_ghost = member.word == "method" and inside[0].text == "ghost"
+        modifiers = takewhile(lambda token: token.text != "method", inside)
+        is_ghost = member.word == "method" and any(token.text == "ghost" for token in modifiers)
         for token in program.wild if is_ghost or member.word in _LEMMA_WORDS else ():
             if any(token is other for other in inside):
                 message = "'decreases *' lets a lemma prove itself"
@@ -169,15 +171,16 @@ def find_endless_lemmas(program: ParsedProgram) -> Iterator[Finding]:
 def _find_trust(program: ParsedProgram, member: BodylessMember) -> str:
     """The word that admits a member without a body: by what stands around it, an axiom else."""
     place = program.tokens.index(member.token)
-    heads = [
-        [token.sign for token in program.tokens[element.start : element.slots[0].start]]
-        for element in list_elements(program.root)
-        if element.start <= place < element.end and element.slots
-    ]
+    elements = list(list_elements(program.root))
+    around = [e for e in elements if e.start <= place < e.end and e.slots]
+    heads = [[t.sign for t in program.tokens[e.start : e.slots[0].start]] for e in around]
     # A name may be this word, too.
     if any(["{", ":", "extern"] in map(list, zip(h, h[1:], h[2:], strict=False)) for h in heads):
         return "extern"
-    is_open = any("module" in head and {"abstract", "refines"} & set(head) for head in heads)
+    # A refining module leaves open only what the one that it refines declares.
+    is_repeated = [element.name for element in elements].count(around[-1].name) > 1
+    open_words = {"abstract", "refines"} if is_repeated else {"abstract"}
+    is_open = any("module" in head and open_words & set(head) for head in heads)
     # What a trait leaves open each class that extends it must prove.
     is_open |= any("trait" in head for head in heads) and "static" not in heads[-1]
     return "abstract" if is_open else "axiom"

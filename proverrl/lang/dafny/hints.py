@@ -163,7 +163,12 @@ class _HintParser(HintGrammar):
         if word == "function":
             self.expect(":")
             self.parse_type()
+        start = self._place
         self._parse_own_clauses(word)
+        words = {token.text for token in self._tokens[start : self._place]}
+        if word != "lemma" and name.text in words and not words.isdisjoint(("var", "match")):
+            message = "behind 'var' and 'match' Dafny 4 believes what a function says of itself"
+            raise self.refuse("cheat", "own-promise", message)
         if not self.at("{"):
             raise self.refuse("cheat", "missing-body", f"this {word} has no body")
         self.refuse_forbidden_words(self._place)

@@ -6,6 +6,9 @@ evaluated, before it checks that the first still holds (its issue 1812): after `
 a second one may call a function that requires ``r > 0`` of an ``r`` that is 0. In a conjunction it
 believes this of the right side only where the left side holds. The conjunction is nested to the
 right and each part is in parentheses, because Dafny forgets a part of ``a && b && f(x)`` (600).
+For the same reason operands of ``&&`` and of ``||`` get parentheses, two at a time from the left,
+where a partial function is called beside them: of ``a && b ==> f(x)`` Dafny believes where ``b``
+holds that ``f(x)`` may be called, of ``(a && b) ==> f(x)`` not (600).
 Lines stay, and so do columns but for the parentheses.
 """
 
@@ -27,7 +30,7 @@ def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) 
     Raises ``GrammarError`` when the file is not a program, or when an invariant that has to be
     joined has an attribute or does not follow the one before it.
     """
-    if text.count("invariant") < 2:
+    if text.count("invariant") < 2 and not (admitted and ("&&" in text or "||" in text)):
         return WrittenText(text, {})
     program = read_text(text, admitted=admitted, trusts=trusts)
     risky = _find_risky(program)
@@ -37,6 +40,7 @@ def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) 
         last = max((i for i, e in enumerate(loop) if _holds(e, risky)), default=0)
         if last > 0:
             insertions += _join(program, loop[: last + 1], kept)
+    insertions += _nest(program, risky)
     return insert("".join(kept), insertions)
 
 
@@ -51,6 +55,22 @@ def _find_risky(program: ParsedProgram) -> set[int]:
         if token.text in around.partial
         or (token.text in members and program.tokens[place - 1].text == ".")
     }
+
+
+def _nest(program: ParsedProgram, risky: set[int]) -> Iterator[Insertion]:
+    """The parentheses of conjunctions and disjunctions beside which something risky stands."""
+    for chain in program.chains:
+        if risky.isdisjoint(range(chain[0][0], chain[-1][0])):
+            continue
+        run = 0
+        for number, (_, operator, _) in enumerate(chain[1:], start=1):
+            if operator in ("&&", "||") and (run == number - 1 or operator == chain[run + 1][1]):
+                continue
+            if number - run > 1:
+                yield program.places[chain[run][0]], "(" * (number - run - 1)
+                for behind in range(run + 2, number + 1):
+                    yield program.end(chain[behind][2] - 1), ")"
+            run = number
 
 
 def _holds(element: Element, places: set[int]) -> bool:

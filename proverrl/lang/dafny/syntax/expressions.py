@@ -84,9 +84,11 @@ class CodeExpressions(CodeAtoms):
     def _parse_chain(self, semi: bool, lambdas: bool, bits: bool) -> bool:
         """Operands and operators between them; True for a single call."""
         self._take_leading()
+        chain = [(self._place, "", self._place)]
         is_call = self._parse_operand(semi, lambdas, bits)
         num_operands = 1
         while True:
+            text, sign = self.token.text, self._place
             if self.at("as") or (self.whole and self.at("is")):
                 self.advance()
                 self.parse_type(in_expression=True)
@@ -95,9 +97,14 @@ class CodeExpressions(CodeAtoms):
                 if num_operands > self.max_chain:
                     raise self.refuse("syntax", "size", f"more than {self.max_chain} operands")
                 self._guards += 1
+                started = self._place
                 self._parse_operand(semi, lambdas, bits)
                 self._guards -= 1
+                if text in _LOGICAL:
+                    chain.append((started, text, sign))
             else:
+                if len(chain) > 1:
+                    self.program.chains.append((*chain, (sign, "", sign)))
                 return is_call
             is_call = False
 

@@ -94,7 +94,8 @@ class ParsedProgram:
     type after a colon. ``promises``: start and end of what a forall statement ensures.
     ``foralls``: start and end of each such statement. ``keys``: start and end of the keys of map
     comprehensions. ``unpacked``: names in the patterns of variables. ``left_out``: loops and forall
-    statements without a body."""
+    statements without a body. ``chains``: where each operand of a logical operator begins, the
+    operator before it, and the place of that; at last where the chain ends."""
 
     tokens: list[Token]
     text: str = ""
@@ -124,6 +125,7 @@ class ParsedProgram:
     keys: list[tuple[int, int]] = field(default_factory=list)
     unpacked: list[int] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
+    chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
 
     @property
     def has_untyped(self) -> bool:

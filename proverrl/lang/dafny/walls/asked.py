@@ -1,9 +1,9 @@
 """Asks the walls about an accepted candidate, on the Dafny that accepted it.
 
 Flows in: a Dafny process, a candidate and its PROVED verdict. Flows out: the verdict, UNSOUND where
-a wall finds that something of ours is proved for another reason than our program. Where our claims
-speak of nothing that could be forgotten, or the text without the program cannot be judged, it is
-asked whether anything follows from what the policy wrote. Not covered: bare files, which have no
+a wall finds that something of ours is proved for another reason than our program, UNCONFIRMED where
+that could not be asked. It is asked too whether anything follows from what the policy wrote: fully
+where our claims speak of nothing that could be forgotten. Not covered: bare files, which have no
 part of ours.
 """
 
@@ -20,6 +20,7 @@ from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 _RELEVANCE = "it is proved although what the program does was forgotten, so for another reason"
+_UNKNOWN = "what was written could not be told from what the program does"
 _CONSEQUENCE = "from what was written anything follows, also this"
 
 
@@ -43,14 +44,16 @@ async def ask_walls(
     found = await ask_relevance(process.ask_failures, owned, open_blank)
     if found.believed:
         return _refuse(verdict, found, "relevance", _RELEVANCE)
-    said = "unread" if found.doubt else str(found.num_claims)
-    checks = (*verdict.checks, f"relevance:{said}")
-    if found.num_claims and not found.doubt:
-        return replace(verdict, checks=checks)
-    found = await ask_consequence(process.ask_failures, owned, open_blank)
+    if found.doubt:
+        return _refuse(verdict, found, "relevance", _UNKNOWN)
+    checks = (*verdict.checks, f"relevance:{found.num_claims}")
+    reached = found.num_claims > 0
+    found = await ask_consequence(process.ask_failures, owned, open_blank, reached=reached)
     if found.believed:
         return _refuse(verdict, found, "consequence", _CONSEQUENCE)
-    return replace(verdict, checks=(*checks, f"consequence:{'unread' if found.doubt else 'none'}"))
+    if found.doubt:
+        return _refuse(verdict, found, "consequence", _UNKNOWN)
+    return replace(verdict, checks=(*checks, "consequence:none"))
 
 
 def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
@@ -59,6 +62,7 @@ def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
 
 
 def _refuse(verdict: Verdict, found: WallFinding, rule: str, why: str) -> Verdict:
-    said = Diagnostic("error", f"{rule}: {why}: {found.believed[0]}")
+    said = Diagnostic("error", f"{rule}: {why}: {(*found.believed, found.doubt)[0]}")
     checks = ("audit", "resolve", f"wall:{rule}")
-    return replace(verdict, status=Status.UNSOUND, diagnostics=(said,), checks=checks)
+    status = Status.UNSOUND if found.believed else Status.UNCONFIRMED
+    return replace(verdict, status=status, diagnostics=(said,), checks=checks)

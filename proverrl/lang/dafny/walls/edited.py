@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align
 from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.misjudged import list_elements
@@ -88,7 +89,9 @@ def _find_theirs(
     if candidate.problem.kind == ANNOTATE:
         alignment = align(candidate.problem, candidate.body)
         if isinstance(alignment, list):
-            return frozenset()
+            raise ProblemError(
+                f"problem {candidate.problem.id!r}: a body that is not its program was not refused"
+            )
         hints = (alignment.theirs[hint.start : hint.end] for hint in alignment.added)
         added = {(token.line, token.column) for hint in hints for token in hint}
         return frozenset(i for i, place in enumerate(places) if place in added)

@@ -212,6 +212,8 @@ class _Havoc:
         )
         if calls and self._frame:
             text += f" modify {self._frame};"
+            fields = (e for e in list_members(self._program.root) if e.word == "var")
+            self._found.names.update(field.name for field in fields)
         if text:
             self._found.add(end, text)
 

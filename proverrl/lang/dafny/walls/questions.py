@@ -75,6 +75,10 @@ class Questioned:
         inside = self._program.tokens[element.start + 1 : element.end]
         return not self.edited.names.isdisjoint(token.text for token in inside)
 
+    @property
+    def num_questions(self) -> int:
+        return len(self._questions)
+
     def detach_claims(self) -> None:
         """Ask our assertions and invariants as questions, so that those which fail lend nothing."""
         for holder in self.holders:
@@ -135,10 +139,12 @@ class Questioned:
         for element, slot in self._list_blocks(theirs=True):
             self._question_between(element, slot.start, slot.end)
 
-    def question_runs(self) -> None:
+    def question_runs(self, *, reached: bool = False) -> None:
         """Ask before and behind each run of the policy's statements in a block of ours, and in what
-        it declares."""
+        it declares; ``reached``: only where each call of a declaration without demands comes by."""
         for element, slot in self._list_blocks(theirs=False):
+            if reached and not self._is_reached(element):
+                continue
             run: list[Element] = []
             for inner in [*slot.elements, None]:
                 if inner is not None and inner.start in self._hints:
@@ -146,9 +152,26 @@ class Questioned:
                 elif run:
                     self._question_between(element, run[0].start, run[-1].end)
                     run = []
-        for holder in self.holders:
+        for holder in [] if reached else self.holders:
             if holder.start in self._hints and holder.slots[-1].kind == "statements":
                 self._question_between(holder, holder.slots[-1].start, holder.slots[-1].end)
+
+    def _is_reached(self, element: Element) -> bool:
+        clauses = element.slots[0].elements if element in self.holders else []
+        return element in self.holders and "requires" not in map(self._word, clauses)
+
+    def question_steps(self) -> None:
+        """Ask behind the last of the policy's steps in the body of each function."""
+        for holder in self.holders:
+            steps = [
+                inner
+                for _, inner, kind in _list_parts(holder)
+                if kind == "steps" and inner.start in self._hints
+            ]
+            if steps and holder.word in ("function", "predicate"):
+                question = f" assert false; /*{len(self._questions)}*/"
+                self._questions[question] = (steps[-1].start, "step"), FALSE
+                self.edited.add(steps[-1].end, question)
 
     def _question_between(self, element: Element, start: int, end: int) -> None:
         for number, promise in enumerate(self._list_promises(element)):
@@ -182,7 +205,9 @@ class Questioned:
             and self._speaks_of_names(clause)
             and self._program.tokens[clause.start + 1].text != "{"
         ]
-        return [FALSE, *promises]
+        # Where false is what is to be proved it is no wonder that it is.
+        claimed = {self._program.cut(c.start + 1, c.end) for c in holder.slots[0].elements}
+        return promises if "false" in claimed else [FALSE, *promises]
 
     def _insert(self, key: Key, promise: str, place: int) -> None:
         question = f" if * {{ assert ({promise}); assume false; }} /*{len(self._questions)}*/"
@@ -278,25 +303,39 @@ class Questioned:
             # What follows may name the variable.
             signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
             return bool(signs) and self.edited.blank(min(signs), end - 1)
-        head = self._find_head(element, words)
-        if head is not None and self.edited.blank(*head[:2]):
-            # What may hide a bug stays: the block, without what it was to prove.
-            self.edited.insertions.append((self._program.places[head[0]], head[2]))
-            return True
-        return self.edited.blank(start, end)
+        return self._open(element) or self.edited.blank(start, end)
 
-    def _find_head(self, element: Element, words: list[str]) -> tuple[int, int, str] | None:
-        """The tokens before the block of a statement that can stand without them, and what is put
-        there instead."""
-        block = next((s.start for s in element.slots if s.kind == "statements"), 0) - 1
-        if words[0] == "assert" and block > 0 and self._program.tokens[block - 1].text == "by":
-            return element.start, block, ""
-        if words[0] == "if" and block > 0 and ":|" not in words[: block - element.start]:
-            return element.start + 1, block, " * "
+    def open_heads(self) -> None:
+        """Take away what the policy's blocks stand behind, and what they are to prove."""
+        for element in reversed(self._elements):
+            if element.start in self._hints:
+                self._open(element)
+
+    def _open(self, element: Element) -> bool:
+        """Leave of a statement its blocks alone, which may hide a bug, each on a path of its own;
+        False where there are none, or nothing else is left."""
+        tokens = self._program.tokens
+        blocks = [(slot.start - 1, slot.end + 1) for slot in element.slots if slot.elements]
+        if any(
+            slot.kind != "statements" or tokens[slot.start - 1].text != "{"
+            for slot in element.slots
+        ):
+            return False
         promises = [p for p in self._program.promises if element.start < p[0] < element.end]
-        if words[0] == "forall" and promises:
-            return (*promises[0], " true ")
-        return None
+        if self._word(element) == "forall":
+            # The block may name what is bound.
+            if not promises or not self.edited.blank(*promises[0]):
+                return False
+            self.edited.insertions.append((self._program.places[promises[0][0]], " true "))
+            return True
+        edges = [element.start, *(edge for block in blocks for edge in block), element.end]
+        heads = list(zip(edges[::2], edges[1::2], strict=True))
+        if not blocks or not sum(self.edited.blank(*head) for head in heads):
+            return False
+        by = tokens[blocks[0][0] - 1].text == "by"
+        for start, _ in [] if by else blocks:
+            self.edited.insertions.append((self._program.places[start], "if * "))
+        return True
 
 
 def _list_parts(element: Element) -> Iterator[tuple[Element, Element, SlotKind]]:

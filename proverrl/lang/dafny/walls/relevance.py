@@ -22,7 +22,7 @@ from proverrl.lang.dafny.walls.questions import FALSE, GAVE_UP, AskFailures, Que
 OpenBlank = Callable[[], Awaitable[OwnedProgram]]
 """Gives the problem with an empty hole."""
 
-_MAX_ROUNDS = 6
+_MAX_ROUNDS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,29 @@ async def ask_relevance(
 
 
 async def ask_consequence(
-    ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank
+    ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank, *, reached: bool = False
 ) -> WallFinding:
     """Whether anything follows from what the policy wrote: ``false`` behind it, where it did not
     follow before it, and at the loops whose clauses it wrote, where it does not with an empty
-    hole."""
+    hole. Its blocks are asked without what stands before them. ``reached``: only behind what each
+    call of a declaration without demands comes by."""
     asked = Questioned(EditedProgram(owned), owned.holders)
-    asked.question_runs()
+    asked.question_runs(reached=reached)
+    if reached:
+        if asked.num_questions:
+            await asked.ask(ask)
+        return await _compare(ask, asked, open_blank)
+    asked.question_steps()
     asked.question_loops(asked.list_loops())
     await asked.ask(ask)
-    return await _compare(ask, asked, open_blank)
+    found = await _compare(ask, asked, open_blank)
+    opened = Questioned(EditedProgram(owned), owned.holders)
+    opened.question_branches()
+    if found.believed or found.doubt or not opened.num_questions:
+        return found
+    opened.open_heads()
+    await _ask_in_rounds(ask, opened)
+    return await _compare(ask, opened, open_blank)
 
 
 async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:

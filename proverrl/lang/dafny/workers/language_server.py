@@ -380,7 +380,6 @@ def _read_symbol(
 
 def _find_place(place: _Place, lines: Sequence[str]) -> tuple[int, int]:
     """Line (from 1) and column (from 0) in code points."""
-    if place.line > len(lines):
+    if place.line >= len(lines):
         raise WorkerError(f"Dafny's server speaks of line {place.line + 1}, and there are fewer")
-    line = lines[place.line] if place.line < len(lines) else ""
-    return place.line + 1, count_code_points(line, place.character)
+    return place.line + 1, count_code_points(lines[place.line], place.character)
