@@ -2,9 +2,9 @@
 
 A case names the layer that stops it (``caught_by``; ``types`` are those of our text, which are
 written out; ``invariants`` are joined, and conjunctions nested, before they are sent; ``walls`` are
-asked of what Dafny accepts; ``problem``: the problem itself is refused), the verdict, and what Dafny with the verdict rule says of the bare text
-(``status_without_audit``, measured on Dafny 2.3.0 with z3 4.8.5; ``proved`` there means that only
-the named layer stands in the way).
+asked of what Dafny accepts; ``problem``: the problem itself is refused), the verdict, and what
+Dafny with the verdict rule says of the bare text (``status_without_audit``, measured on Dafny 2.3.0
+with z3 4.8.5; ``proved`` there means that only the named layer stands in the way).
 """
 
 import asyncio

@@ -7,17 +7,16 @@ import statistics
 
 import pytest
 
-from proverrl.bench.curriculum import make_table, measure_curricula
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.sampler import CURRICULA
-from proverrl.curriculum.simulate import (
+from tests.builders import build_test_group
+from tests.simulated_learner import (
     WORLDS,
     SimulatedLearner,
     SimulatedWorld,
     compare_curricula,
     run_learner,
 )
-from tests.builders import build_test_group
 
 SEEDS = range(6)
 BETTER = sorted(set(CURRICULA) - {"uniform"})
@@ -87,12 +86,3 @@ def test_a_difference_has_an_interval_over_seeds() -> None:
     half = mopps.difference.high - mopps.difference.value
     assert half == pytest.approx(2.5706 * error, rel=1e-4)
     assert mopps.mixed > uniform.mixed
-
-
-def test_the_bench_has_a_row_for_each() -> None:
-    results = measure_curricula(names=["uniform", "cbrl"], worlds=["graded"], seeds=2)
-    assert [(row["world"], row["name"]) for row in results["rows"]] == [
-        ("graded", "uniform"),
-        ("graded", "cbrl"),
-    ]
-    assert make_table(results).row_count == 2

@@ -287,31 +287,6 @@ def bench_search(
     _finish(make_table(results), results, out)
 
 
-@bench.command("curriculum")
-@click.option(
-    "--curriculum",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Only this curriculum; may be given more than once.",
-)
-@_some_of("--world", "worlds", "world", ["graded", "with_false", "mostly_easy"])
-@count_option("--seeds", 20, least=2)
-@_OUT
-def bench_curriculum(
-    names: tuple[str, ...], worlds: tuple[str, ...], seeds: int, out: Path | None
-) -> None:
-    """Measure curricula against uniform draws on a simulated learner; no policy, no verifier."""
-    from proverrl.bench.curriculum import make_table, measure_curricula
-    from proverrl.curriculum.sampler import CURRICULA
-
-    chosen = tuple(name for name in CURRICULA if name in names)
-    if unknown := [name for name in names if name not in CURRICULA]:
-        raise UsageError(f"no curriculum {unknown[0]!r}; there are {', '.join(CURRICULA)}")
-    results = measure_curricula(names=chosen, worlds=worlds, seeds=seeds, say=_say)
-    _finish(make_table(results), results, out)
-
-
 def _say(text: str) -> None:
     click.echo(text, err=True)
 

@@ -1,37 +1,30 @@
-"""Curricula against uniform draws on a simulated learner (``proverrl.curriculum.simulate``).
+"""Curricula against uniform draws on a simulated learner (``tests.simulated_learner``).
 
-Flows in: names of curricula and a number of seeds. Flows out: a table. Not handled here: a real
-policy; a figure of this table says whether a curriculum finds what teaches, no more.
+    PYTHONPATH=. python scripts/measure_curricula.py --seeds 20
+
+No policy and no verifier: a figure of this table says whether a curriculum finds what teaches, no
+more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import argparse
 from dataclasses import asdict
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-from proverrl.config import CurriculumConfig, CurriculumName
+from proverrl.config import CurriculumConfig
 from proverrl.curriculum.sampler import CURRICULA
-from proverrl.curriculum.simulate import WORLDS, compare_curricula
+from tests.simulated_learner import WORLDS, compare_curricula
 
 
-def measure_curricula(
-    *,
-    names: Sequence[CurriculumName] = (),
-    worlds: Sequence[str] = (),
-    seeds: int = 20,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Every curriculum (or ``names``) with its default settings in every world (or ``worlds``)."""
-    configs = [CurriculumConfig(name=name) for name in names or CURRICULA]
-    rows = []
-    for title in worlds or WORLDS:
-        say(f"{title}: {len(configs)} curricula, {seeds} seeds")
-        found = compare_curricula(configs, worlds={title: WORLDS[title]}, seeds=range(seeds))
-        rows += [asdict(row) for row in found]
-    return {"rows": rows, "seeds": seeds, "worlds": {k: asdict(v) for k, v in WORLDS.items()}}
+def measure_curricula(seeds: int) -> dict[str, Any]:
+    """Every curriculum with its default settings in every world."""
+    configs = [CurriculumConfig(name=name) for name in CURRICULA]
+    rows = compare_curricula(configs, worlds=WORLDS, seeds=range(seeds))
+    return {"rows": [asdict(row) for row in rows], "seeds": seeds}
 
 
 def make_table(results: dict[str, Any]) -> Table:
@@ -60,3 +53,9 @@ def _describe(gain: dict[str, float] | None) -> str:
         return "-"
     value, low, high = (100 * gain[name] for name in ("value", "low", "high"))
     return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Curricula on a simulated learner.")
+    parser.add_argument("--seeds", type=int, default=20, help="learners for each curriculum")
+    Console().print(make_table(measure_curricula(parser.parse_args().seeds)))
