@@ -122,13 +122,15 @@ class RewrittenText:
 @dataclass(slots=True)
 class EditedProgram:
     """A program whose text is changed. ``kept`` are its characters, ``insertions`` places among
-    them and texts; ``names`` are those that lost their meaning, ``conjuncts`` where those of a
-    clause begin and end, by its first token, if there are several."""
+    them and texts; ``names`` are those that lost their meaning, ``variables`` the same by the first
+    token of the member in which they did, ``conjuncts`` where those of a clause begin and end, by
+    its first token, if there are several."""
 
     owned: OwnedProgram
     kept: list[str] = field(default_factory=list)
     insertions: list[tuple[int, str]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    variables: dict[int, set[str]] = field(default_factory=dict)
     conjuncts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

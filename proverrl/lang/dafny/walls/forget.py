@@ -74,6 +74,7 @@ class _Havoc:
         self._program = found.program
         self._words = [token.text for token in found.program.tokens]
         self._methods = methods
+        self._names = found.variables.setdefault(member.start, set())
         clauses = member.slots[0].elements if member.slots else []
         self._returns = self._list_returns(member, clauses[0].start if clauses else member.end)
         frames = (
@@ -117,7 +118,7 @@ class _Havoc:
         elif word == "forall":
             roots = {self._words[i] for i in self._list_written(start, end)}
             for root in sorted(roots):
-                self._found.names.add(root)
+                self._names.add(root)
                 self._found.add(end, f" modify {root};")
         elif word in ("if", "while"):
             self._forget_guard(element, start)
@@ -146,7 +147,7 @@ class _Havoc:
             self._found.kept[place : place + len("return")] = " " * len("return")
             self._found.insertions.append((place, f"{names} := "))
             self._found.add(end, f"{_write_havoc(self._returns)} return;")
-            self._found.names.update(self._returns)
+            self._names.update(self._returns)
 
     def _list_written(self, start: int, end: int) -> Iterator[int]:
         """The arrays and objects whose elements and fields a forall statement assigns."""
@@ -192,7 +193,7 @@ class _Havoc:
         for place in range(start, end + 1):
             if place == end or (depth == 0 and self._words[place] == ","):
                 sides.append(self._program.cut(first, place))
-                self._found.names.update(
+                self._names.update(
                     self._words[i]
                     for i in range(first, place)
                     if is_name(self._program.tokens[i])
@@ -204,7 +205,7 @@ class _Havoc:
 
     def _leave(self, start: int, end: int, sides: list[str]) -> None:
         """What is unknown behind a statement: what it assigns, and what a call may modify."""
-        self._found.names.update(side for side in sides if side.isidentifier())
+        self._names.update(side for side in sides if side.isidentifier())
         text = _write_havoc(sides)
         calls = any(
             self._words[i] in self._methods and self._words[i + 1] in ("(", "<")
@@ -213,7 +214,7 @@ class _Havoc:
         if calls and self._frame:
             text += f" modify {self._frame};"
             fields = (e for e in list_members(self._program.root) if e.word == "var")
-            self._found.names.update(field.name for field in fields)
+            self._names.update(field.name for field in fields)
         if text:
             self._found.add(end, text)
 

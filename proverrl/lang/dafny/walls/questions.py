@@ -72,8 +72,9 @@ class Questioned:
         return self._program.tokens[element.start].text
 
     def _speaks_of_names(self, element: Element) -> bool:
-        inside = self._program.tokens[element.start + 1 : element.end]
-        return not self.edited.names.isdisjoint(token.text for token in inside)
+        inside = {token.text for token in self._program.tokens[element.start + 1 : element.end]}
+        holder = next(h for h in self.holders if h.start <= element.start < h.end)
+        return bool(inside & (self.edited.names | self.edited.variables.get(holder.start, set())))
 
     @property
     def num_questions(self) -> int:
@@ -116,10 +117,13 @@ class Questioned:
     def open_blank(self, blank: OwnedProgram) -> Questioned:
         """The problem with an empty hole, with the same claims and the same questions at loops."""
         ours = blank.ours
-        starts = {ours[self.ranks[h.start]] for h in self.holders if h.start in self.ranks}
+        starts = {ours[self.ranks[h.start]]: h for h in self.holders if h.start in self.ranks}
         loops = {ours[self.ranks[loop.start]] for loop in self.list_loops()}
         elements = list(list_elements(blank.program.root))
-        edited = EditedProgram(blank, names=self.edited.names)
+        variables = {
+            start: self.edited.variables.get(h.start, set()) for start, h in starts.items()
+        }
+        edited = EditedProgram(blank, names=self.edited.names, variables=variables)
         holders = [e for e in elements if e.start in starts and e.word in CALLABLES]
         found = Questioned(edited, holders)
         found.question_loops([e for e in elements if e.start in loops and e.word in _LOOPS])
