@@ -366,7 +366,7 @@ module B {{
     var lam := x => z; var zz := lam(4); var n: nat := 3; var n2 := n;
     {0}
     match d1 case N => case K(x1, r1) => var x2 := x1;
-    var v :| v > 3; if w :| w < v {{ }}
+    var v :| v > 3; if w: int :| w < v {{ }}
     forall y | y > 0 ensures y > 0 {{ }}
   }}
 }}

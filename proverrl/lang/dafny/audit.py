@@ -45,7 +45,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 18
+AUDIT_VERSION = 19
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
