@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Set
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import CLOSERS
 from proverrl.lang.dafny.walls.edited import (
     CALLABLES,
     EditedProgram,
@@ -23,9 +22,6 @@ from proverrl.lang.dafny.walls.edited import (
     list_members,
 )
 from proverrl.lang.dafny.walls.questions import CLAIMS
-
-_WEAKER = frozenset("==> <== <==> ||".split())
-_BINDERS = frozenset("forall exists if match var :: :| => assert calc assume reveal".split())
 
 
 def forget_program(owned: OwnedProgram, *, keep_promises: bool) -> EditedProgram:
@@ -243,17 +239,9 @@ def _split_clauses(found: EditedProgram, holder: Element) -> None:
 
 def _list_conjunctions(program: ParsedProgram, clause: Element, end: int) -> list[int]:
     """The places of ``&&`` between the conjuncts of a clause; a leading one is none of them."""
-    depth, places = 0, []
-    for place in range(clause.start + 1, end):
-        text = program.tokens[place].text
-        if text in CLOSERS.values():
-            depth += 1
-        elif text in CLOSERS:
-            depth -= 1
-        elif depth == 0 and (text in _WEAKER or text in ("by", ";", ":")):
-            return []
-        elif depth == 0 and text in _BINDERS:
-            break
-        elif depth == 0 and text == "&&" and place > clause.start + 1:
-            places.append(place)
-    return places
+    for chain in program.chains:
+        operators = {operator for _, operator, _ in chain[1:-1]}
+        leads = range(clause.start + 1, clause.start + 3)
+        if chain[0][0] in leads and chain[-1][0] == end and operators == {"&&"}:
+            return [sign for _, _, sign in chain[1:-1]]
+    return []

@@ -19,6 +19,7 @@ from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FAILURE_OPTIONS,
+    FAILURE_RLIMIT,
     FILE_NAME,
     TYPE_OPTIONS,
     Reply,
@@ -92,7 +93,8 @@ class DafnyServerWorker(GroupWorker):
         return parse_reply(await self._ask(source, rlimit))
 
     async def ask_failures(self, source: str) -> Reply:
-        return parse_reply(await self._ask(source, None, *FAILURE_OPTIONS))
+        rlimit = min(self._limits.rlimit, FAILURE_RLIMIT)
+        return parse_reply(await self._ask(source, rlimit, *FAILURE_OPTIONS))
 
     async def ask_part(self, source: str, included: str) -> Reply | None:
         """The directive takes the place of blanks, where the program had its own."""
