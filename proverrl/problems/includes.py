@@ -168,9 +168,9 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
 
 
 def is_nothing(verdict: Verdict) -> bool:
-    """Whether a text was refused for nothing but that it holds nothing to be proved; notes of what
-    it has believed may stand beside that."""
-    said = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity != "info"]
+    """Whether a text was refused for nothing but that it holds nothing to be proved; warnings, and
+    notes of what it has believed, may stand beside that."""
+    said = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity == "error"]
     is_refused = verdict.status is Status.REJECTED and len(said) == 1
     return is_refused and said[0].message.startswith(NOTHING)
 
