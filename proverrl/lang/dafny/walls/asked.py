@@ -19,9 +19,11 @@ from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, as
 from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
-_RELEVANCE = "it is proved although what the program does was forgotten, so for another reason"
+_FOUND = {
+    "relevance": "it is proved although what the program does was forgotten, so for another reason",
+    "consequence": "from what was written anything follows, also this",
+}
 _UNKNOWN = "what was written could not be told from what the program does"
-_CONSEQUENCE = "from what was written anything follows, also this"
 
 
 async def ask_walls(
@@ -31,7 +33,7 @@ async def ask_walls(
     written: WrittenText,
     verdict: Verdict,
 ) -> Verdict:
-    """A PROVED verdict, or UNSOUND. Raises ``WorkerError`` on doubt about an answer."""
+    """PROVED, UNSOUND or UNCONFIRMED. Raises ``WorkerError`` on doubt about an answer."""
     problem = candidate.problem
 
     async def open_blank() -> OwnedProgram:
@@ -42,17 +44,13 @@ async def ask_walls(
     if not owned.theirs:
         return replace(verdict, checks=(*verdict.checks, "relevance:nothing-written"))
     found = await ask_relevance(process.ask_failures, owned, open_blank)
-    if found.believed:
-        return _refuse(verdict, found, "relevance", _RELEVANCE)
-    if found.doubt:
-        return _refuse(verdict, found, "relevance", _UNKNOWN)
+    if found.believed or found.doubt:
+        return _refuse(verdict, found, "relevance")
     checks = (*verdict.checks, f"relevance:{found.num_claims}")
     reached = found.num_claims > 0
     found = await ask_consequence(process.ask_failures, owned, open_blank, reached=reached)
-    if found.believed:
-        return _refuse(verdict, found, "consequence", _CONSEQUENCE)
-    if found.doubt:
-        return _refuse(verdict, found, "consequence", _UNKNOWN)
+    if found.believed or found.doubt:
+        return _refuse(verdict, found, "consequence")
     return replace(verdict, checks=(*checks, "consequence:none"))
 
 
@@ -61,7 +59,8 @@ def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
     return own_program(candidate, written, program)
 
 
-def _refuse(verdict: Verdict, found: WallFinding, rule: str, why: str) -> Verdict:
+def _refuse(verdict: Verdict, found: WallFinding, rule: str) -> Verdict:
+    why = _FOUND[rule] if found.believed else _UNKNOWN
     said = Diagnostic("error", f"{rule}: {why}: {(*found.believed, found.doubt)[0]}")
     checks = ("audit", "resolve", f"wall:{rule}")
     status = Status.UNSOUND if found.believed else Status.UNCONFIRMED

@@ -71,9 +71,12 @@ class Questioned:
     def _word(self, element: Element) -> str:
         return self._program.tokens[element.start].text
 
+    def _find_holder(self, inside: Element) -> Element:
+        return next(h for h in self.holders if h.start <= inside.start < h.end)
+
     def _speaks_of_names(self, element: Element) -> bool:
         inside = {token.text for token in self._program.tokens[element.start + 1 : element.end]}
-        holder = next(h for h in self.holders if h.start <= element.start < h.end)
+        holder = self._find_holder(element)
         return bool(inside & (self.edited.names | self.edited.variables.get(holder.start, set())))
 
     @property
@@ -180,7 +183,7 @@ class Questioned:
     def _question_between(self, element: Element, start: int, end: int) -> None:
         words = {token.text for token in self._program.tokens[start:end]}
         # By induction a call of the declaration itself may give some of what it promises.
-        again = any(h.name in words for h in self.holders if h.start <= element.start < h.end)
+        again = self._find_holder(element).name in words
         for number, promise in enumerate(self._list_promises(element)):
             if again and promise != FALSE:
                 continue
@@ -203,7 +206,7 @@ class Questioned:
 
     def _list_promises(self, inside: Element) -> list[str]:
         """What is asked inside an element."""
-        holder = next(h for h in self.holders if h.start <= inside.start < h.end)
+        holder = self._find_holder(inside)
         if holder.word not in _WITH_STATEMENTS:
             return []
         promises = [
