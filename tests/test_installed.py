@@ -56,7 +56,8 @@ def own_environment() -> dict[str, str]:
 
 
 def run(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    own = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+    # A width of its own: where lines break would else depend on the terminal that starts the tests.
+    own = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "COLUMNS": "200"}
     command = [str(environment / "bin" / "proverrl"), *words]
     return subprocess.run(
         command, cwd=folder, env=own_environment() | own, capture_output=True, text=True
