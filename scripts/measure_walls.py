@@ -1,11 +1,18 @@
-"""What the walls of relevance and consequence let through, and what they cost.
+"""What each wall lets through, and what the walls cost.
 
-    PYTHONPATH=. python scripts/measure_walls.py --num 20
+    PYTHONPATH=. python scripts/measure_walls.py exploits --num 4
+    PYTHONPATH=. python scripts/measure_walls.py attacks
+    PYTHONPATH=. python scripts/measure_walls.py honest --num 20
 
-Exploits: bugs of Dafny 2.3 in several forms, at the end of methods of the curriculum whose goal was
-made false by one, judged by Dafny alone and by Dafny and the walls, without the audit. Honest
-texts: the references of the curriculum's held-out problems, and with ``--tasks`` DafnyBench's
-truths as annotate problems. Seconds are processor seconds of Dafny and z3.
+Without the audit: ``exploits``, bugs of Dafny 2.3 in several forms at the end of methods of the
+curriculum whose goal was made false by one (``--kinds``: by bug, not by form); ``attacks``, the
+files of ``tests/attacks`` that Dafny believes and that are no bare files, by the layer that refuses
+them. With the audit: ``honest``, the references of the curriculum's held-out problems
+(``--tasks``: and DafnyBench's truths as annotate problems).
+
+Each table counts what is proved: by Dafny alone, with each wall alone, with both, with a second
+judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3 and
+its z3.
 """
 
 from __future__ import annotations
@@ -16,24 +23,58 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.types import HOLE, Candidate, Problem, Verdict
-from proverrl.verifier.base import Limits
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
+from proverrl.lang.dafny.walls.second_judge import SecondJudge
+from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
+from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain, find_dafny_toolchain
+from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verifier.base import DEFAULT_LANE, Limits
+from proverrl.verifier.pool import VerifierPool
 from tests.dafnybench_tasks import read_tasks
+from tests.test_audit_attacks import CASES, make_candidate
 from tests.test_dafny_walls import BUGS, PRELUDE, BareProblems
 
 ROOT = Path(__file__).parents[1]
+Text = tuple[str, Candidate]
+Judged = list[tuple[str, Candidate, Verdict]]
 
+DECLARED = f"""{PRELUDE}
+datatype List = Nil | Cons(head: int, tail: List)
+type Some = x: seq<int> | 1 <= |x| witness [1]
+function Kept(x: nat): nat {{ x }}
+function Other(x: nat): nat {{ if x < 100 then x else x + 1 }}
+lemma AtLeast(x: nat) ensures x >= 0 {{ }}
+"""
+MORE_BUGS = {
+    "a constructor in a pattern": (
+        "ghost var Cons(h, Nil) := Cons(1, Cons(2, Nil)); assert Cons(1, Cons(2, Nil)).tail.Nil?;"
+    ),
+    "a type in a pattern": "match (-1, 0) { case (n: nat, m: int) => assert n == -1; }",
+    "a subset of sequences": "ghost var e: seq<int> := []; ghost var l: Some := e;",
+    "a sum of sequences": (
+        "ghost var n: seq<nat> := [0]; ghost var z: seq<int> := [-1]; "
+        "ghost var t: seq<nat> := n + z; AtLeast(t[1]);"
+    ),
+    "an assertion that assigns": "ghost var g := 1; assert g == 0 by { g := 0; }",
+    "a key outside a map": (
+        "ghost var m := map i | 0 <= i < 10 :: Kept(i); "
+        "ghost var o := map i | 0 <= i < 10 :: Other(i); assert m == o; "
+        "forall z: int | z == 0 ensures m[200] == Kept(200) {} "
+        "forall z: int | z == 0 ensures o[200] == Other(200) {}"
+    ),
+}
 FORMS = {
     "bare": "{bug}",
     "where the goal fails": "if !({goal}) {{ {bug} }}",
@@ -50,8 +91,9 @@ def read_heldout() -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
-def list_exploits(num: int) -> Iterator[tuple[str, Candidate]]:
-    """Form and candidate; the goals are false, since they are true with another last number."""
+def list_exploits(num: int, *, kinds: bool) -> Iterator[Text]:
+    """Form, or bug, and candidate; the goals are false, since they are true with another last
+    number."""
     rows = [row for row in read_heldout() if row["kind"] == "invariants"]
     random.Random(0).shuffle(rows)
     made = 0
@@ -67,15 +109,22 @@ def list_exploits(num: int) -> Iterator[tuple[str, Candidate]]:
         goal = goals[0][: found.start()] + str(int(found.group()) + 1)
         text = text.replace(f"ensures {goals[0]}", f"ensures {goal}").rstrip()
         statement = f"{text[: text.rindex('}')]}  {HOLE}\n}}\n"
-        problem = Problem(row["id"], "dafny", "statements", PRELUDE + row["preamble"], statement)
-        for bug in BUGS.values():
+        problem = Problem(row["id"], "dafny", "statements", DECLARED + row["preamble"], statement)
+        for title, bug in (BUGS | MORE_BUGS).items():
             for name, form in FORMS.items():
                 second = BUGS["a choice after a conjunction"]
                 body = form.format(bug=bug, goal=goal, guard=guards[-1], second=second)
-                yield name, Candidate(problem, body)
+                yield title if kinds else name, Candidate(problem, body)
 
 
-def list_honest(num: int, *, tasks: bool) -> Iterator[tuple[str, Candidate]]:
+def list_attacks() -> Iterator[Text]:
+    """The attack files that Dafny alone believes, by the layer that refuses them."""
+    for case in CASES:
+        if case["status_without_audit"] == "proved" and case["kind"] != FILE:
+            yield case["caught_by"], make_candidate(case)
+
+
+def list_honest(num: int, *, tasks: bool) -> Iterator[Text]:
     """References of ``num`` problems, and DafnyBench's truths."""
     rows = read_heldout()
     random.Random(1).shuffle(rows)
@@ -86,58 +135,130 @@ def list_honest(num: int, *, tasks: bool) -> Iterator[tuple[str, Candidate]]:
         yield "DafnyBench", Candidate(task.problem, task.truth)
 
 
+async def pass_walls(*given: Any) -> Verdict:
+    """The verdict as Dafny gave it."""
+    verdict: Verdict = given[-1]
+    return verdict
+
+
+async def ask_nothing(*given: Any, **named: Any) -> WallFinding:
+    """In place of a wall that is left out."""
+    return WallFinding()
+
+
+async def count_claims(*given: Any, **named: Any) -> WallFinding:
+    """The wall of relevance, of which only the number of claims counts."""
+    found = await ask_relevance(*given, **named)
+    return WallFinding(num_claims=found.num_claims)
+
+
+ASKED = "proverrl.lang.dafny.walls.asked."
+WALLS: dict[str, dict[str, Any]] = {
+    "Dafny": {"proverrl.lang.dafny.judge.ask_walls": pass_walls},
+    "relevance": {f"{ASKED}ask_consequence": ask_nothing},
+    "consequence": {f"{ASKED}ask_relevance": count_claims},
+    "both": {},
+}
+
+
 async def judge(
-    candidates: Iterable[tuple[str, Candidate]], known: KnownProblems, *, audits: bool, walls: bool
-) -> tuple[Counter[tuple[str, str]], float]:
-    """How often each verdict was given, by form, and the processor seconds."""
-
-    async def pass_walls(*given: Any) -> Verdict:
-        verdict: Verdict = given[-1]
-        return verdict
-
-    worker = await start_dafny_worker(find_dafny_toolchain(), Limits(), known)
-    before = worker.cpu_seconds
-    counts: Counter[tuple[str, str]] = Counter()
+    texts: Sequence[Text], walls: dict[str, Any], *, audits: bool
+) -> tuple[Judged, float]:
+    """The verdict on each, and the processor seconds."""
+    known = KnownProblems() if audits else BareProblems()
+    seconds, judged, worker = 0.0, Judged(), None
     with ExitStack() as stack:
-        if not walls:
-            stack.enter_context(mock.patch("proverrl.lang.dafny.judge.ask_walls", pass_walls))
-        for form, candidate in candidates:
+        for name, other in walls.items():
+            stack.enter_context(mock.patch(name, other))
+        for form, candidate in texts:
+            if worker is None:
+                worker = await start_dafny_worker(find_dafny_toolchain(), Limits(), known)
+            before = worker.cpu_seconds
             try:
                 verdict = (audits and audit_candidate(candidate)) or await worker.judge(candidate)
-            except ProblemError:
-                counts[form, "refused problem"] += 1
-                continue
-            said = [c for c in verdict.checks if c.startswith(("wall", "relevance", "consequence"))]
-            said = [re.sub(r":\d+$", "", check) for check in said]
-            counts[form, " ".join((verdict.status.value, *said))] += 1
-    spent = worker.cpu_seconds - before
-    worker.kill()
-    await worker.join()
-    return counts, spent
+            except (ProblemError, GrammarError) as error:
+                verdict = Verdict(Status.REJECTED, checks=(str(error),))
+            except WorkerError as error:
+                verdict = Verdict(Status.CRASHED, checks=(str(error),))
+            seconds += worker.cpu_seconds - before
+            judged.append((form, candidate, verdict))
+            if verdict.status is Status.CRASHED:
+                worker.kill()
+                await worker.join()
+                worker = None
+    if worker is not None:
+        worker.kill()
+        await worker.join()
+    return judged, seconds
 
 
-def show(title: str, counts: Counter[tuple[str, str]], seconds: float) -> None:
-    """Print one table."""
-    print(f"\n{title}: {sum(counts.values())} texts, {seconds:.1f} CPU seconds")
-    for (form, said), number in sorted(counts.items()):
-        print(f"{number:6}  {form}: {said}")
+async def confirm(proofs: Judged) -> Judged:
+    """What a second judge says of proofs; nothing where there is none."""
+    toolchain = find_confirming_toolchain()
+    if toolchain is None:
+        return []
+    limits = replace(Limits(), rlimit=4 * Limits().rlimit)
+    wall = SecondJudge(
+        VerifierPool(
+            lambda: DafnyLanguageServer.start(toolchain, limits),
+            workers=1,
+            audit=lambda candidate: None,
+            toolchain=toolchain.name,
+        )
+    )
+    confirmed = []
+    for form, candidate, verdict in proofs:
+        again = await wall.confirm(candidate, verdict, deadline_seconds=60, lane=DEFAULT_LANE)
+        confirmed.append((form, candidate, again))
+    await wall.aclose()
+    return confirmed
+
+
+def measure(title: str, texts: Sequence[Text], *, audits: bool) -> None:
+    """Print what is proved behind each wall, and which proofs all walls let through (of honest
+    texts: those that they do not)."""
+    judged, seconds = asyncio.run(judge(texts, WALLS["Dafny"], audits=audits))
+    proofs = [row for row in judged if row[2].proved]
+    believed = [(form, candidate) for form, candidate, _ in proofs]
+    found, costs = {"texts": judged, "Dafny": proofs}, {"Dafny": seconds}
+    names = ["both"] if audits else ["relevance", "consequence", "both"]
+    for name in names:
+        found[name], costs[name] = asyncio.run(judge(believed, WALLS[name], audits=audits))
+    found["second judge"] = asyncio.run(confirm(proofs))
+    if found["second judge"]:
+        pairs = zip(found["both"], found["second judge"], strict=True)
+        found["all"] = [again if first[2].proved else first for first, again in pairs]
+    last = found.get("all") or found["both"]
+    print(f"\n{title}; processor seconds: {', '.join(f'{n} {s:.1f}' for n, s in costs.items())}")
+    columns = {name: rows for name, rows in found.items() if rows}
+    print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    counts = {
+        name: Counter(form for form, _, verdict in rows if name == "texts" or verdict.proved)
+        for name, rows in columns.items()
+    }
+    for form in sorted(counts["texts"]):
+        print(f"| {form} | {' | '.join(str(counts[name][form]) for name in columns)} |")
+    print(f"| all | {' | '.join(str(counts[name].total()) for name in columns)} |")
+    for form, candidate, verdict in [*judged, *last] if audits else last:
+        if verdict.proved is not audits:
+            said = verdict.checks[-1:] if audits else (candidate.body,)
+            print(f"  {form}: {candidate.problem.id}: {verdict.status.value}: {said}")
 
 
 def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description="What the walls let through, and what they cost.")
-    parser.add_argument("--num", type=int, default=10, help="how many problems of each table")
+    """Print a table."""
+    parser = argparse.ArgumentParser(description="What each wall lets through, and the costs.")
+    parser.add_argument("table", choices=("exploits", "attacks", "honest"))
+    parser.add_argument("--num", type=int, default=10, help="how many problems")
+    parser.add_argument("--kinds", action="store_true", help="exploits by bug")
     parser.add_argument("--tasks", action="store_true", help="DafnyBench's truths too")
     given = parser.parse_args()
-    for walls in (False, True):
-        found = asyncio.run(
-            judge(list_exploits(given.num), BareProblems(), audits=False, walls=walls)
-        )
-        show(f"exploits, {'with' if walls else 'without'} walls", *found)
-    for walls in (False, True):
-        honest = list_honest(given.num * 5, tasks=given.tasks)
-        found = asyncio.run(judge(honest, KnownProblems(), audits=True, walls=walls))
-        show(f"honest texts, {'with' if walls else 'without'} walls", *found)
+    texts = list_attacks()
+    if given.table == "exploits":
+        texts = list_exploits(given.num, kinds=given.kinds)
+    elif given.table == "honest":
+        texts = list_honest(given.num, tasks=given.tasks)
+    measure(given.table, list(texts), audits=given.table == "honest")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.forget import forget_program
+from proverrl.lang.dafny.walls.questions import Questioned
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
@@ -80,6 +81,26 @@ def squeeze(text: str) -> list[str]:
 def test_the_program_is_forgotten_line_by_line() -> None:
     body = "ghost var mine := x; assert mine == 1;"
     assert squeeze(forget(PROGRAM, body)) == squeeze(FORGOTTEN.format("", body))
+
+
+def test_fields_are_forgotten_however_they_are_named() -> None:
+    statement = f"""\
+class Pair {{
+  var left: int
+  method Set(others: set<Pair>) modifies this, others {{
+    this.left := 2;
+    (this).left := 3;
+    forall c | c in others {{ c.left := var d := 1; d; }}
+    {HOLE}
+  }}
+}}
+"""
+    text = squeeze(forget(statement, "assert true;"))
+    assert text[3:6] == [
+        "this.left := 2; this.left := *;",
+        "(this).left := 3; (this).left := *;",
+        "forall c | c in others { c.left := var d := 1; d; } modify this, others;",
+    ]
 
 
 def test_promises_of_others_may_stay() -> None:
@@ -186,21 +207,41 @@ def ask(dafny: ScriptedDafny, body: str) -> WallFinding:
     return asyncio.run(ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank))
 
 
+@pytest.mark.parametrize(
+    ("body", "num_questions"),
+    [
+        ("ghost var k := 0;", 4),
+        ("ghost var M := 0;", 4),
+        # By induction a call may give what is promised.
+        ("M(0);", 2),
+    ],
+)
+def test_a_name_alone_takes_no_question_away(body: str, num_questions: int) -> None:
+    statement = (
+        f"lemma M(n: nat)\n  ensures F(n) == 1\n{{\n{HOLE}\n}}\nfunction F(n: nat): int {{ 1 }}"
+    )
+    owned = own(Problem("p", "dafny", "statements", "", statement), body)
+    asked = Questioned(forget_program(owned, keep_promises=False), owned.holders)
+    asked.question_runs()
+    assert asked.num_questions == num_questions
+
+
 POST = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
 QUESTIONS = (("assert (false)", "assertion violation", ""), ("assert (r", "violation", ""))
 
 
 def test_what_fails_without_the_program_is_taken_away_before_it_lends_anything() -> None:
-    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""),), (POST,), (POST, *QUESTIONS))
+    endless = ("while", "decreases expression might not decrease", "")
+    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""),), (POST,), (POST, endless, *QUESTIONS))
     found = ask(dafny, "invariant i <= n && r == 2 * i")
-    assert found == WallFinding((), 1, 3, "")
+    assert found == WallFinding((), 1)
     clauses = [squeeze(text)[6] for text in dafny.texts]
     assert clauses == ["invariant i <= n invariant r == 2 * i", *2 * ["invariant i <= n"]]
 
 
 def test_where_all_of_it_fails_nothing_else_is_asked() -> None:
     dafny = ScriptedDafny((("r == 2 * i", KEPT, ""), ("i <= n", ENTRY, "")))
-    assert ask(dafny, "invariant i <= n && r == 2 * i") == WallFinding((), 1, 1, "")
+    assert ask(dafny, "invariant i <= n && r == 2 * i") == WallFinding((), 1)
 
 
 def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_believed() -> None:
@@ -210,13 +251,14 @@ def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_be
     assert found.believed == ("ensures r == 2 * n",)
     # With an empty hole it is proved too, so nothing of it is the policy's doing.
     proved = ask(ScriptedDafny((), QUESTIONS, QUESTIONS), "invariant i <= n")
-    assert proved == WallFinding((), 1, 3, "")
+    assert proved == WallFinding((), 1)
 
 
 def test_a_loop_in_which_anything_holds_is_believed_at_once() -> None:
-    found = ask(ScriptedDafny((POST,), (POST,), (POST, *QUESTIONS)), "decreases n - i")
+    dafny = ScriptedDafny((POST,), (POST,), (POST, *QUESTIONS))
+    found = ask(dafny, "decreases n - i")
     assert "false" in found.believed
-    assert found.num_asked == 3
+    assert len(dafny.texts) == 3
 
 
 PRELUDE = """\
@@ -314,6 +356,54 @@ def test_where_nothing_can_be_forgotten_nothing_may_follow() -> None:
     )
 
 
+PLACES = {
+    "a colemma": (
+        "statements",
+        f"copredicate P(n: int) {{ P(n) }}\ncolemma C(n: int)\n  ensures P(n)\n{{\n{HOLE}\n"
+        "  assert n == n + 1;\n}\n",
+        "{bug}",
+    ),
+    "a line of our calc": (
+        "calc",
+        f"lemma L(n: int)\n  ensures n + 1 == n\n{{\n  calc {{\n    true;\n{HOLE}\n  }}\n}}\n",
+        "<==> (false && true ==> (var y: int :| false; (y, 1).0 == 1)); <==> false;",
+    ),
+    "a method that assigns a field of this": (
+        "statements",
+        "class C {\n  var x: int\n  method M()\n    modifies this\n    ensures x == 5\n  {\n"
+        f"    this.x := 4;\n    {HOLE}\n  }}\n}}\n",
+        "if this.x != 5 {{ {bug} }}",
+    ),
+    "a lemma that ensures false": (
+        "statements",
+        f"lemma L(n: int)\n  ensures false;\n{{\n{HOLE}\n}}\n",
+        "{bug}",
+    ),
+    "a lemma that ensures false and demands something": (
+        "statements",
+        f"lemma L(n: int)\n  requires n < 3\n  ensures false\n{{\n{HOLE}\n}}\n",
+        "assert n < 3; {bug}",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_bug_is_seen_wherever_it_stands() -> None:
+    candidates = [
+        Candidate(Problem(place, "dafny", kind, "", statement), form.format(bug=CALC))
+        for place, (kind, statement, form) in PLACES.items()
+    ]
+    found = dict(zip(PLACES, judge(candidates), strict=True))
+    assert {place: verdict.status for place, verdict in found.items()} == (
+        dict.fromkeys(PLACES, Status.UNSOUND)
+    )
+    assert {verdict.checks[-1] for verdict in found.values()} == {
+        "wall:relevance",
+        "wall:consequence",
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.dafny
 def test_honest_proofs_pass() -> None:
@@ -327,6 +417,12 @@ lemma L(n: nat)
 }}
 """
     square = f"lemma S(k: nat)\n  ensures k * k >= k\n{{\n  {HOLE}\n}}\n"
+    absurd = f"lemma A(k: nat)\n  requires k * k < k\n  ensures false;\n{{\n  {HOLE}\n}}\n"
+    fill = f"""\
+method Fill(n: nat) returns (a: array<int>)
+  ensures a.Length == n && forall i :: 0 <= i < n ==> a[i] == i
+  {HOLE}
+"""
     bodies = [
         (LOOP_PROBLEM, "invariant 0 <= i <= n\ninvariant r == 2 * i", "relevance:1"),
         (LOOP_PROBLEM, "invariant 0 <= i <= n && r == 2 * i\ndecreases n - i", "relevance:1"),
@@ -340,9 +436,21 @@ lemma L(n: nat)
             "if k * k < k { assert k >= 1; assert k * k >= 1 * k; assert false; }",
             "relevance:0",
         ),
+        (
+            Problem("absurd", "dafny", "statements", "", absurd),
+            "assert k >= 1; assert k * k >= 1 * k;",
+            "relevance:0",
+        ),
+        (
+            Problem("fill", "dafny", "program", "", fill),
+            "{ a := new int[n]; forall i | 0 <= i < n { a[i] := i; } }",
+            "relevance:1",
+        ),
     ]
     verdicts = list(judge([Candidate(problem, body) for problem, body, _ in bodies]))
     assert [v.status for v in verdicts] == [Status.PROVED] * len(bodies)
-    assert [v.checks[-2:] for v in verdicts] == [
-        (check, "consequence:none") for _, _, check in bodies
+    assert [v.checks[-2] for v in verdicts] == [check for _, _, check in bodies]
+    # Where claims speak of the program it is asked for less.
+    assert [v.checks[-1] for v in verdicts] == [
+        f"consequence:{number}" for number in (2, 2, 4, 6, 2, 2)
     ]

@@ -146,10 +146,11 @@ def test_an_empty_body_that_is_not_read_leaves_the_proof_unconfirmed() -> None:
     assert confirm(warn(2, 12), unread).status is Status.UNCONFIRMED
 
 
-def test_an_annotated_program_answers_for_its_postconditions() -> None:
+@pytest.mark.parametrize("clause", ["ensures  n >= 0", "ensures  n>=0 // so", "ensures  n >=/**/0"])
+def test_an_annotated_program_answers_for_its_postconditions(clause: str) -> None:
     blank = "method M(n: nat)\n  ensures n >= 0\n{\n}\n"
     problem = Problem("a", "dafny", "annotate", "", blank + HOLE)
-    hinted = "method M(n: nat)\n  ensures  n >= 0\n{\n  assert n == n;\n}\n"
+    hinted = f"method M(n: nat)\n  {clause}\n{{\n  assert n == n;\n}}\n"
     candidate = Candidate(problem, hinted)
 
     def ask(second: Verdict, empty: Verdict) -> Status:

@@ -94,6 +94,16 @@ def align(problem: Problem, body: str) -> Alignment | list[Finding]:
     return _align(get_program_text(problem), body)
 
 
+def align_admitted(problem: Problem, body: str) -> Alignment:
+    """As ``align``, of a body that the audit admitted; raises ``ProblemError`` if it did not."""
+    alignment = align(problem, body)
+    if isinstance(alignment, list):
+        raise ProblemError(
+            f"problem {problem.id!r}: a body that is not its program was not refused"
+        )
+    return alignment
+
+
 @cache_texts
 def _align(text: str, body: str) -> Alignment | list[Finding]:
     ours = _read_program(text)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
+from proverrl.lang.dafny.workers.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
@@ -40,18 +43,29 @@ async def ask_walls(
         blank = Candidate(problem, get_empty_body(problem))
         return _read(blank, await known.write_types(process, blank))
 
+    async def ask(text: str) -> Reply:
+        try:
+            joined = join_invariants(text, admitted=True)
+        except GrammarError as error:
+            return Reply((), (ReplyMessage("error", error.finding.line, 0, str(error)),), ())
+        return joined.restore(await process.ask_failures(joined.text))
+
     owned = _read(candidate, written)
     if not owned.theirs:
         return replace(verdict, checks=(*verdict.checks, "relevance:nothing-written"))
-    found = await ask_relevance(process.ask_failures, owned, open_blank)
+    if places := sorted(owned.theirs.difference(*(range(h.start, h.end) for h in owned.holders))):
+        place = owned.program.tokens[places[0]]
+        doubt = f"line {place.line}: {place.text!r} is in no function, method or lemma"
+        return _refuse(verdict, WallFinding(doubt=doubt), "relevance")
+    found = await ask_relevance(ask, owned, open_blank)
     if found.believed or found.doubt:
         return _refuse(verdict, found, "relevance")
-    checks = (*verdict.checks, f"relevance:{found.num_claims}")
-    reached = found.num_claims > 0
-    found = await ask_consequence(process.ask_failures, owned, open_blank, reached=reached)
+    checks = (*verdict.checks, f"relevance:{found.num_asked}")
+    reached = found.num_asked > 0
+    found = await ask_consequence(ask, owned, open_blank, reached=reached)
     if found.believed or found.doubt:
         return _refuse(verdict, found, "consequence")
-    return replace(verdict, checks=(*checks, "consequence:none"))
+    return replace(verdict, checks=(*checks, f"consequence:{found.num_asked}"))
 
 
 def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:

@@ -11,8 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from proverrl.errors import ProblemError
-from proverrl.lang.dafny.annotate import align
+from proverrl.lang.dafny.annotate import align_admitted
 from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import list_declared
@@ -21,7 +20,9 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
-CALLABLES = frozenset("function predicate method lemma constructor".split())
+CALLABLES = frozenset(
+    "function predicate copredicate method lemma colemma comethod constructor".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,14 @@ def own_program(candidate: Candidate, written: WrittenText, program: ParsedProgr
         for element in list_elements(program.root)
         if element.start in theirs
         and (element.word in _HINTS or program.tokens[element.start].text in lemmas)
+        # A forall statement that assigns is code.
+        and not (element.word == "forall" and ":=" in _list_words(program, element))
     )
     return OwnedProgram(program, theirs, frozenset(place for hint in hints for place in hint))
+
+
+def _list_words(program: ParsedProgram, element: Element) -> list[str]:
+    return [token.text for token in program.tokens[element.start : element.end]]
 
 
 def _find_theirs(
@@ -87,11 +94,7 @@ def _find_theirs(
 ) -> frozenset[int]:
     places = [(t.line, written.find_column(t.line, t.column)) for t in program.tokens[:-1]]
     if candidate.problem.kind == ANNOTATE:
-        alignment = align(candidate.problem, candidate.body)
-        if isinstance(alignment, list):
-            raise ProblemError(
-                f"problem {candidate.problem.id!r}: a body that is not its program was not refused"
-            )
+        alignment = align_admitted(candidate.problem, candidate.body)
         hints = (alignment.theirs[hint.start : hint.end] for hint in alignment.added)
         added = {(token.line, token.column) for hint in hints for token in hint}
         return frozenset(i for i, place in enumerate(places) if place in added)
@@ -159,6 +162,47 @@ class EditedProgram:
     def add(self, place: int, text: str) -> None:
         """Put a text behind the token before ``place``."""
         self.insertions.append((self.program.end(place - 1), text))
+
+    def drop(self, element: Element, place: int) -> bool:
+        """Take away what fails at a place of an element; False where nothing was left of it."""
+        start, end = element.start, element.end
+        words = [token.text for token in self.program.tokens[start:end]]
+        if element.word in CALLABLES or element.word == "const":
+            return False
+        for first, last in self.conjuncts.get(start, ()):
+            if first <= place < last:
+                return self.cut(first, last)
+        if element.word in ("var", "ghost"):
+            # What follows may name the variable.
+            signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
+            return bool(signs) and self.blank(min(signs), end - 1)
+        return self.open(element) or self.blank(start, end)
+
+    def open(self, element: Element) -> bool:
+        """Leave of a statement its blocks alone, which may hide a bug, each on a path of its own;
+        False where there are none, or nothing else is left."""
+        tokens = self.program.tokens
+        blocks = [(slot.start - 1, slot.end + 1) for slot in element.slots if slot.elements]
+        if any(
+            slot.kind != "statements" or tokens[slot.start - 1].text != "{"
+            for slot in element.slots
+        ):
+            return False
+        promises = [p for p in self.program.promises if element.start < p[0] < element.end]
+        if tokens[element.start].text == "forall":
+            # The block may name what is bound.
+            if not promises or not self.blank(*promises[0]):
+                return False
+            self.insertions.append((self.program.places[promises[0][0]], " true "))
+            return True
+        edges = [element.start, *(edge for block in blocks for edge in block), element.end]
+        heads = list(zip(edges[::2], edges[1::2], strict=True))
+        if not blocks or not sum(self.blank(*head) for head in heads):
+            return False
+        by = tokens[blocks[0][0] - 1].text == "by"
+        for start, _ in [] if by else blocks:
+            self.insertions.append((self.program.places[start], "if * "))
+        return True
 
     def write(self) -> RewrittenText:
         """The text as it stands now."""

@@ -10,7 +10,7 @@ predicates, the values that a pattern binds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
@@ -112,15 +112,14 @@ class _Havoc:
         if word == "return":
             self._forget_return(start, end)
         elif word == "forall":
-            roots = {self._words[i] for i in self._list_written(start, end)}
-            for root in sorted(roots):
-                self._names.add(root)
-                self._found.add(end, f" modify {root};")
+            self._forget_elements(start, end)
         elif word in ("if", "while"):
             self._forget_guard(element, start)
         elif word in ("var", "ghost"):
             self._forget_variables(start, end)
-        elif self._words[end - 1] == ";" and is_name(self._program.tokens[start]):
+        elif self._words[end - 1] == ";" and (
+            is_name(self._program.tokens[start]) or word in ("this", "(")
+        ):
             self._forget_update(start, end)
 
     def _forget_guard(self, element: Element, start: int) -> None:
@@ -145,18 +144,26 @@ class _Havoc:
             self._found.add(end, f"{_write_havoc(self._returns)} return;")
             self._names.update(self._returns)
 
-    def _list_written(self, start: int, end: int) -> Iterator[int]:
-        """The arrays and objects whose elements and fields a forall statement assigns."""
+    def _forget_elements(self, start: int, end: int) -> None:
+        """The arrays whose elements a forall statement assigns; where it assigns those of other
+        values, or fields, all that the declaration may modify."""
+        frames = set()
         for place in range(start, end):
-            if self._words[place] == ":=" and self._words[place - 1] == "]":
-                depth, at = 0, place - 1
-                while at > start:
-                    depth += (self._words[at] == "]") - (self._words[at] == "[")
-                    at -= 1
-                    if depth == 0:
-                        break
-                if is_name(self._program.tokens[at]) and self._words[at - 1] != ".":
-                    yield at
+            before = self._words[place - 2 : place]
+            if self._words[place] != ":=" or not (before[1] == "]" or before[0] == "."):
+                continue
+            depth, at = 0, place - 1
+            while before[1] == "]" and at > start:
+                depth += (self._words[at] == "]") - (self._words[at] == "[")
+                at -= 1
+                if depth == 0:
+                    break
+            root = self._words[at]
+            self._names.add(root)
+            is_array = is_name(self._program.tokens[at]) and self._words[at - 1] != "."
+            frames.add(root if is_array else self._frame)
+        for frame in sorted(frames - {""}):
+            self._found.add(end, f" modify {frame};")
 
     def _find_assignment(self, start: int, end: int) -> int | None:
         depth = 0

@@ -3,13 +3,14 @@
 Flows in: a program, which of its tokens the policy wrote, edits and questions. Flows out: the
 claims and questions that fail when Dafny verifies it. A question is a claim at a place, on a path
 of its own, so that it lends nothing to what follows. Lines stay. Not handled here: what follows
-from the answers (``relevance``, ``consequence``).
+from the answers (``relevance``).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import pairwise
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.misjudged import list_elements
@@ -32,27 +33,38 @@ place, and which question is asked there."""
 CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": ("",)}
 """What claims something, and its obligations as Dafny tells them apart."""
 
+TERMINATION = "termination"
+_ENDLESS = ("termination", "decrease", "bounded below")
+"""How Dafny says that it does not see a loop end."""
+
 FALSE = "false"
 GAVE_UP = "the prover ran out of its limit"
 _OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
-_WITH_STATEMENTS = ("method", "lemma", "constructor")
-_LOOPS = ("while", "for")
+_WITH_STATEMENTS = ("method", "lemma", "colemma", "comethod", "constructor")
+_LOOPS = ("while",)
 
 
 class Questioned:
     """An edited program with questions, and what of it fails.
 
-    ``claims`` are ours, as they are written, by key: those that hold a name which lost its meaning.
+    ``claims`` are ours, as they are written, by key: those that hold a name which lost its meaning,
+    and that a loop ends of which we forgot what it does. ``loops`` are those of ours whose clauses
+    the policy wrote in part, where they are not given.
     At a place ``false`` is asked, and what the declaration around it ensures where that lost its
     meaning.
     """
 
-    def __init__(self, edited: EditedProgram, holders: Sequence[Element]) -> None:
+    def __init__(
+        self,
+        edited: EditedProgram,
+        holders: Sequence[Element],
+        loops: Sequence[Element] | None = None,
+    ) -> None:
         self.edited = edited
         self.holders = holders
         self.ranks = {place: rank for rank, place in enumerate(edited.owned.ours)}
         self.doubt = ""
-        self.num_asked = 0
+        self.gave_up = False
         self._program = edited.program
         self._hints = edited.owned.hints
         self._elements = list(list_elements(edited.program.root))
@@ -63,8 +75,16 @@ class Questioned:
             if element.start in self.ranks and self._speaks_of_names(element)
             for obligation in CLAIMS.get(self._word(element), ())
         }
+        self.num_claims = len(self.claims)
+        self.loops = self._list_loops() if loops is None else loops
+        self.claims |= {
+            (self.ranks[loop.start], TERMINATION): "the loop ends"
+            for loop in self.loops
+            if edited.variables.get(self._find_holder(loop).start)
+        }
         self._questions: dict[str, tuple[Key, str]] = {}
         self._begins: dict[Key, Key] = {}
+        self._exits: dict[Key, list[Key]] = {}
         self._failed: set[Key] = set()
         self._failing: list[tuple[Element, int]] = []
 
@@ -106,8 +126,7 @@ class Questioned:
                     self.edited.blank(start, inner.end)
                     self._insert(key, claim, start)
 
-    def list_loops(self) -> list[Element]:
-        """The loops of ours whose clauses the policy wrote, in part."""
+    def _list_loops(self) -> list[Element]:
         return [
             element
             for holder in self.holders
@@ -121,20 +140,21 @@ class Questioned:
         """The problem with an empty hole, with the same claims and the same questions at loops."""
         ours = blank.ours
         starts = {ours[self.ranks[h.start]]: h for h in self.holders if h.start in self.ranks}
-        loops = {ours[self.ranks[loop.start]] for loop in self.list_loops()}
+        loops = {ours[self.ranks[loop.start]] for loop in self.loops}
         elements = list(list_elements(blank.program.root))
         variables = {
             start: self.edited.variables.get(h.start, set()) for start, h in starts.items()
         }
         edited = EditedProgram(blank, names=self.edited.names, variables=variables)
         holders = [e for e in elements if e.start in starts and e.word in CALLABLES]
-        found = Questioned(edited, holders)
-        found.question_loops([e for e in elements if e.start in loops and e.word in _LOOPS])
+        same = [e for e in elements if e.start in loops and e.word in _LOOPS]
+        found = Questioned(edited, holders, same)
+        found.question_loops()
         return found
 
-    def question_loops(self, loops: Sequence[Element]) -> None:
-        """Ask where the bodies of these loops begin, and behind them."""
-        for loop in loops:
+    def question_loops(self) -> None:
+        """Ask where the bodies of ``loops`` begin, and behind them."""
+        for loop in self.loops:
             for number, promise in enumerate(self._list_promises(loop)):
                 rank = self.ranks[loop.start]
                 self._insert((rank, f"loop {number}"), promise, loop.slots[-1].start)
@@ -156,16 +176,66 @@ class Questioned:
             for inner in [*slot.elements, None]:
                 if inner is not None and inner.start in self._hints:
                     run.append(inner)
-                elif run:
+                    continue
+                if run:
                     self._question_between(element, run[0].start, run[-1].end)
                     run = []
+                if inner is not None and inner.word == "calc" and self._holds_hints(inner):
+                    # Its other lines, which are ours, may be assumed where they fail.
+                    self._question_between(element, inner.start, inner.end, promises=[FALSE])
         for holder in [] if reached else self.holders:
             if holder.start in self._hints and holder.slots[-1].kind == "statements":
                 self._question_between(holder, holder.slots[-1].start, holder.slots[-1].end)
 
+    def _holds_hints(self, element: Element) -> bool:
+        return self.edited.owned.holds_hints(element.start, element.end)
+
     def _is_reached(self, element: Element) -> bool:
-        clauses = element.slots[0].elements if element in self.holders else []
-        return element in self.holders and "requires" not in map(self._word, clauses)
+        return element in self.holders and not self._list_demands(element)
+
+    def _list_demands(self, holder: Element) -> list[Element]:
+        """The preconditions of a declaration that were not taken away."""
+        kept, places = self.edited.kept, self._program.places
+        clauses = holder.slots[0].elements
+        return [c for c in clauses if self._word(c) == "requires" and kept[places[c.start]] != " "]
+
+    def _expects_false(self, holder: Element) -> bool:
+        """Whether ``false`` is what is to be proved, of demands that cannot be met."""
+        claimed = {
+            self._program.cut(clause.start + 1, clause.end).strip(" ;()")
+            for clause in holder.slots[0].elements
+            if self._word(clause) == "ensures"
+        }
+        return FALSE in claimed and bool(self._list_demands(holder))
+
+    def forget_demands(self) -> bool:
+        """Take the preconditions of what ensures ``false``; False where nothing does."""
+        demands = [
+            demand
+            for holder in self.holders
+            if holder.word in _WITH_STATEMENTS and self._expects_false(holder)
+            for demand in self._list_demands(holder)
+        ]
+        return sum(self.edited.blank(demand.start, demand.end) for demand in demands) > 0
+
+    def question_exits(self) -> None:
+        """Ask for ``false`` wherever a declaration may end: one that can begin and never end is
+        either not correct or does not terminate. A lemma may demand what is impossible."""
+        for holder in self.holders:
+            is_lemma = holder.word not in ("method", "constructor")
+            if holder.word not in _WITH_STATEMENTS or (is_lemma and self._list_demands(holder)):
+                continue
+            body = holder.slots[-1]
+            if body.kind != "statements":
+                continue
+            tokens = self._program.tokens
+            returns = [i for i in range(body.start, body.end) if tokens[i].text == "return"]
+            rank = self.ranks.get(holder.start, -holder.start)
+            keys = [(rank, f"exit {number}") for number in range(len(returns) + 1)]
+            self._exits[rank, "entry"] = keys
+            self._insert((rank, "entry"), FALSE, body.start)
+            for key, place in zip(keys, [body.end, *returns], strict=True):
+                self._insert(key, FALSE, place)
 
     def question_steps(self) -> None:
         """Ask behind the last of the policy's steps in the body of each function."""
@@ -180,11 +250,16 @@ class Questioned:
                 self._questions[question] = (steps[-1].start, "step"), FALSE
                 self.edited.add(steps[-1].end, question)
 
-    def _question_between(self, element: Element, start: int, end: int) -> None:
-        words = {token.text for token in self._program.tokens[start:end]}
+    def _question_between(
+        self, element: Element, start: int, end: int, *, promises: Sequence[str] = ()
+    ) -> None:
+        tokens, name = self._program.tokens[start : end + 1], self._find_holder(element).name
         # By induction a call of the declaration itself may give some of what it promises.
-        again = self._find_holder(element).name in words
-        for number, promise in enumerate(self._list_promises(element)):
+        again = any(
+            token.text == name and following.text in ("(", "<", "#")
+            for token, following in pairwise(tokens)
+        )
+        for number, promise in enumerate(promises or self._list_promises(element)):
             if again and promise != FALSE:
                 continue
             first, last = (start, f"start {number}"), (start, f"end {number}")
@@ -218,8 +293,7 @@ class Questioned:
             and self._program.tokens[clause.start + 1].text != "{"
         ]
         # Where false is what is to be proved it is no wonder that it is.
-        claimed = {self._program.cut(c.start + 1, c.end) for c in holder.slots[0].elements}
-        return promises if "false" in claimed else [FALSE, *promises]
+        return promises if self._expects_false(holder) else [FALSE, *promises]
 
     def _insert(self, key: Key, promise: str, place: int) -> None:
         question = f" if * {{ assert ({promise}); assume false; }} /*{len(self._questions)}*/"
@@ -230,7 +304,6 @@ class Questioned:
         """Ask the text as it stands now, and take what fails."""
         written = self.edited.write()
         reply = await ask(written.text)
-        self.num_asked += 1
         self._failed, self._failing = set(), []
         if not reply.resolved:
             self.doubt = next(iter(reply.errors), "Dafny says nothing")
@@ -240,7 +313,8 @@ class Questioned:
             raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
         for error, notes in _list_errors(reply):
             self._take(written, error, notes)
-        if not self._failing and not outcomes.isdisjoint(LIMIT_OUTCOMES):
+        self.gave_up = not outcomes.isdisjoint(LIMIT_OUTCOMES)
+        if not self._failing and self.gave_up:
             self.doubt = GAVE_UP
 
     def _take(
@@ -259,6 +333,11 @@ class Questioned:
                 around, place = clause, noted
         if around is None:
             return
+        if any(word in error.text for word in _ENDLESS):
+            loops = [e for e in self.loops if e.start <= around.start < e.slots[0].end]
+            if loops:
+                self._failed.add((self.ranks[loops[-1].start], TERMINATION))
+                return
         if around.start in self._hints:
             self._failing.append((around, place))
             return
@@ -279,7 +358,10 @@ class Questioned:
         where the first fails."""
         left = {text for _, text in self.edited.insertions}
         asked = {key: promise for text, (key, promise) in self._questions.items() if text in left}
-        begins = set(self._begins.values())
+        begins = {*self._begins.values(), *self._exits}
+        for entry, exits in self._exits.items():
+            if entry not in self._failed or not self._failed.isdisjoint(exits):
+                begins.update(exits)
         return {
             key: text
             for key, text in (self.claims | asked).items()
@@ -301,53 +383,13 @@ class Questioned:
 
     def drop(self) -> bool:
         """Take away what the policy wrote and what fails; False where nothing was left to take."""
-        return sum(self._drop(element, place) for element, place in self._failing) > 0
-
-    def _drop(self, element: Element, place: int) -> bool:
-        start, end = element.start, element.end
-        words = [token.text for token in self._program.tokens[start:end]]
-        if element.word in CALLABLES or element.word == "const":
-            return False
-        for first, last in self.edited.conjuncts.get(start, ()):
-            if first <= place < last:
-                return self.edited.cut(first, last)
-        if element.word in ("var", "ghost"):
-            # What follows may name the variable.
-            signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
-            return bool(signs) and self.edited.blank(min(signs), end - 1)
-        return self._open(element) or self.edited.blank(start, end)
+        return sum(self.edited.drop(element, place) for element, place in self._failing) > 0
 
     def open_heads(self) -> None:
         """Take away what the policy's blocks stand behind, and what they are to prove."""
         for element in reversed(self._elements):
             if element.start in self._hints:
-                self._open(element)
-
-    def _open(self, element: Element) -> bool:
-        """Leave of a statement its blocks alone, which may hide a bug, each on a path of its own;
-        False where there are none, or nothing else is left."""
-        tokens = self._program.tokens
-        blocks = [(slot.start - 1, slot.end + 1) for slot in element.slots if slot.elements]
-        if any(
-            slot.kind != "statements" or tokens[slot.start - 1].text != "{"
-            for slot in element.slots
-        ):
-            return False
-        promises = [p for p in self._program.promises if element.start < p[0] < element.end]
-        if self._word(element) == "forall":
-            # The block may name what is bound.
-            if not promises or not self.edited.blank(*promises[0]):
-                return False
-            self.edited.insertions.append((self._program.places[promises[0][0]], " true "))
-            return True
-        edges = [element.start, *(edge for block in blocks for edge in block), element.end]
-        heads = list(zip(edges[::2], edges[1::2], strict=True))
-        if not blocks or not sum(self.edited.blank(*head) for head in heads):
-            return False
-        by = tokens[blocks[0][0] - 1].text == "by"
-        for start, _ in [] if by else blocks:
-            self.edited.insertions.append((self._program.places[start], "if * "))
-        return True
+                self.edited.open(element)
 
 
 def _list_parts(element: Element) -> Iterator[tuple[Element, Element, SlotKind]]:

@@ -1,11 +1,13 @@
-"""The wall of relevance: a proof that does not need our program proves nothing about it.
+"""The walls of relevance and of consequence: a proof that does not need our program proves nothing
+about it, and one from which anything follows proves nothing at all.
 
 Flows in: a Dafny to ask, an accepted candidate's file, its problem with an empty hole. Flows out:
 the claims of ours that are still proved when the program is forgotten (``forget``), and are not
 with an empty hole: they hold for a reason that is not the program, such as a bug of Dafny. What the
 policy wrote and what fails then is taken away first, round by round, so that it lends nothing to
 the rest. Where the policy's branches begin and end, and where a loop of ours begins, our
-postconditions are asked too, so that a bug behind a condition is seen.
+postconditions are asked too, so that a bug behind a condition is seen. The program as it is is
+asked for ``false`` behind what the policy wrote.
 Not covered: claims that speak of nothing that was forgotten; one expression of the policy's that
 needs the program and hides a bug beside; what a prover gave up on.
 """
@@ -29,12 +31,11 @@ _MAX_ROUNDS = 40
 class WallFinding:
     """``believed``: the claims that a wall found to be proved for a wrong reason, as written.
 
-    ``num_claims`` counts the obligations that the wall could see, ``num_asked`` how often Dafny was
-    asked at last. ``doubt`` says why the wall was not asked to the end; empty where it was.
+    ``num_asked`` counts what it asked about: claims of ours, or places. ``doubt`` says why the wall
+    was not asked to the end; empty where it was.
     """
 
     believed: tuple[str, ...] = ()
-    num_claims: int = 0
     num_asked: int = 0
     doubt: str = ""
 
@@ -72,51 +73,55 @@ async def ask_consequence(
     call of a declaration without demands comes by."""
     asked = Questioned(EditedProgram(owned), owned.holders)
     asked.question_runs(reached=reached)
-    if reached:
-        if asked.num_questions:
-            await asked.ask(ask)
-        return await _compare(ask, asked, open_blank)
-    asked.question_steps()
-    asked.question_loops(asked.list_loops())
-    await asked.ask(ask)
-    found = await _compare(ask, asked, open_blank)
+    asked.question_exits()
+    if not reached:
+        asked.question_steps()
+        asked.question_loops()
     opened = Questioned(EditedProgram(owned), owned.holders)
-    opened.question_branches()
-    if found.believed or found.doubt or not opened.num_questions:
-        return found
-    opened.open_heads()
-    await _ask_in_rounds(ask, opened)
-    return await _compare(ask, opened, open_blank)
+    if not reached:
+        opened.question_branches()
+        opened.open_heads()
+    # What ensures false needs its demands for it.
+    needless = Questioned(EditedProgram(owned), owned.holders)
+    if needless.forget_demands():
+        needless.question_runs()
+    num_asked = 0
+    for number, questioned in enumerate((asked, opened, needless)):
+        if not questioned.num_questions:
+            continue
+        await (_ask_in_rounds(ask, questioned) if number else questioned.ask(ask))
+        found = await _compare(ask, questioned, open_blank)
+        num_asked += questioned.num_questions
+        if found.believed or found.doubt:
+            return found
+    return WallFinding(num_asked=num_asked)
 
 
 async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
     """Ask until nothing fails of what the policy wrote, then at the loops too. Where all of it
     failed nothing is left that could prove anything."""
-    loops = asked.list_loops()
     for _ in range(_MAX_ROUNDS):
         await asked.ask(ask)
-        if asked.doubt or not (asked.believed or loops) or not asked.drop():
+        if asked.doubt or not (asked.believed or asked.loops) or not asked.drop():
             break
         if asked.is_bare:
             return
     else:
         asked.doubt = f"hints still fail after {_MAX_ROUNDS} rounds"
-    if loops and not asked.doubt:
-        asked.question_loops(loops)
+    if asked.loops and not asked.doubt:
+        asked.question_loops()
         await asked.ask(ask)
 
 
 async def _compare(ask: AskFailures, asked: Questioned, open_blank: OpenBlank) -> WallFinding:
     """Less what is proved with an empty hole too."""
-    num_claims = len(asked.claims)
+    num_asked = asked.num_claims or asked.num_questions
     if asked.doubt or asked.is_bare or not asked.believed:
-        return WallFinding((), num_claims, asked.num_asked, asked.doubt)
+        return WallFinding((), num_asked, asked.doubt)
     blank = asked.open_blank(await open_blank())
     await blank.ask(ask)
-    # What a prover gave up on is not proved with an empty hole.
-    gave_up = blank.doubt == GAVE_UP
-    believed = [text for key, text in asked.believed.items() if gave_up or blank.fails(key)]
-    if blank.doubt and not gave_up:
-        believed = []
-    doubt = "" if gave_up else blank.doubt
-    return WallFinding(tuple(believed), num_claims, asked.num_asked + 1, doubt)
+    believed = tuple(text for key, text in asked.believed.items() if blank.fails(key))
+    # What a prover gave up on was neither proved nor refuted.
+    doubt = "" if believed and blank.doubt == GAVE_UP else blank.doubt
+    doubt = GAVE_UP if believed and asked.gave_up else doubt
+    return WallFinding(() if doubt else believed, num_asked, doubt)

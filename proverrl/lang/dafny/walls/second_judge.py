@@ -10,8 +10,12 @@ which hold no text of ours.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from dataclasses import replace
 
+from proverrl.lang.dafny.annotate import align_admitted
+from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.workers.reply import is_contradiction
 from proverrl.lang.dafny.written_types import get_empty_body
 from proverrl.types import ANNOTATE, FILE, Candidate, Diagnostic, Status, Verdict
@@ -19,12 +23,12 @@ from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 from proverrl.verifier.body_place import find_offset
 
 WALL = "wall:second-judge"
-VERSION = 1
+VERSION = 2
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
 _GOAL = "ensures clause"
 _NAMED_OTHERWISE = str.maketrans({"_": "__", "'": "_k", "?": "_q", "#": "_h", ".": "_o"})
-Place = tuple[str, int] | tuple[str, str]
+Place = tuple[str, int]
 
 
 class SecondJudge:
@@ -82,8 +86,10 @@ def _refuse(verdict: Verdict, again: Verdict, what: str) -> Verdict:
 def _list_missing(verdict: Verdict, again: Verdict) -> list[str]:
     """What the first Dafny verified and the second one does not name, as where a comment ends
     elsewhere for it."""
-    named = {entry.entry.translate(_NAMED_OTHERWISE) for entry in again.obligations}
-    asked = {entry.entry.rpartition(".")[2] for entry in verdict.obligations}
+    named = Counter(entry.entry.translate(_NAMED_OTHERWISE) for entry in again.obligations)
+    # By their paths, without what of them was verified (``Impl$$M.F``, ``CheckWellformed$$M.F``).
+    paths = {entry.entry.rpartition("$")[2] for entry in verdict.obligations}
+    asked = Counter(path.rpartition(".")[2] for path in paths)
     # A constructor without a name and the like have none to compare.
     return sorted(name for name in asked - named if not name.startswith("_"))
 
@@ -101,14 +107,17 @@ def _find_suspects(candidate: Candidate, verdict: Verdict) -> dict[Place, Diagno
 def _find_place(candidate: Candidate, told: Diagnostic) -> Place | None:
     """Where in our own text it is; None for what is the policy's own."""
     kind, source = candidate.problem.kind, candidate.source
-    if kind == FILE:
+    if kind == FILE or (kind == ANNOTATE and not told.message.startswith(_GOAL)):
         return None
-    offset = find_offset(source, told.line, told.column)
     if kind == ANNOTATE:
         # The clauses of our methods are ours, wherever hints have moved them.
-        clause = " ".join(source[offset:].partition("\n")[0].split())
-        blank = " ".join(get_empty_body(candidate.problem).split())
-        return ("goal", clause) if told.message.startswith(_GOAL) and clause in blank else None
+        written = write_plain(candidate.body, comments=False)
+        aligned = align_admitted(candidate.problem, written.text)
+        places = [(t.line, written.find_column(t.line, t.column)) for t in aligned.theirs]
+        token = bisect_right(places, (told.line, told.column)) - 1
+        ours = {theirs: our for our, theirs in aligned.matched.items()}
+        return ("goal", ours[token]) if token in ours else None
+    offset = find_offset(source, told.line, told.column)
     before, head = len(candidate.problem.preamble), len(candidate.head)
     end = before + len(candidate.prelude)
     if offset < before:

@@ -14,7 +14,6 @@ from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FAILURE_OPTIONS,
-    FAILURE_RLIMIT,
     FILE_NAME,
     TYPE_OPTIONS,
     Reply,
@@ -75,8 +74,7 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         return await self._ask(source, None, *TYPE_OPTIONS)
 
     async def ask_failures(self, source: str) -> Reply:
-        rlimit = min(self._limits.rlimit, FAILURE_RLIMIT)
-        return (await self._ask(source, rlimit, *FAILURE_OPTIONS))[0]
+        return (await self._ask(source, None, *FAILURE_OPTIONS))[0]
 
     async def _ask(
         self, source: str, rlimit: int | None, *more: str

@@ -55,9 +55,6 @@ TYPE_OPTIONS = ("/noVerify", "/titrace")
 FAILURE_OPTIONS = ("/noCheating:0", "/errorLimit:100")
 """The options for a text that may assume and leave out bodies, of which all failures are named."""
 
-FAILURE_RLIMIT = 3_000_000
-"""The most that such a text may use: up to a hundred failures are looked for in each entry."""
-
 _TRACE = ("DEBUG: ", "    ", "  ----> ")
 
 

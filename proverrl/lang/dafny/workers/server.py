@@ -19,7 +19,6 @@ from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FAILURE_OPTIONS,
-    FAILURE_RLIMIT,
     FILE_NAME,
     TYPE_OPTIONS,
     Reply,
@@ -93,8 +92,7 @@ class DafnyServerWorker(GroupWorker):
         return parse_reply(await self._ask(source, rlimit))
 
     async def ask_failures(self, source: str) -> Reply:
-        rlimit = min(self._limits.rlimit, FAILURE_RLIMIT)
-        return parse_reply(await self._ask(source, rlimit, *FAILURE_OPTIONS))
+        return parse_reply(await self._ask(source, None, *FAILURE_OPTIONS))
 
     async def ask_part(self, source: str, included: str) -> Reply | None:
         """The directive takes the place of blanks, where the program had its own."""
