@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -149,7 +150,7 @@ async def ask_nothing(*given: Any, **named: Any) -> WallFinding:
 async def count_claims(*given: Any, **named: Any) -> WallFinding:
     """The wall of relevance, of which only the number of claims counts."""
     found = await ask_relevance(*given, **named)
-    return WallFinding(num_claims=found.num_claims)
+    return WallFinding(num_asked=found.num_asked)
 
 
 ASKED = "proverrl.lang.dafny.walls.asked."
@@ -198,14 +199,16 @@ async def confirm(proofs: Judged) -> Judged:
     if toolchain is None:
         return []
     limits = replace(Limits(), rlimit=4 * Limits().rlimit)
-    wall = SecondJudge(
+    pools = [
         VerifierPool(
-            lambda: DafnyLanguageServer.start(toolchain, limits),
+            partial(DafnyLanguageServer.start, toolchain, limits, analyses=analyses),
             workers=1,
             audit=lambda candidate: None,
             toolchain=toolchain.name,
         )
-    )
+        for analyses in (True, False)
+    ]
+    wall = SecondJudge(*pools)
     confirmed = []
     for form, candidate, verdict in proofs:
         again = await wall.confirm(candidate, verdict, deadline_seconds=60, lane=DEFAULT_LANE)

@@ -65,10 +65,13 @@ class Judge:
 
 
 def confirm(
-    second: Verdict, empty: Verdict | None = None, candidate: Candidate = CANDIDATE
+    second: Verdict,
+    empty: Verdict | None = None,
+    candidate: Candidate = CANDIDATE,
+    plain: Verdict | None = None,
 ) -> Verdict:
     judge = Judge({candidate.body: second} | ({"": empty} if empty else {}))
-    wall = SecondJudge(judge)
+    wall = SecondJudge(judge, Judge({candidate.body: plain or second}))
     verdict = asyncio.run(wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE))
     assert [asked[:2] for asked in judge.asked] == [
         (body, 10) for body in (candidate.body, *([""] if empty else []))
@@ -105,6 +108,23 @@ def test_what_it_does_not_prove_is_unconfirmed(
     assert verdict.diagnostics[0].message.startswith(f"a second Dafny {said}")
     assert verdict.diagnostics[1:] == (fails,)
     assert verdict.obligations == FIRST.obligations
+
+
+def test_what_is_proved_without_the_analysis_is_confirmed() -> None:
+    fails = replace(SECOND, status=Status.REJECTED)
+    assert confirm(fails, plain=SECOND).checks == (*FIRST.checks, TOLD)
+    # What the analysis told of the goal counts all the same.
+    told = replace(warn(2, 12), status=Status.REJECTED)
+    empty = replace(warn(7, 2), status=Status.REJECTED)
+    assert confirm(told, empty, plain=SECOND).status is Status.UNSOUND
+
+
+def test_of_a_bare_file_contradictions_are_not_asked() -> None:
+    candidate = Candidate(Problem("f", "dafny", "file", "", HOLE), "lemma M() {}")
+    judge = Judge({})
+    wall = SecondJudge(judge, Judge({candidate.body: SECOND}))
+    assert asyncio.run(wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE)).proved
+    assert judge.asked == []
 
 
 def test_a_judge_that_somebody_else_ended_says_nothing() -> None:
@@ -154,7 +174,9 @@ def test_an_annotated_program_answers_for_its_postconditions(clause: str) -> Non
     candidate = Candidate(problem, hinted)
 
     def ask(second: Verdict, empty: Verdict) -> Status:
-        wall = SecondJudge(Judge({hinted: second, blank: empty}))
+        wall = SecondJudge(
+            Judge({hinted: second, blank: empty}), Judge({hinted: second, blank: empty})
+        )
         work = wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE)
         return asyncio.run(work).status
 
@@ -178,7 +200,7 @@ def verify_through(*walls: Wall, rate: float = 1.0) -> tuple[Verdict, PoolStats]
 
 def test_walls_stand_one_behind_another() -> None:
     good, bad = Judge({CANDIDATE.body: SECOND}), Judge({CANDIDATE.body: SECOND})
-    verdict, stats = verify_through(SecondJudge(good), FreshProcess(bad))
+    verdict, stats = verify_through(SecondJudge(good, good), FreshProcess(bad))
     assert verdict.checks == (*FIRST.checks, TOLD, "obligations", "confirmed")
     assert (stats.confirmed, stats.unconfirmed, verdict.seconds) == (1, 0, 5.0)
     assert good.closed
@@ -188,16 +210,16 @@ def test_walls_stand_one_behind_another() -> None:
 def test_the_first_wall_that_objects_is_the_last_one_asked() -> None:
     refused = replace(SECOND, status=Status.REJECTED)
     first, second = Judge({CANDIDATE.body: refused}), Judge({})
-    verdict, stats = verify_through(SecondJudge(first), SecondJudge(second))
+    verdict, stats = verify_through(SecondJudge(first, first), SecondJudge(second, second))
     assert (verdict.status, stats.unconfirmed) == (Status.UNCONFIRMED, 1)
     assert second.asked == []
 
 
 def test_a_share_meets_the_walls() -> None:
     share = int(CANDIDATE.key[:8], 16) / 16**8
-    assert verify_through(SecondJudge(Judge({})), rate=share)[0] == FIRST
+    assert verify_through(SecondJudge(Judge({}), Judge({})), rate=share)[0] == FIRST
     judge = Judge({CANDIDATE.body: SECOND})
-    assert verify_through(SecondJudge(judge), rate=share + 1e-6)[0].checks[-1] == "confirmed"
+    assert verify_through(SecondJudge(judge, judge), rate=share + 1e-6)[0].checks[-1] == "confirmed"
 
 
 def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:

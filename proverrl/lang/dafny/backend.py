@@ -24,7 +24,7 @@ from proverrl.lang.dafny.workers.toolchain import (
     find_confirming_toolchain,
     find_dafny_toolchain,
 )
-from proverrl.verifier.base import Limits, SpawnWorker, Worker
+from proverrl.verifier.base import LanedVerifier, Limits, SpawnWorker, Worker
 from proverrl.verifier.cache import make_salt
 from proverrl.verifier.canaries import mix_in_canaries
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall, read_rate
@@ -90,14 +90,16 @@ def _open_second_judge(
 ) -> Wall:
     """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise."""
     limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
-    pool = VerifierPool(
-        lambda: DafnyLanguageServer.start(toolchain, limits),
-        workers=options.workers,
-        audit=lambda candidate: None,
-        toolchain=toolchain.name,
-        upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
-    )
-    name = "dafny, second judge"
-    return second_judge.SecondJudge(
-        mix_in_canaries(pool, name, CANARIES, options.canary_rate, options.seed)
-    )
+
+    def open_pool(analyses: bool) -> LanedVerifier:
+        pool = VerifierPool(
+            lambda: DafnyLanguageServer.start(toolchain, limits, analyses=analyses),
+            workers=options.workers,
+            audit=lambda candidate: None,
+            toolchain=toolchain.name,
+            upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
+        )
+        name = f"dafny, second judge{'' if analyses else ' without analysis'}"
+        return mix_in_canaries(pool, name, CANARIES, options.canary_rate, options.seed)
+
+    return second_judge.SecondJudge(open_pool(True), open_pool(False))

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from proverrl.lang.dafny.annotate import align_admitted
 from proverrl.lang.dafny.audit import PROGRAM
 from proverrl.lang.dafny.misjudged import list_elements
-from proverrl.lang.dafny.syntax.cursor import list_declared
+from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
@@ -83,6 +84,17 @@ def own_program(candidate: Candidate, written: WrittenText, program: ParsedProgr
         and not (element.word == "forall" and ":=" in _list_words(program, element))
     )
     return OwnedProgram(program, theirs, frozenset(place for hint in hints for place in hint))
+
+
+_PLAIN_ELEMENTS = ("assert", "invariant", "decreases")
+_PLAIN_OPERATORS = frozenset("== != < <= > >= + - * [ ] .. := , | { } ( ) && ; .".split())
+
+
+def _is_plain(token: Token, following: Token) -> bool:
+    """Whether a token is of a comparison of sums, collections and their elements."""
+    is_called = following.text == "("
+    is_value = (is_name(token) and not is_called) or token.kind == "number" or token.text == "in"
+    return is_value or (token.kind == "operator" and token.text in _PLAIN_OPERATORS)
 
 
 def _list_words(program: ParsedProgram, element: Element) -> list[str]:
@@ -162,6 +174,27 @@ class EditedProgram:
     def add(self, place: int, text: str) -> None:
         """Put a text behind the token before ``place``."""
         self.insertions.append((self.program.end(place - 1), text))
+
+    def keep_plain(self) -> None:
+        """Leave of what the policy wrote the assertions and loop clauses alone in which nothing is
+        called or bound, and which no condition of the policy's stands before."""
+        kept: set[int] = set()
+
+        def keep(element: Element) -> None:
+            tokens = self.program.tokens[element.start : element.end]
+            is_hint, word = element.start in self.owned.hints, tokens[0].text
+            is_plain = all(map(_is_plain, tokens[1:], [*tokens[2:], tokens[-1]]))
+            if is_hint and word in _PLAIN_ELEMENTS and is_plain:
+                kept.update(range(element.start, element.end))
+            if is_hint and (is_plain or word not in ("assert", "calc", "{")):
+                return
+            for slot in element.slots:
+                for inner in slot.elements:
+                    keep(inner)
+
+        keep(self.program.root)
+        for place in self.owned.hints - kept:
+            self.blank(place, place + 1)
 
     def drop(self, element: Element, place: int) -> bool:
         """Take away what fails at a place of an element; False where nothing was left of it."""

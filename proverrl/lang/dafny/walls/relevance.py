@@ -15,7 +15,7 @@ needs the program and hides a bug beside; what a prover gave up on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proverrl.lang.dafny.walls.edited import EditedProgram, OwnedProgram
 from proverrl.lang.dafny.walls.forget import forget_program
@@ -59,9 +59,18 @@ async def ask_relevance(
         await _ask_in_rounds(ask, asked)
         found = await _compare(ask, asked, open_blank)
         if not found.believed or FALSE in found.believed:
-            break
+            return found
         # A claim may follow from what our other declarations ensure; false does not.
-    return found
+    asked = Questioned(forget_program(owned, keep_promises=False), owned.holders)
+    asked.edited.keep_plain()
+    asked.question_branches()
+    asked.question_runs()
+    await _ask_in_rounds(ask, asked)
+    if asked.doubt or FALSE in asked.believed.values():
+        return found
+    # What equal values have in common holds whatever the program does.
+    plainly = set(asked.believed.values())
+    return replace(found, believed=tuple(text for text in found.believed if text not in plainly))
 
 
 async def ask_consequence(

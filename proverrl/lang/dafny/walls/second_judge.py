@@ -32,17 +32,26 @@ Place = tuple[str, int]
 
 
 class SecondJudge:
-    """The ``Wall`` of a verifier that judges texts as they stand (``DafnyLanguageServer``)."""
+    """The ``Wall`` of a verifier that judges texts as they stand and tells what is proved by
+    contradiction (``DafnyLanguageServer``). It proves less than Dafny does without that: ``plain``
+    is asked of what it does not prove."""
 
-    def __init__(self, verifier: LanedVerifier) -> None:
+    def __init__(self, verifier: LanedVerifier, plain: LanedVerifier) -> None:
         self._verifier = verifier
+        self._plain = plain
 
     async def confirm(
         self, candidate: Candidate, verdict: Verdict, *, deadline_seconds: float, lane: Lane
     ) -> Verdict:
         """See ``Wall``. CRASHED says, as ever, that somebody else ended the judge."""
         seconds = FRESH_GROWTH * deadline_seconds
-        again = await self._verifier.verify(candidate, deadline_seconds=seconds, lane=lane)
+        # Contradictions mean nothing in a bare file.
+        first = self._plain if candidate.problem.kind == FILE else self._verifier
+        again = analysed = await first.verify(candidate, deadline_seconds=seconds, lane=lane)
+        if first is self._verifier and _is_judged(again) and not again.proved:
+            again = await self._plain.verify(candidate, deadline_seconds=seconds, lane=lane)
+        if again is not analysed:
+            again = replace(again, seconds=again.seconds + analysed.seconds)
         told = f"second-judge: {again.toolchain}"
         verdict = replace(
             verdict, seconds=verdict.seconds + again.seconds, checks=(*verdict.checks, told)
@@ -52,12 +61,12 @@ class SecondJudge:
         if missing := _list_missing(verdict, again):
             why = f"a second Dafny does not verify {', '.join(missing)}"
             return _stop(verdict, Status.UNCONFIRMED, Diagnostic("error", why))
-        suspects = _find_suspects(candidate, again)
+        suspects = _find_suspects(candidate, analysed)
         if not suspects:
             return verdict
         blank = Candidate(candidate.problem, get_empty_body(candidate.problem))
         empty = await self._verifier.verify(blank, deadline_seconds=seconds, lane=lane)
-        if not empty.status.judged or "obligations" not in empty.checks:
+        if not _is_judged(empty):
             return _refuse(verdict, empty, "cannot read the problem with an empty body")
         known = _find_suspects(blank, empty)
         new = [found for place, found in suspects.items() if place not in known]
@@ -65,6 +74,11 @@ class SecondJudge:
 
     async def aclose(self) -> None:
         await self._verifier.aclose()
+        await self._plain.aclose()
+
+
+def _is_judged(verdict: Verdict) -> bool:
+    return verdict.status.judged and "obligations" in verdict.checks
 
 
 def _stop(verdict: Verdict, status: Status, *why: Diagnostic) -> Verdict:
@@ -77,7 +91,7 @@ def _refuse(verdict: Verdict, again: Verdict, what: str) -> Verdict:
     """UNCONFIRMED with what the other Dafny said; CRASHED if that was ended by somebody else."""
     errors = [found for found in again.diagnostics if found.severity == "error"]
     said = errors[0].message if errors else again.status.value
-    read = "" if not again.status.judged or "obligations" in again.checks else " (it is not read)"
+    read = "" if not again.status.judged or _is_judged(again) else " (it is not read)"
     first = Diagnostic("error", f"a second Dafny {what}{read}: {said}")
     status = again.status if again.status is Status.CRASHED else Status.UNCONFIRMED
     return replace(_stop(verdict, status, first, *errors), cause=again.cause)

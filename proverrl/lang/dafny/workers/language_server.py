@@ -16,6 +16,7 @@ here: what follows from a reply (``proverrl.lang.dafny.judge``).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -41,14 +42,15 @@ OPTIONS = (
     "--verify-on=Change",
     "--update-throttling=0",
     "--cores=1",
-    # Not all of --analyze-proofs: its suggestions fail inside Dafny at a lemma without a body.
-    "--warn-contradictory-assumptions",
     # The usual limit hides all but five errors of an entry, and with 0 each text gets a warning.
     "--error-limit=1000",
 )
 SYNTAX = {"2": ("--function-syntax=3", "--quantifier-syntax=3"), "4": ()}
 """How a text is read that was written for this version of Dafny."""
+# Not all of --analyze-proofs: its suggestions fail inside Dafny at a lemma without a body.
+ANALYSIS = ("--warn-contradictory-assumptions",)
 _INITIALIZE = 1
+_START_SECONDS = 60
 _LIMIT = re.compile(r"Verification (?:of '.*' )?(timed out|out of resource)")
 _NO_RESULT = re.compile(
     r"Verification (?:out of memory|inconclusive|encountered)|ran out of memory|solver exception"
@@ -236,12 +238,16 @@ class DafnyLanguageServer(GroupWorker):
         return (self._group,)
 
     @classmethod
-    async def start(cls, toolchain: ConfirmingToolchain, limits: Limits) -> DafnyLanguageServer:
-        """Start it under these limits and see that it tells true from false."""
+    async def start(
+        cls, toolchain: ConfirmingToolchain, limits: Limits, *, analyses: bool = True
+    ) -> DafnyLanguageServer:
+        """Start it under these limits and see that it tells true from false; ``analyses``: and what
+        is proved by contradictory assumptions, for which it proves less."""
         command = (
             toolchain.dafny,
             "server",
             *OPTIONS,
+            *(ANALYSIS if analyses else ()),
             *SYNTAX[toolchain.syntax],
             f"--resource-limit={limits.rlimit}",
             f"--verification-time-limit={limits.time_limit_seconds}",
@@ -252,11 +258,15 @@ class DafnyLanguageServer(GroupWorker):
         )
         server = cls(group, toolchain)
         try:
-            await server._initialize()
-            await check_language_server(server)
+            async with asyncio.timeout(_START_SECONDS):
+                await server._initialize()
+            await check_language_server(server, analyses=analyses)
         except BaseException as error:
             server.kill()
             await server.join()
+            if isinstance(error, TimeoutError):
+                said = f"{toolchain.dafny} server says nothing for {_START_SECONDS} seconds"
+                raise ToolchainError(f"{said}; set PROVERRL_DAFNY4= to do without") from error
             if isinstance(error, WorkerError) and error.cause == "died":
                 raise ToolchainError(f"{toolchain.dafny} server does not start: {error}") from error
             raise
