@@ -21,7 +21,9 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
-CALLABLES = frozenset("function predicate method lemma constructor".split())
+_FUNCTIONS = ("function", "predicate", "copredicate")
+WITH_STATEMENTS = ("method", "lemma", "constructor", "colemma", "comethod", "iterator")
+CALLABLES = frozenset((*_FUNCTIONS, *WITH_STATEMENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,15 @@ class OwnedProgram:
             if not self.theirs.isdisjoint(range(member.start, member.end))
         ]
 
+    @property
+    def held_apart(self) -> list[list[Element]]:
+        """The holders without our functions, and these: what they are is known to the others."""
+        functions = [
+            h for h in self.holders if h.start not in self.theirs and h.word in _FUNCTIONS
+        ]
+        others = [holder for holder in self.holders if holder not in functions]
+        return [others, functions] if functions else [others]
+
 
 def list_members(root: Element) -> Iterator[Element]:
     """The declarations that hold no others, also those inside modules and classes."""
@@ -61,6 +72,14 @@ def list_members(root: Element) -> Iterator[Element]:
                 yield from list_members(element)
             else:
                 yield element
+
+
+def find_word(program: ParsedProgram, element: Element) -> str:
+    """The word that a statement begins with behind its labels."""
+    place = element.start
+    while program.tokens[place].text == "label":
+        place += 3
+    return program.tokens[place].text
 
 
 _HINTS = frozenset("invariant decreases ensures assert calc reveal ghost forall".split())

@@ -16,9 +16,11 @@ from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, SlotKind
 from proverrl.lang.dafny.walls.edited import (
     CALLABLES,
+    WITH_STATEMENTS,
     EditedProgram,
     OwnedProgram,
     RewrittenText,
+    find_word,
 )
 from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
 
@@ -35,8 +37,10 @@ CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": (
 FALSE = "false"
 GAVE_UP = "the prover ran out of its limit"
 _OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
-_WITH_STATEMENTS = ("method", "lemma", "constructor")
 _LOOPS = ("while", "for")
+_CODE = ("method", "constructor", "iterator")
+_ASKED = " if * {{ assert ({}); assume false; }}"
+_ASKED_IN_FUNCTION = " assert true by {{ assert ({}); }}"
 
 
 class Questioned:
@@ -67,9 +71,10 @@ class Questioned:
         self._begins: dict[Key, Key] = {}
         self._failed: set[Key] = set()
         self._failing: list[tuple[Element, int]] = []
+        self._apart: set[int] = set()
 
     def _word(self, element: Element) -> str:
-        return self._program.tokens[element.start].text
+        return find_word(self._program, element)
 
     def _find_holder(self, inside: Element) -> Element:
         return next(h for h in self.holders if h.start <= inside.start < h.end)
@@ -112,7 +117,7 @@ class Questioned:
             element
             for holder in self.holders
             for element in list_elements(holder)
-            if element.word in _LOOPS
+            if self._word(element) in _LOOPS
             and element.start in self.ranks
             and self.edited.owned.holds_hints(element.slots[0].start, element.slots[0].end)
         ]
@@ -129,7 +134,9 @@ class Questioned:
         edited = EditedProgram(blank, names=self.edited.names, variables=variables)
         holders = [e for e in elements if e.start in starts and e.word in CALLABLES]
         found = Questioned(edited, holders)
-        found.question_loops([e for e in elements if e.start in loops and e.word in _LOOPS])
+        found.question_loops(
+            [e for e in elements if e.start in loops and find_word(blank.program, e) in _LOOPS]
+        )
         return found
 
     def question_loops(self, loops: Sequence[Element]) -> None:
@@ -148,10 +155,8 @@ class Questioned:
 
     def question_runs(self, *, reached: bool = False) -> None:
         """Ask before and behind each run of the policy's statements in a block of ours, and in what
-        it declares; ``reached``: only where each call of a declaration without demands comes by."""
-        for element, slot in self._list_blocks(theirs=False):
-            if reached and not self._is_reached(element):
-                continue
+        it declares; ``reached``: only where a call comes by."""
+        for element, slot in self._list_reached() if reached else self._list_blocks(theirs=False):
             run: list[Element] = []
             for inner in [*slot.elements, None]:
                 if inner is not None and inner.start in self._hints:
@@ -163,41 +168,47 @@ class Questioned:
             if holder.start in self._hints and holder.slots[-1].kind == "statements":
                 self._question_between(holder, holder.slots[-1].start, holder.slots[-1].end)
 
-    def _is_reached(self, element: Element) -> bool:
-        clauses = element.slots[0].elements if element in self.holders else []
-        return element in self.holders and "requires" not in map(self._word, clauses)
+    def _list_reached(self) -> Iterator[tuple[Element, ElementSlot]]:
+        """The blocks of our code, and of our lemmas without demands, which may contradict."""
+        for holder in self.holders:
+            demands = "requires" in map(self._word, holder.slots[0].elements)
+            if holder.word in _CODE or (holder.word in WITH_STATEMENTS and not demands):
+                yield from self._list_code(holder)
+
+    def _list_code(self, element: Element) -> Iterator[tuple[Element, ElementSlot]]:
+        for slot in element.slots:
+            if slot.kind == "statements":
+                yield element, slot
+            for inner in slot.elements if slot.kind == "statements" and not slot.ghost else ():
+                is_code = self._word(inner) in ("if", "match", "{", *_LOOPS)
+                if is_code and inner.start not in self._hints:
+                    yield from self._list_code(inner)
 
     def question_steps(self) -> None:
-        """Ask behind the last of the policy's steps in the body of each function."""
-        for holder in self.holders:
-            steps = [
-                inner
-                for _, inner, kind in _list_parts(holder)
-                if kind == "steps" and inner.start in self._hints
-            ]
-            if steps and holder.word in ("function", "predicate"):
-                question = f" assert false; /*{len(self._questions)}*/"
-                self._questions[question] = (steps[-1].start, "step"), FALSE
-                self.edited.add(steps[-1].end, question)
+        """Ask before and behind the policy's steps in the body of each function."""
+        for slot in (slot for holder in self.holders for slot in holder.slots):
+            steps = [e for e in slot.elements if slot.kind == "steps" and e.start in self._hints]
+            if steps:
+                self._question(FALSE, steps[0].start, steps[-1].end, 0, _ASKED_IN_FUNCTION)
 
     def _question_between(self, element: Element, start: int, end: int) -> None:
-        words = {token.text for token in self._program.tokens[start:end]}
-        # By induction a call of the declaration itself may give some of what it promises.
-        again = self._find_holder(element).name in words
         for number, promise in enumerate(self._list_promises(element)):
-            if again and promise != FALSE:
-                continue
-            first, last = (start, f"start {number}"), (start, f"end {number}")
-            self._begins[last] = first
-            self._insert(first, promise, start)
-            self._insert(last, promise, end)
+            self._question(promise, start, end, number)
+
+    def _question(
+        self, promise: str, start: int, end: int, number: int, form: str = _ASKED
+    ) -> None:
+        first, last = (start, f"start {number}"), (start, f"end {number}")
+        self._begins[last] = first
+        self._insert(first, promise, start, form)
+        self._insert(last, promise, end, form)
 
     def _list_blocks(self, *, theirs: bool) -> list[tuple[Element, ElementSlot]]:
         """The blocks of the policy's statements, or of ours, that hold anything."""
         return [
             (element, slot)
             for holder in self.holders
-            if holder.word in _WITH_STATEMENTS
+            if holder.word in WITH_STATEMENTS
             for element in (holder, *list_elements(holder))
             if (element.start in self._hints) is theirs and not (theirs and element is holder)
             for slot in element.slots
@@ -207,7 +218,7 @@ class Questioned:
     def _list_promises(self, inside: Element) -> list[str]:
         """What is asked inside an element."""
         holder = self._find_holder(inside)
-        if holder.word not in _WITH_STATEMENTS:
+        if holder.word not in WITH_STATEMENTS:
             return []
         promises = [
             self._program.cut(clause.start + 1, clause.end).rstrip(";")
@@ -221,8 +232,8 @@ class Questioned:
         claimed = {self._program.cut(c.start + 1, c.end) for c in holder.slots[0].elements}
         return promises if "false" in claimed else [FALSE, *promises]
 
-    def _insert(self, key: Key, promise: str, place: int) -> None:
-        question = f" if * {{ assert ({promise}); assume false; }} /*{len(self._questions)}*/"
+    def _insert(self, key: Key, promise: str, place: int, form: str = _ASKED) -> None:
+        question = f"{form.format(promise)} /*{len(self._questions)}*/"
         self._questions[question] = key, promise
         self.edited.add(place, question)
 
@@ -315,7 +326,15 @@ class Questioned:
             # What follows may name the variable.
             signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
             return bool(signs) and self.edited.blank(min(signs), end - 1)
-        return self._open(element) or self.edited.blank(start, end)
+        if start in self._apart or self._open(element):
+            return start not in self._apart
+        if not any(slot.elements for slot in element.slots):
+            return self.edited.blank(start, end)
+        # A bug in its blocks may need what they stand behind, and is asked for there alone.
+        self._apart.add(start)
+        self.edited.insertions.append((self._program.places[start], "if * { "))
+        self.edited.insertions.insert(0, (self._program.end(end - 1), " assume false; }"))
+        return True
 
     def open_heads(self) -> None:
         """Take away what the policy's blocks stand behind, and what they are to prove."""
@@ -332,6 +351,8 @@ class Questioned:
             slot.kind != "statements" or tokens[slot.start - 1].text != "{"
             for slot in element.slots
         ):
+            return False
+        if blocks and ":|" in (token.sign for token in tokens[element.start : blocks[0][0]]):
             return False
         promises = [p for p in self._program.promises if element.start < p[0] < element.end]
         if self._word(element) == "forall":

@@ -46,21 +46,26 @@ async def ask_relevance(
 
     ``open_blank`` is called where a claim is believed.
     """
-    found = WallFinding()
-    for keep_promises in (True, False):
-        forgotten = forget_program(owned, keep_promises=keep_promises)
-        asked = Questioned(forgotten, owned.holders)
-        if not asked.claims:
+    num_claims = num_asked = 0
+    for holders in owned.held_apart:
+        found = WallFinding()
+        for keep_promises in (True, False):
+            forgotten = forget_program(owned, holders, keep_promises=keep_promises)
+            asked = Questioned(forgotten, holders)
+            if not asked.claims:
+                break
+            asked.detach_claims()
+            asked.question_branches()
+            asked.question_runs()
+            await _ask_in_rounds(ask, asked)
+            found = await _compare(ask, asked, open_blank)
+            if not found.believed or FALSE in found.believed:
+                break
+            # A claim may follow from what our declarations ensure; false does not.
+        if found.believed or found.doubt:
             return found
-        asked.detach_claims()
-        asked.question_branches()
-        asked.question_runs()
-        await _ask_in_rounds(ask, asked)
-        found = await _compare(ask, asked, open_blank)
-        if not found.believed or FALSE in found.believed:
-            break
-        # A claim may follow from what our other declarations ensure; false does not.
-    return found
+        num_claims, num_asked = num_claims + found.num_claims, num_asked + found.num_asked
+    return WallFinding((), num_claims, num_asked)
 
 
 async def ask_consequence(
@@ -68,15 +73,15 @@ async def ask_consequence(
 ) -> WallFinding:
     """Whether anything follows from what the policy wrote: ``false`` behind it, where it did not
     follow before it, and at the loops whose clauses it wrote, where it does not with an empty
-    hole. Its blocks are asked without what stands before them. ``reached``: only behind what each
-    call of a declaration without demands comes by."""
+    hole. Its blocks are asked without what stands before them. ``reached``: only in functions, and
+    behind what a call comes by."""
     asked = Questioned(EditedProgram(owned), owned.holders)
     asked.question_runs(reached=reached)
+    asked.question_steps()
     if reached:
         if asked.num_questions:
             await asked.ask(ask)
         return await _compare(ask, asked, open_blank)
-    asked.question_steps()
     asked.question_loops(asked.list_loops())
     await asked.ask(ask)
     found = await _compare(ask, asked, open_blank)
