@@ -206,12 +206,13 @@ def test_where_all_of_it_fails_nothing_else_is_asked() -> None:
 
 def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_believed() -> None:
     # With what our other declarations promise, and again without.
-    scripts = 2 * ((), QUESTIONS, (POST, *QUESTIONS))
+    # What did not fail is asked again without the questions that did.
+    scripts = 2 * ((), QUESTIONS, (), (POST, *QUESTIONS))
     found = ask(ScriptedDafny(*scripts), "invariant i <= n")
     assert found.believed == ("ensures r == 2 * n",)
     # With an empty hole it is proved too, so nothing of it is the policy's doing.
-    proved = ask(ScriptedDafny((), QUESTIONS, QUESTIONS), "invariant i <= n")
-    assert proved == WallFinding((), 1, 3, "")
+    proved = ask(ScriptedDafny((), QUESTIONS, (), QUESTIONS), "invariant i <= n")
+    assert proved == WallFinding((), 1, 4, "")
 
 
 def test_a_loop_in_which_anything_holds_is_believed_at_once() -> None:

@@ -72,6 +72,7 @@ class Questioned:
         self._failed: set[Key] = set()
         self._failing: list[tuple[Element, int]] = []
         self._apart: set[int] = set()
+        self._left_out: set[Key] = set()
 
     def _word(self, element: Element) -> str:
         return find_word(self._program, element)
@@ -242,7 +243,7 @@ class Questioned:
         written = self.edited.write()
         reply = await ask(written.text)
         self.num_asked += 1
-        self._failed, self._failing = set(), []
+        self._failed, self._failing = set(self._left_out), []
         if not reply.resolved:
             self.doubt = next(iter(reply.errors), "Dafny says nothing")
             return
@@ -284,19 +285,33 @@ class Questioned:
         around = [e for e in self._elements if e.start <= token < e.end]
         return around[-1] if around else None
 
+    def leave_out_failed(self) -> bool:
+        """Take the questions away that failed; True where that leaves others to be asked again: of a
+        prover that runs out behind a failure Dafny says nothing, nor of more than 100 failures."""
+        is_new, self._left_out = not self._failed <= self._left_out, set(self._failed)
+        self.edited.insertions = [
+            (place, text)
+            for place, text in self.edited.insertions
+            if text not in self._questions or self._questions[text][0] not in self._failed
+        ]
+        return is_new and bool(self._unfailed)
+
+    @property
+    def _unfailed(self) -> dict[Key, str]:
+        """The claims and questions that do not fail."""
+        left = {text for _, text in self.edited.insertions}
+        asked = {key: promise for text, (key, promise) in self._questions.items() if text in left}
+        return {k: t for k, t in (self.claims | asked).items() if k not in self._failed}
+
     @property
     def believed(self) -> dict[Key, str]:
         """The claims and questions that do not fail; of two around a text only the second counts,
         where the first fails."""
-        left = {text for _, text in self.edited.insertions}
-        asked = {key: promise for text, (key, promise) in self._questions.items() if text in left}
         begins = set(self._begins.values())
         return {
             key: text
-            for key, text in (self.claims | asked).items()
-            if key not in self._failed
-            and key not in begins
-            and (key not in self._begins or self._begins[key] in self._failed)
+            for key, text in self._unfailed.items()
+            if key not in begins and (key not in self._begins or self._begins[key] in self._failed)
         }
 
     def fails(self, key: Key) -> bool:

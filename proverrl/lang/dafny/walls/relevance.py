@@ -80,10 +80,10 @@ async def ask_consequence(
     asked.question_steps()
     if reached:
         if asked.num_questions:
-            await asked.ask(ask)
+            await _ask_all(ask, asked)
         return await _compare(ask, asked, open_blank)
     asked.question_loops(asked.list_loops())
-    await asked.ask(ask)
+    await _ask_all(ask, asked)
     found = await _compare(ask, asked, open_blank)
     opened = Questioned(EditedProgram(owned), owned.holders)
     opened.question_branches()
@@ -94,13 +94,19 @@ async def ask_consequence(
     return await _compare(ask, opened, open_blank)
 
 
+async def _ask_all(ask: AskFailures, asked: Questioned) -> None:
+    await asked.ask(ask)
+    while not asked.doubt and asked.leave_out_failed():
+        await asked.ask(ask)
+
+
 async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
     """Ask until nothing fails of what the policy wrote, then at the loops too. Where all of it
     failed nothing is left that could prove anything."""
     loops = asked.list_loops()
     for _ in range(_MAX_ROUNDS):
         await asked.ask(ask)
-        if asked.doubt or not (asked.believed or loops) or not asked.drop():
+        if asked.doubt or not (asked.drop() or asked.leave_out_failed()):
             break
         if asked.is_bare:
             return
@@ -108,7 +114,7 @@ async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
         asked.doubt = f"hints still fail after {_MAX_ROUNDS} rounds"
     if loops and not asked.doubt:
         asked.question_loops(loops)
-        await asked.ask(ask)
+        await _ask_all(ask, asked)
 
 
 async def _compare(ask: AskFailures, asked: Questioned, open_blank: OpenBlank) -> WallFinding:
