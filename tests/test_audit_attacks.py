@@ -75,6 +75,7 @@ AUDIT_LAYERS = {
     "unchecked-key",
     "uncomputed",
     "unordered-measure",
+    "unproved-calc",
     "unread-heap",
     "wildcard",
 }

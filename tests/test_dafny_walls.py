@@ -8,11 +8,12 @@ import pytest
 from proverrl.errors import ToolchainError
 from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.syntax.cursor import Cursor
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.walls.answers import Questioned
 from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.forget import forget_program
-from proverrl.lang.dafny.walls.questions import Questioned
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
@@ -31,7 +32,7 @@ def forget(
     statement: str, body: str, *, kind: str = "statements", keep_promises: bool = False
 ) -> str:
     owned = own(Problem("p", "dafny", kind, "", statement), body)
-    return forget_program(owned, keep_promises=keep_promises).write().text
+    return forget_program(owned, owned.holders, keep_promises=keep_promises).write().text
 
 
 PROGRAM = f"""\
@@ -144,7 +145,7 @@ def test_conjuncts_stand_alone(clause: str, split: str) -> None:
 
 def test_places_of_the_rewritten_text() -> None:
     owned = own(Problem("p", "dafny", "statements", "", PROGRAM), "assert true;")
-    written = forget_program(owned, keep_promises=False).write()
+    written = forget_program(owned, owned.holders, keep_promises=False).write()
     source = owned.program.text
     for line, text in enumerate(written.text.splitlines(), start=1):
         for column, character in enumerate(text):
@@ -207,32 +208,30 @@ def ask(dafny: ScriptedDafny, body: str) -> WallFinding:
     return asyncio.run(ask_relevance(dafny.ask, own(LOOP_PROBLEM, body), blank))
 
 
-@pytest.mark.parametrize(
-    ("body", "num_questions"),
-    [
-        ("ghost var k := 0;", 4),
-        ("ghost var M := 0;", 4),
-        # By induction a call may give what is promised.
-        ("M(0);", 2),
-    ],
-)
-def test_a_name_alone_takes_no_question_away(body: str, num_questions: int) -> None:
-    statement = (
-        f"lemma M(n: nat)\n  ensures F(n) == 1\n{{\n{HOLE}\n}}\nfunction F(n: nat): int {{ 1 }}"
-    )
+@pytest.mark.parametrize("body", ["ghost var k := 0;", "ghost var M := 0;", "M(0);"])
+def test_neither_a_name_nor_a_call_takes_a_question_away(body: str) -> None:
+    statement = f"""\
+lemma M(n: nat)
+  ensures F(n) == 1
+{{
+{HOLE}
+}}
+function F(n: nat): int {{ 1 }}
+"""
     owned = own(Problem("p", "dafny", "statements", "", statement), body)
-    asked = Questioned(forget_program(owned, keep_promises=False), owned.holders)
+    asked = Questioned(forget_program(owned, owned.holders, keep_promises=False), owned.holders)
     asked.question_runs()
-    assert asked.num_questions == num_questions
+    assert asked.num_questions == 4
 
 
+ENDLESS = ("while", "decreases expression might not decrease", "")
 POST = (" r := r", "A postcondition might not hold on this return path.", "r == 2 * n")
 QUESTIONS = (("assert (false)", "assertion violation", ""), ("assert (r", "violation", ""))
 
 
 def test_what_fails_without_the_program_is_taken_away_before_it_lends_anything() -> None:
-    endless = ("while", "decreases expression might not decrease", "")
-    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""),), (POST,), (POST, endless, *QUESTIONS))
+    last = (POST, ENDLESS, *QUESTIONS)
+    dafny = ScriptedDafny((("r == 2 * i", KEPT, ""),), (POST, ENDLESS), last)
     found = ask(dafny, "invariant i <= n && r == 2 * i")
     assert found == WallFinding((), 1)
     clauses = [squeeze(text)[6] for text in dafny.texts]
@@ -246,19 +245,24 @@ def test_where_all_of_it_fails_nothing_else_is_asked() -> None:
 
 def test_a_claim_that_holds_without_the_program_and_not_with_an_empty_hole_is_believed() -> None:
     # With what our other declarations promise, and again without.
-    scripts = 2 * ((), QUESTIONS, (POST, *QUESTIONS))
-    found = ask(ScriptedDafny(*scripts), "invariant i <= n")
+    # What did not fail is asked again without the questions that did.
+    scripts = 2 * ((), QUESTIONS, (), (POST, *QUESTIONS))
+    # Then it is asked without what is no plain assertion, as with an empty hole.
+    plain = ((POST, ENDLESS), (POST, ENDLESS, *QUESTIONS))
+    found = ask(ScriptedDafny(*scripts, *plain), "invariant forall k: int :: k == k")
     assert found.believed == ("ensures r == 2 * n",)
+    # What plain assertions prove holds whatever the program does.
+    assert ask(ScriptedDafny(*scripts, (), QUESTIONS, ()), "invariant i <= n").believed == ()
     # With an empty hole it is proved too, so nothing of it is the policy's doing.
-    proved = ask(ScriptedDafny((), QUESTIONS, QUESTIONS), "invariant i <= n")
+    proved = ask(ScriptedDafny((), QUESTIONS, (), QUESTIONS), "invariant i <= n")
     assert proved == WallFinding((), 1)
 
 
 def test_a_loop_in_which_anything_holds_is_believed_at_once() -> None:
-    dafny = ScriptedDafny((POST,), (POST,), (POST, *QUESTIONS))
+    dafny = ScriptedDafny((POST,), (POST,), (POST,), (POST, *QUESTIONS))
     found = ask(dafny, "decreases n - i")
     assert "false" in found.believed
-    assert len(dafny.texts) == 3
+    assert len(dafny.texts) == 4
 
 
 PRELUDE = """\
@@ -343,6 +347,114 @@ def test_no_bug_of_dafny_proves_what_the_program_does(bug: str) -> None:
         for form, verdict in zip(FORMS, judge(candidates), strict=True)
     }
     assert found == dict.fromkeys(FORMS, (Status.UNSOUND, "wall:relevance"))
+
+
+BUG = "(false && true ==> (var y: int :| false; (y, 1).0 == 1))"
+"""One expression from which anything follows."""
+
+DEMANDING = FALSE_STATEMENT.replace("  ensures", "  requires n > 3\n  ensures")
+DIVIDED = "10 / (r + 3 - 2 * i)"
+SUM = "function Sum(n: nat): nat\n{ if n == 0 then 0 else n + Sum(n - 1) }\n"
+SQUARE = f"lemma L(n: nat)\n  ensures Sum(n) == n * n\n{{\n  {HOLE}\n}}\n"
+STREAM = f"""\
+codatatype S = C(head: int, tail: S)
+copredicate Pos(s: S) {{ s.head > 0 && Pos(s.tail) }}
+function Up(n: int): S {{ C(n, Up(n + 1)) }}
+colemma L(n: int)
+  ensures Pos(Up(n))
+{{
+  {HOLE}
+}}
+"""
+IN_LOOP = """\
+method M(n: nat) returns (r: int)
+  requires n > 3
+  ensures r == 3 * n
+{
+  r := 0;
+  var i := 0;
+  while i < n
+    invariant 0 <= i <= n
+    invariant r == 3 * i
+  {
+    i := i + 1;
+    r := r + 2;
+    /*{HOLE}*/
+  }
+}
+"""
+HIDDEN = {
+    "beside a fact of a method that demands": (DEMANDING, f"assert r == 2 * i ==> {BUG};"),
+    "beside a fact in a loop": (IN_LOOP, f"assert r == 3 * i - 1 ==> {BUG};"),
+    "in cases of what needs the program": (
+        DEMANDING,
+        f"if {{ case {DIVIDED} > 0 => {CALC} case {DIVIDED} <= 0 => {CALC} }}",
+    ),
+    "in a match of what needs the program": (
+        DEMANDING,
+        f"match Cons({DIVIDED}, Nil) {{ case Cons(x, y) => {CALC} case Nil => }}",
+    ),
+    "behind a call of the lemma itself": (
+        SUM + SQUARE,
+        f"if n > 1 {{ L(n - 1); assert Sum(n) == n * n || {BUG}; }}",
+    ),
+    "in a colemma": (STREAM, CALC),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_no_place_hides_a_bug() -> None:
+    problems = [Problem("p", "dafny", "statements", PRELUDE, text) for text, _ in HIDDEN.values()]
+    bodies = [body for _, body in HIDDEN.values()]
+    verdicts = judge([Candidate(p, body) for p, body in zip(problems, bodies, strict=True)])
+    found = {place: verdict.status for place, verdict in zip(HIDDEN, verdicts, strict=True)}
+    assert found == dict.fromkeys(HIDDEN, Status.UNSOUND)
+
+
+STEPS = """\
+function F(n: int): int
+  ensures F(n) == n + 1
+{
+  n
+}
+lemma L(n: nat)
+  ensures Sum(n) >= 0
+{
+}
+"""
+HELPED = """\
+lemma {:induction false} H(n: nat)
+  ensures 2 * Sum(n) == n * (n + 1)
+{
+}
+lemma {:induction false} L(n: nat)
+  ensures 2 * Sum(n) + 1 == n * (n + 1) + 1
+{
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_hints_in_several_declarations_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cursor, "refuse_unread_choice", lambda self: None)
+    square = SUM + SQUARE.replace(HOLE, "")
+    told = square.replace("{\n", f"{{\n  assert Sum(n) == n * n || {BUG};\n")
+    steps = SUM + STEPS
+    helped = SUM + HELPED
+    bodies = [
+        (square, told.replace("{ if", "{ assert true; if")),
+        (square, told.replace("nat\n{", "nat\n  decreases n\n{")),
+        (steps, steps.replace("  n\n", f"  assert {BUG}; n\n").replace("{\n}", "{ assert true; }")),
+        (
+            helped,
+            helped.replace("{\n}", "{ if n > 0 { H(n - 1); } }", 1).replace("{\n}", "{ H(n); }"),
+        ),
+    ]
+    problems = [Problem("p", "dafny", "annotate", "", text + HOLE) for text, _ in bodies]
+    candidates = [Candidate(p, body) for p, (_, body) in zip(problems, bodies, strict=True)]
+    assert [v.status for v in judge(candidates)] == [*3 * [Status.UNSOUND], Status.PROVED]
 
 
 @pytest.mark.slow

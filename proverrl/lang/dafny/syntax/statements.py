@@ -14,6 +14,8 @@ from proverrl.lang.dafny.syntax.elements import SimpleElements
 
 CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
 
+_STRICT = ("<", ">")
+
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
 
@@ -205,36 +207,52 @@ class StatementElements(SimpleElements):
     def _parse_calc(self) -> None:
         self.expect("calc")
         self.skip_attributes()
-        self._parse_calc_operator()
+        main = self._parse_calc_operator()
         opened = self._place
         self.expect("{")
-        lines = []
+        lines, signs = [], []
         while not self.at("}"):
             start = self._place
             self.parse_expression()
             lines.append((start, self._place))
             self.expect(";")
-            self._parse_calc_step()
+            signs.append(self._parse_calc_step())
+        self._refuse_unproved_result(main, signs)
         self.program.calc_lines += [(start, end, self._place) for start, end in lines]
         self.program.proofs.append((opened, self._place))
         self.expect("}")
 
-    def _parse_calc_step(self) -> None:
-        """An optional operator and any hints. A brace here always opens a hint."""
-        self._parse_calc_operator()
+    def _refuse_unproved_result(self, main: str, signs: list[str]) -> None:
+        """Of all operators, that after ``calc`` and one behind the last line too, Dafny makes the
+        relation that it believes of the first and the last line."""
+        has_strict_step = not {"", *_STRICT}.isdisjoint(signs[:-1])
+        is_weak = main in _STRICT and len(signs) > 1 and not has_strict_step
+        if self.admitted or not (is_weak or any(signs[-1:])):
+            return
+        message = "Dafny believes that this calc shows more than its steps do; write no operator "
+        message += "after 'calc', and none behind the last line"
+        raise self.refuse("cheat", "unproved-calc", message)
+
+    def _parse_calc_step(self) -> str:
+        """An optional operator, which is returned, and any hints. A brace here always opens a
+        hint."""
+        sign = self._parse_calc_operator()
         while self.at("{", "calc"):
             if self.at("{"):
                 self.parse_block(ghost=True)
             else:
                 self._parse_calc()
+        return sign
 
-    def _parse_calc_operator(self) -> None:
+    def _parse_calc_operator(self) -> str:
         if not self.at(*CALC_OPERATORS):
-            return
+            return ""
         if self.at("<==") and not self.admitted:
             message = "behind '<==' Dafny believes that the line can be evaluated; turn the calc"
             raise self.refuse("cheat", "reversed-calc", message)
-        if self.advance().text == "==" and self.whole and self.take("#"):
+        sign = self.advance().text
+        if sign == "==" and self.whole and self.take("#"):
             self.expect("[")
             self.parse_inner()
             self.expect("]")
+        return sign

@@ -21,9 +21,9 @@ from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
-CALLABLES = frozenset(
-    "function predicate copredicate method lemma colemma comethod constructor".split()
-)
+_FUNCTIONS = ("function", "predicate", "copredicate")
+WITH_STATEMENTS = ("method", "lemma", "constructor", "colemma", "comethod", "iterator")
+CALLABLES = frozenset((*_FUNCTIONS, *WITH_STATEMENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,13 @@ class OwnedProgram:
             if not self.theirs.isdisjoint(range(member.start, member.end))
         ]
 
+    @property
+    def held_apart(self) -> list[list[Element]]:
+        """The holders without our functions, and these: what they are is known to the others."""
+        functions = [h for h in self.holders if h.start not in self.theirs and h.word in _FUNCTIONS]
+        others = [holder for holder in self.holders if holder not in functions]
+        return [others, functions] if functions else [others]
+
 
 def list_members(root: Element) -> Iterator[Element]:
     """The declarations that hold no others, also those inside modules and classes."""
@@ -63,6 +70,14 @@ def list_members(root: Element) -> Iterator[Element]:
                 yield from list_members(element)
             else:
                 yield element
+
+
+def find_word(program: ParsedProgram, element: Element) -> str:
+    """The word that a statement begins with behind its labels."""
+    place = element.start
+    while program.tokens[place].text == "label":
+        place += 3
+    return program.tokens[place].text
 
 
 _HINTS = frozenset("invariant decreases ensures assert calc reveal ghost forall".split())
@@ -139,7 +154,8 @@ class EditedProgram:
     """A program whose text is changed. ``kept`` are its characters, ``insertions`` places among
     them and texts; ``names`` are those that lost their meaning, ``variables`` the same by the first
     token of the member in which they did, ``conjuncts`` where those of a clause begin and end, by
-    its first token, if there are several."""
+    its first token, if there are several, ``apart`` the statements that stand on a path of their
+    own."""
 
     owned: OwnedProgram
     kept: list[str] = field(default_factory=list)
@@ -147,6 +163,7 @@ class EditedProgram:
     names: set[str] = field(default_factory=set)
     variables: dict[int, set[str]] = field(default_factory=dict)
     conjuncts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.kept = list(self.program.text)
@@ -209,7 +226,15 @@ class EditedProgram:
             # What follows may name the variable.
             signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
             return bool(signs) and self.blank(min(signs), end - 1)
-        return self.open(element) or self.blank(start, end)
+        if start in self.apart or self.open(element):
+            return start not in self.apart
+        if not any(slot.elements for slot in element.slots):
+            return self.blank(start, end)
+        # A bug in its blocks may need what they stand behind, and is asked for there alone.
+        self.apart.add(start)
+        self.insertions.append((self.program.places[start], "if * { "))
+        self.insertions.insert(0, (self.program.end(end - 1), " assume false; }"))
+        return True
 
     def open(self, element: Element) -> bool:
         """Leave of a statement its blocks alone, which may hide a bug, each on a path of its own;
@@ -221,8 +246,10 @@ class EditedProgram:
             for slot in element.slots
         ):
             return False
+        if blocks and ":|" in (token.sign for token in tokens[element.start : blocks[0][0]]):
+            return False
         promises = [p for p in self.program.promises if element.start < p[0] < element.end]
-        if tokens[element.start].text == "forall":
+        if find_word(self.program, element) == "forall":
             # The block may name what is bound.
             if not promises or not self.blank(*promises[0]):
                 return False

@@ -10,7 +10,7 @@ predicates, the values that a pattern binds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
@@ -24,12 +24,14 @@ from proverrl.lang.dafny.walls.edited import (
 from proverrl.lang.dafny.walls.questions import CLAIMS
 
 
-def forget_program(owned: OwnedProgram, *, keep_promises: bool) -> EditedProgram:
-    """The file without its program; code of the policy's is forgotten as ours is.
-    ``keep_promises``: what our other declarations ensure is not taken away."""
+def forget_program(
+    owned: OwnedProgram, holders: Sequence[Element], *, keep_promises: bool
+) -> EditedProgram:
+    """The file without its program but for ``holders``; code of the policy's is forgotten as ours
+    is. ``keep_promises``: what our other declarations ensure is not taken away, and may be called
+    for."""
     found = EditedProgram(owned)
     methods = list_methods(owned.program.tokens)
-    holders = owned.holders
     for member in list_members(owned.program.root):
         if member not in holders:
             if member.start not in owned.theirs:
@@ -38,7 +40,21 @@ def forget_program(owned: OwnedProgram, *, keep_promises: bool) -> EditedProgram
         if member.start not in owned.theirs:
             _Havoc(found, member, methods).walk(member)
         _split_clauses(found, member)
+    if not keep_promises:
+        _drop_calls(found)
     return found
+
+
+def _drop_calls(found: EditedProgram) -> None:
+    """Take away where the policy calls what is ours, which may hold hints, for what it ensures."""
+    program, theirs = found.program, found.owned.theirs
+    ours = {m.name for m in list_members(program.root) if m.start not in theirs}
+    for element in list_elements(program.root):
+        words = [token.sign for token in program.tokens[element.start : element.end]]
+        calls = words[-1] == ";" and words[-2] == ")" and ":=" not in words and ":|" not in words
+        is_call = is_name(program.tokens[element.start]) or words[0] == "this"
+        if element.start in found.owned.hints and is_call and calls and not ours.isdisjoint(words):
+            found.blank(element.start, element.end)
 
 
 def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> None:

@@ -14,12 +14,14 @@ needs the program and hides a bug beside; what a prover gave up on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from proverrl.lang.dafny.syntax.parsed import Element
+from proverrl.lang.dafny.walls.answers import GAVE_UP, AskFailures, Questioned
 from proverrl.lang.dafny.walls.edited import EditedProgram, OwnedProgram
 from proverrl.lang.dafny.walls.forget import forget_program
-from proverrl.lang.dafny.walls.questions import FALSE, GAVE_UP, AskFailures, Questioned
+from proverrl.lang.dafny.walls.questions import FALSE
 
 OpenBlank = Callable[[], Awaitable[OwnedProgram]]
 """Gives the problem with an empty hole."""
@@ -47,28 +49,43 @@ async def ask_relevance(
 
     ``open_blank`` is called where a claim is believed.
     """
-    found = WallFinding()
-    for keep_promises in (True, False):
-        forgotten = forget_program(owned, keep_promises=keep_promises)
-        asked = Questioned(forgotten, owned.holders)
-        if not asked.claims:
+    num_asked = 0
+    for holders in owned.held_apart:
+        found = WallFinding()
+        for keep_promises in (True, False):
+            asked = _forget(owned, holders, keep_promises=keep_promises)
+            if not asked.claims:
+                break
+            asked.detach_claims()
+            await _ask_in_rounds(ask, asked)
+            found = await _compare(ask, asked, open_blank)
+            if not found.believed or FALSE in found.believed:
+                break
+            # A claim may follow from what our declarations ensure; false does not.
+        if found.believed and FALSE not in found.believed:
+            found = await _leave_out_plain(ask, _forget(owned, holders), found)
+        if found.believed or found.doubt:
             return found
-        asked.detach_claims()
-        asked.question_branches()
-        asked.question_runs()
-        await _ask_in_rounds(ask, asked)
-        found = await _compare(ask, asked, open_blank)
-        if not found.believed or FALSE in found.believed:
-            return found
-        # A claim may follow from what our other declarations ensure; false does not.
-    asked = Questioned(forget_program(owned, keep_promises=False), owned.holders)
-    asked.edited.keep_plain()
+        num_asked += found.num_asked
+    return WallFinding(num_asked=num_asked)
+
+
+def _forget(
+    owned: OwnedProgram, holders: Sequence[Element], *, keep_promises: bool = False
+) -> Questioned:
+    asked = Questioned(forget_program(owned, holders, keep_promises=keep_promises), holders)
     asked.question_branches()
     asked.question_runs()
+    return asked
+
+
+async def _leave_out_plain(ask: AskFailures, asked: Questioned, found: WallFinding) -> WallFinding:
+    """Less what plain assertions prove alone: what equal values have in common holds whatever the
+    program does."""
+    asked.edited.keep_plain()
     await _ask_in_rounds(ask, asked)
     if asked.doubt or FALSE in asked.believed.values():
         return found
-    # What equal values have in common holds whatever the program does.
     plainly = set(asked.believed.values())
     return replace(found, believed=tuple(text for text in found.believed if text not in plainly))
 
@@ -78,13 +95,13 @@ async def ask_consequence(
 ) -> WallFinding:
     """Whether anything follows from what the policy wrote: ``false`` behind it, where it did not
     follow before it, and at the loops whose clauses it wrote, where it does not with an empty
-    hole. Its blocks are asked without what stands before them. ``reached``: only behind what each
-    call of a declaration without demands comes by."""
+    hole. Its blocks are asked without what stands before them. ``reached``: only in functions, and
+    behind what a call comes by."""
     asked = Questioned(EditedProgram(owned), owned.holders)
     asked.question_runs(reached=reached)
+    asked.question_steps()
     asked.question_exits()
     if not reached:
-        asked.question_steps()
         asked.question_loops()
     opened = Questioned(EditedProgram(owned), owned.holders)
     if not reached:
@@ -98,7 +115,7 @@ async def ask_consequence(
     for number, questioned in enumerate((asked, opened, needless)):
         if not questioned.num_questions:
             continue
-        await (_ask_in_rounds(ask, questioned) if number else questioned.ask(ask))
+        await (_ask_in_rounds if number else _ask_all)(ask, questioned)
         found = await _compare(ask, questioned, open_blank)
         num_asked += questioned.num_questions
         if found.believed or found.doubt:
@@ -106,12 +123,18 @@ async def ask_consequence(
     return WallFinding(num_asked=num_asked)
 
 
+async def _ask_all(ask: AskFailures, asked: Questioned) -> None:
+    await asked.ask(ask)
+    while not asked.doubt and asked.leave_out_failed():
+        await asked.ask(ask)
+
+
 async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
     """Ask until nothing fails of what the policy wrote, then at the loops too. Where all of it
     failed nothing is left that could prove anything."""
     for _ in range(_MAX_ROUNDS):
         await asked.ask(ask)
-        if asked.doubt or not (asked.believed or asked.loops) or not asked.drop():
+        if asked.doubt or not (asked.drop() or asked.leave_out_failed()):
             break
         if asked.is_bare:
             return
@@ -119,7 +142,7 @@ async def _ask_in_rounds(ask: AskFailures, asked: Questioned) -> None:
         asked.doubt = f"hints still fail after {_MAX_ROUNDS} rounds"
     if asked.loops and not asked.doubt:
         asked.question_loops()
-        await asked.ask(ask)
+        await _ask_all(ask, asked)
 
 
 async def _compare(ask: AskFailures, asked: Questioned, open_blank: OpenBlank) -> WallFinding:
