@@ -57,9 +57,7 @@ class OwnedProgram:
     @property
     def held_apart(self) -> list[list[Element]]:
         """The holders without our functions, and these: what they are is known to the others."""
-        functions = [
-            h for h in self.holders if h.start not in self.theirs and h.word in _FUNCTIONS
-        ]
+        functions = [h for h in self.holders if h.start not in self.theirs and h.word in _FUNCTIONS]
         others = [holder for holder in self.holders if holder not in functions]
         return [others, functions] if functions else [others]
 

@@ -286,7 +286,7 @@ class Questioned:
         return around[-1] if around else None
 
     def leave_out_failed(self) -> bool:
-        """Take the questions away that failed; True where that leaves others to be asked again: of a
+        """Take the questions away that failed; True where others are left to be asked again: of a
         prover that runs out behind a failure Dafny says nothing, nor of more than 100 failures."""
         is_new, self._left_out = not self._failed <= self._left_out, set(self._failed)
         self.edited.insertions = [
