@@ -423,6 +423,14 @@ lemma L(n: nat)
 {
 }
 """
+OWN = f"""\
+lemma H(a: int, b: int, c: int)
+  requires c == 1
+  ensures a == b
+{{
+  assert a == b || {BUG};
+}}
+"""
 HELPED = """\
 lemma {:induction false} H(n: nat)
   ensures 2 * Sum(n) == n * (n + 1)
@@ -446,6 +454,7 @@ def test_hints_in_several_declarations_of_ours(monkeypatch: pytest.MonkeyPatch) 
     bodies = [
         (square, told.replace("{ if", "{ assert true; if")),
         (square, told.replace("nat\n{", "nat\n  decreases n\n{")),
+        (square, square.replace("{\n", "{\n  H(Sum(n), n * n, Sum(1));\n") + OWN),
         (steps, steps.replace("  n\n", f"  assert {BUG}; n\n").replace("{\n}", "{ assert true; }")),
         (
             helped,
@@ -454,7 +463,7 @@ def test_hints_in_several_declarations_of_ours(monkeypatch: pytest.MonkeyPatch) 
     ]
     problems = [Problem("p", "dafny", "annotate", "", text + HOLE) for text, _ in bodies]
     candidates = [Candidate(p, body) for p, (_, body) in zip(problems, bodies, strict=True)]
-    assert [v.status for v in judge(candidates)] == [*3 * [Status.UNSOUND], Status.PROVED]
+    assert [v.status for v in judge(candidates)] == [*4 * [Status.UNSOUND], Status.PROVED]
 
 
 @pytest.mark.slow

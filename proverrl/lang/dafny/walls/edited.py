@@ -225,7 +225,7 @@ class EditedProgram:
         if element.word in ("var", "ghost"):
             # What follows may name the variable.
             signs = [start + words.index(sign) for sign in (":=", ":|") if sign in words]
-            return bool(signs) and self.blank(min(signs), end - 1)
+            return bool(signs) and self._loosen(start, min(signs), end - 1)
         if start in self.apart or self.open(element):
             return start not in self.apart
         if not any(slot.elements for slot in element.slots):
@@ -234,6 +234,20 @@ class EditedProgram:
         self.apart.add(start)
         self.insertions.append((self.program.places[start], "if * { "))
         self.insertions.insert(0, (self.program.end(end - 1), " assume false; }"))
+        return True
+
+    def _loosen(self, start: int, sign: int, end: int) -> bool:
+        """Leave nothing known of a variable but its type, which its value may give it."""
+        tokens, program = self.program.tokens, self.program
+        called = tokens[sign + 1].text in list_declared(tokens, "lemma", "colemma", "method")
+        if called or tokens[sign - 2].text not in ("var", "ghost") or start in self.apart:
+            return self.blank(sign, end)
+        self.apart.add(start)
+        chosen = tokens[sign].text == ":|"
+        self.cut(program.places[sign], program.end(sign))
+        value = " :| true || (" if chosen else f" :| true || {tokens[sign - 1].text} == ("
+        self.insertions.append((program.end(sign), value))
+        self.insertions.append((program.end(end - 1), ")"))
         return True
 
     def open(self, element: Element) -> bool:

@@ -17,6 +17,7 @@ from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.walls.edited import (
     CALLABLES,
+    WITH_STATEMENTS,
     EditedProgram,
     OwnedProgram,
     list_members,
@@ -39,16 +40,27 @@ def forget_program(
             continue
         if member.start not in owned.theirs:
             _Havoc(found, member, methods).walk(member)
+        else:
+            _drop_demands(found, member)
         _split_clauses(found, member)
     if not keep_promises:
         _drop_calls(found)
     return found
 
 
+def _drop_demands(found: EditedProgram, member: Element) -> None:
+    """What a declaration of the policy's demands may be a fact of the program, without which its
+    calls would fall, and a bug inside it with them."""
+    for clause in member.slots[0].elements if member.slots else ():
+        if clause.word == "requires":
+            found.blank(clause.start, clause.end)
+
+
 def _drop_calls(found: EditedProgram) -> None:
     """Take away where the policy calls what is ours, which may hold hints, for what it ensures."""
     program, theirs = found.program, found.owned.theirs
-    ours = {m.name for m in list_members(program.root) if m.start not in theirs}
+    members = [m for m in list_members(program.root) if m.word in WITH_STATEMENTS]
+    ours = {m.name for m in members if m.start not in theirs}
     for element in list_elements(program.root):
         words = [token.sign for token in program.tokens[element.start : element.end]]
         calls = words[-1] == ";" and words[-2] == ")" and ":=" not in words and ":|" not in words
