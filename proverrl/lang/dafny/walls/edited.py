@@ -101,14 +101,18 @@ def own_program(candidate: Candidate, written: WrittenText, program: ParsedProgr
     return OwnedProgram(program, theirs, frozenset(place for hint in hints for place in hint))
 
 
-_PLAIN_ELEMENTS = ("assert", "invariant", "decreases")
+_PLAIN_ELEMENTS = ("assert", "invariant", "decreases", "if")
 _PLAIN_OPERATORS = frozenset("== != < <= > >= + - * [ ] .. := , | { } ( ) && ; .".split())
 
 
 def _is_plain(token: Token, following: Token) -> bool:
     """Whether a token is of a comparison of sums, collections and their elements."""
     is_called = following.text == "("
-    is_value = (is_name(token) and not is_called) or token.kind == "number" or token.text == "in"
+    is_value = (
+        (is_name(token) and not is_called)
+        or token.kind == "number"
+        or token.text in ("in", "else", "if")
+    )
     return is_value or (token.kind == "operator" and token.text in _PLAIN_OPERATORS)
 
 
@@ -193,17 +197,19 @@ class EditedProgram:
         self.insertions.append((self.program.end(place - 1), text))
 
     def keep_plain(self) -> None:
-        """Leave of what the policy wrote the assertions and loop clauses alone in which nothing is
-        called or bound, and which no condition of the policy's stands before."""
+        """Leave of what the policy wrote the assertions, loop clauses and conditions alone in which
+        nothing is called or bound."""
         kept: set[int] = set()
 
         def keep(element: Element) -> None:
-            tokens = self.program.tokens[element.start : element.end]
-            is_hint, word = element.start in self.owned.hints, tokens[0].text
-            is_plain = all(map(_is_plain, tokens[1:], [*tokens[2:], tokens[-1]]))
+            tokens, is_hint = self.program.tokens, element.start in self.owned.hints
+            inside = {i for slot in element.slots for i in range(slot.start, slot.end)}
+            outside = [i for i in range(element.start + 1, element.end) if i not in inside]
+            word = tokens[element.start].text
+            is_plain = all(_is_plain(tokens[i], tokens[i + 1]) for i in outside)
             if is_hint and word in _PLAIN_ELEMENTS and is_plain:
-                kept.update(range(element.start, element.end))
-            if is_hint and (is_plain or word not in ("assert", "calc", "{")):
+                kept.update([element.start, *outside])
+            elif is_hint and word not in ("assert", "calc", "{"):
                 return
             for slot in element.slots:
                 for inner in slot.elements:
