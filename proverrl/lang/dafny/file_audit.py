@@ -22,7 +22,7 @@ from itertools import takewhile
 
 import networkx as nx
 
-from proverrl.lang.dafny.believed import find_believed, has_bit_types
+from proverrl.lang.dafny.believed import find_bugs, has_bit_types
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
@@ -106,7 +106,7 @@ def audit_program(
     except GrammarError as error:
         return None, [*findings, error.finding]
     findings += [*_list_missing(program), *_scan_proofs(program)]
-    return program, findings + find_believed(program)
+    return program, findings + find_bugs(program)
 
 
 def _list_missing(program: ParsedProgram) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
 Flows in: what was read of a program. Flows out: findings. What a function says must not depend on
 what is allocated. Dafny 2.3 asks this of ``forall o: object``, but not of a type that holds
 references behind a synonym (its issue 1419), a datatype or a tuple (1959). Here a variable of a
-quantifier or comprehension of a function may have such a type only where it is in a collection.
+quantifier of a function may have such a type only where it is in a collection.
+Not handled here: comprehensions (``unallocated``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from proverrl.lang.records import Finding
 Words = Sequence[str]
 
 _ARRAY = re.compile(r"array[0-9]*\??")
-_BINDERS = ("forall", "exists", "set", "iset", "map", "imap")
+_BINDERS = ("forall", "exists")
 _SIGNS = frozenset("== != < > <= >= + - * / %".split())
 _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _DOMAIN_ENDS = ("|", "::", "ensures", ")", "")
@@ -37,8 +38,8 @@ def find_hidden_references(program: ParsedProgram, around: Surroundings) -> Iter
     types = read_types(program)
     references = program.references | {"object"}
     hidden = {name for name in types if reaches(name, types, references)}
-    for _, function in around.functions:
-        for place in range(function.start, function.end):
+    for owner, function in around.functions:
+        for place in range(function.start, function.end) if owner is program else ():
             if program.tokens[place].sign in _BINDERS and is_name(program.tokens[place + 1]):
                 yield from _check(program, place, hidden, references, set(types))
 

@@ -20,11 +20,12 @@ from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
 
-# The server dies of a set without end; the other two are believed.
-_UNORDERED = frozenset(("imap", "iset", *ARROWS))
-_DECLARES = frozenset(
+# Behind these a name is no value.
+DECLARES = frozenset(
     "function predicate copredicate method lemma colemma reveal fuel provides reveals".split()
 )
+# The server dies of a set without end; the other two are believed.
+_UNORDERED = frozenset(("imap", "iset", *ARROWS))
 _CLAUSES = frozenset(("invariant", "decreases", "modifies", ";"))
 # Dafny has these for numbers and sets only. (``<`` may be a bracket of types.)
 _PLAIN_SIGNS = frozenset("-*/%")
@@ -114,7 +115,7 @@ def _has_unordered(program: ParsedProgram, around: Surroundings) -> bool:
         following = tokens[place + 1].text if place + 1 < len(tokens) else ""
         before = tokens[place - 1].text if place else ""
         is_value = is_name(token) and token.text in functions and following != "("
-        if is_value and before not in _DECLARES:
+        if is_value and before not in DECLARES:
             return True
     return False
 

@@ -3,9 +3,8 @@
 Flows in: what was read of a program or of a body, and the program around it. Flows out: findings.
 ``seq<nat>`` is narrower than ``seq<int>``. Where both meet in one expression Dafny 2.3 takes the
 type of the first for that of all and checks nothing: ``s + t``, ``s[i := v]``, the branches of a
-conditional (its issues 1676 and 3059). A slice keeps the type of its sequence, even one that says
-how long it is. So a statement or clause that holds a collection over a narrow type may hold these
-only if all its names are plainly of one such type.
+conditional (its issues 1676 and 3059). So a statement or clause that holds a collection over a
+narrow type may hold these only if all its names are plainly of one such type.
 Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
@@ -211,8 +210,7 @@ def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
         return not (_is_number(types, tokens, place, -1) or _is_number(types, tokens, place, 1))
     if text == "[" and place and (is_name(tokens[place - 1]) or tokens[place - 1].text in ")]}>"):
         inside = [token.text for token in tokens[place : find_close(tokens, place)]]
-        is_slice = ".." in inside and any(token.text in types.names for token in tokens)
-        return ":=" in inside or (is_slice and bool(types.sized))
+        return ":=" in inside
     return False
 
 
