@@ -23,7 +23,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_method
 from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, read_body, read_file
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
@@ -213,7 +213,7 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
         if token.kind == "operator":
             if text == "...":
                 yield token.refuse("cheat", "missing-body", "'...' leaves something out")
-            elif text in CLOSERS.values():
+            elif text in OPENERS:
                 open_brackets.append(text)
             elif text in CLOSERS and not scope_ended:
                 if not open_brackets:

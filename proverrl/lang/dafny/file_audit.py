@@ -28,7 +28,7 @@ from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_meth
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
 from proverrl.lang.dafny.syntax.parsed import BodylessMember, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_program
-from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_file
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, find_outer, read_file
 from proverrl.lang.records import Category, Finding
 
 ALLOWED_ATTRIBUTES = frozenset(
@@ -219,7 +219,7 @@ def _scan_nesting(tokens: list[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind != "operator":
             continue
-        if token.text in CLOSERS.values():
+        if token.text in OPENERS:
             opened.append(token.text)
             if len(opened) > _MAX_NESTING:
                 yield token.refuse("syntax", "grammar", f"nested more than {_MAX_NESTING} deep")
@@ -254,19 +254,6 @@ def _check_token(tokens: list[Token], place: int, methods: set[str]) -> Iterator
 
 def _is_assignment(tokens: list[Token], place: int) -> bool:
     """False for what declares a variable, for a comprehension and for an update in brackets."""
-    depth = 0
-    for before in range(place - 1, -1, -1):
-        text = tokens[before].sign
-        if text in (")", "]"):
-            depth += 1
-        elif text in ("(", "["):
-            if not depth:
-                return False
-            depth -= 1
-        elif depth:
-            continue
-        elif text in _STARTS:
-            return True
-        elif text in _BINDERS or (text in _GUARDS and tokens[place].text == ":|"):
-            return False
-    return True
+    declares = _BINDERS | _GUARDS if tokens[place].text == ":|" else _BINDERS
+    start = find_outer(tokens, place - 1, _STARTS | declares, -1)
+    return start < 0 or tokens[start].text in _STARTS

@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 Words = Sequence[str]
@@ -24,7 +24,6 @@ Words = Sequence[str]
 _ARRAY = re.compile(r"array[0-9]*\??")
 _BINDERS = ("forall", "exists")
 _SIGNS = frozenset("== != < > <= >= + - * / %".split())
-_OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _DOMAIN_ENDS = ("|", "::", "ensures", ")", "")
 _ENDS = (";", "::", ",", "then", "else", "}", "=>", "ensures")
 _OPERATORS = frozenset("in !in == != <= >= < > + - * !! && || ==> ( [ , iset multiset".split())
@@ -75,7 +74,7 @@ def _check(
 ) -> Iterator[Finding]:
     tokens = program.tokens
     end = find_domain_end(tokens, place + 1)
-    scope = range(end, find_end(tokens, end))
+    scope = range(end, find_outer(tokens, end, (";",)))
     for at, words in list_bound(program, place + 1, end):
         name = tokens[at]
         if words:
@@ -117,17 +116,6 @@ def find_domain_end(tokens: Sequence[Token], place: int) -> int:
     return place
 
 
-def find_end(tokens: Sequence[Token], place: int) -> int:
-    """The end of the statement, or of the brackets, in which a place is."""
-    depth = 0
-    while place < len(tokens) - 1:
-        depth += (tokens[place].sign in _OPEN) - (tokens[place].sign in _CLOSE)
-        if depth < 0 or (depth == 0 and tokens[place].sign == ";"):
-            break
-        place += 1
-    return place
-
-
 def is_number(program: ParsedProgram, scope: range, name: str) -> bool:
     """Whether a variable is compared or counted as no reference is, before another gets its
     name."""
@@ -159,7 +147,7 @@ def is_bounded(
     depth, conditions, bounded, ended_by = 0, True, False, ""
     for at in range(place_of_body, len(tokens)):
         text = tokens[at].sign
-        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
+        depth += (text in OPENERS) - (text in CLOSERS)
         # Braces behind an operand are no display.
         is_block = text == "{" and depth == 1 and tokens[at - 1].sign not in _OPERATORS
         if depth < 0 or is_block or (depth == 0 and text in _ENDS):
@@ -183,7 +171,7 @@ def _is_apart(tokens: Sequence[Token], place: int, names: Set[str]) -> bool:
     for before, token in pairwise(tokens[place - 1 :]):
         if depth == 0 and token.sign == "{" and before.sign not in _OPERATORS:
             return True
-        depth += (token.sign in ("(", "[", "{")) - (token.sign in (")", "]", "}"))
+        depth += (token.sign in OPENERS) - (token.sign in CLOSERS)
         if depth < 0 or (depth == 0 and token.sign in _CONJUNCT_ENDS):
             return True
         if token.text in names or (depth == 0 and token.sign in _RELATIONS):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import HintGrammar, list_forbidden
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 
 _CLAUSE_WORDS = {
     "loop-clauses": ("invariant", "decreases"),
@@ -116,21 +116,13 @@ class _HintParser(HintGrammar):
 
     def _find_callee(self, start: int) -> Token:
         """The name before the arguments of a call that ends just before this place."""
-        place = self._skip_back(self._place - 2, start, "([{", ")]}")
-        if self._tokens[place].text == ">":
-            place = self._skip_back(place, start, "<", ">")
-        return self._tokens[place]
-
-    def _skip_back(self, place: int, start: int, openers: str, closers: str) -> int:
-        """The place before the bracket that is closed at ``place``."""
+        place = find_outer(self._tokens, self._place - 3, step=-1) - 1
         depth = 0
-        while place > start:
-            text = self._tokens[place].text
-            depth += (text in tuple(closers)) - (text in tuple(openers))
+        # Past the types.
+        while place > start and (depth or self._tokens[place].text == ">"):
+            depth += (self._tokens[place].text == ">") - (self._tokens[place].text == "<")
             place -= 1
-            if depth == 0:
-                break
-        return place
+        return self._tokens[place]
 
     def parse_declaration(self) -> Token:
         """A lemma, a ghost function or a predicate with a body; returns its name."""

@@ -18,7 +18,7 @@ from functools import cached_property
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 _ENDS = frozenset(
@@ -155,21 +155,8 @@ def _refuse(token: Token) -> Finding:
 
 def _cut_operands(tokens: Sequence[Token], place: int) -> Sequence[Token]:
     """The sum, or the operand, around a place."""
-    start, depth = place, 0
-    while start > 0:
-        text = tokens[start - 1].sign
-        depth += (text in (")", "]", "}")) - (text in ("(", "[", "{"))
-        if depth < 0 or (depth == 0 and text in _LIMITS):
-            break
-        start -= 1
-    end, depth = place, 0
-    while end < len(tokens):
-        text = tokens[end].sign
-        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-        if depth < 0 or (depth == 0 and text in _LIMITS):
-            break
-        end += 1
-    return tokens[start:end]
+    start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
+    return tokens[start : find_outer(tokens, place, _LIMITS)]
 
 
 def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
@@ -238,13 +225,8 @@ def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
 
 def _find_callee(tokens: Sequence[Token], place: int) -> str:
     """The name before the bracket that is closed at ``place``."""
-    depth = 0
-    while place > 0:
-        depth += (tokens[place].text == ")") - (tokens[place].text == "(")
-        place -= 1
-        if depth == 0:
-            return tokens[place].text
-    return ""
+    opened = find_outer(tokens, place - 1, step=-1)
+    return tokens[opened - 1].text if opened > 0 else ""
 
 
 def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator[Token]:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from proverrl.lang.dafny.hidden_references import (
     Words,
     find_domain_end,
-    find_end,
     is_bounded,
     is_number,
     is_reference,
@@ -29,7 +28,7 @@ from proverrl.lang.dafny.hidden_references import (
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 from proverrl.lang.records import Finding
 
 _COMPREHENSIONS = ("set", "iset", "map", "imap")
@@ -92,7 +91,7 @@ def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tupl
     for start in range(1, len(tokens)):
         if tokens[start - 1].sign in _COMPREHENSIONS and is_name(tokens[start]):
             end = find_domain_end(tokens, start)
-            yield start, end, range(end, find_end(tokens, end))
+            yield start, end, range(end, find_outer(tokens, end, (";",)))
     for place, last in program.foralls if around.has_word("allocated", "fresh") else ():
         start = place + 1 + (tokens[place + 1].sign == "(")
         end = find_domain_end(tokens, start)
@@ -102,7 +101,7 @@ def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tupl
             start = end
             while start > 0 and tokens[start - 1].sign not in _STARTS:
                 start -= 1
-            yield start, end, range(end, find_end(tokens, end))
+            yield start, end, range(end, find_outer(tokens, end, (";",)))
 
 
 class _Kinds:
