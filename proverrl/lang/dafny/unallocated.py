@@ -3,7 +3,8 @@
 Flows in: what was read of a program or of a body, and of the program around it. Flows out:
 findings. In comprehensions, forall statements and choices (``:|``, in a guard too, and ``*``) Dafny
 2.3 forgets that a reference must be allocated (its issue 3605), and that a type may have no value
-(851). There a variable may have such a type only where it is taken from a collection; and ghost
+(851). There a variable may have such a type only where it is taken from a collection, or is at most
+(``<=``) what there is; and ghost
 variables, fields and results, which need be given no value, may not. One without a written type
 must be compared like a number, or the program must have no references. In forall statements this
 is asked only where a program speaks of what is allocated.
@@ -125,7 +126,7 @@ class _Kinds:
         name = self._program.tokens[place].text
         if words:
             return not self._is_plain(words)
-        if not self._has_references or is_number(self._program, scope, name):
+        if not self._has_references or is_number(self._program, self._around, scope, name):
             return False
         known = self._around.types.get(name, [])
         if self._program.tokens[scope.start + 1].sign == "*":
