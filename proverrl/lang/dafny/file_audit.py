@@ -78,12 +78,10 @@ def _find_bit_recursion(program: ParsedProgram) -> Iterator[Finding]:
         )
     has_cycle = not nx.is_directed_acyclic_graph(calls)
     measured = has_cycle or any(token.text in ("while", "decreases") for token in tokens)
+    message = "Dafny lets a bit vector decrease for ever, so a file with loops, measures or "
+    message += "recursion may hold none"
     for token in tokens if measured else ():
         if has_bit_types([token]):
-            message = (
-                "Dafny lets a bit vector decrease for ever, so a file with loops, measures or "
-            )
-            message += "recursion may hold none"
             yield token.refuse("cheat", "bit-measure", message)
 
 

@@ -40,12 +40,11 @@ _BREAKS = ("||", "==>", "<==", "<==>")
 def find_hidden_references(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Bound variables of functions whose values may be allocated later."""
     types = read_types(program)
-    references = program.references | {"object"}
-    hidden = {name for name in types if reaches(name, types, references)}
+    hidden = {name for name in types if reaches(name, types, program.references | {"object"})}
     for owner, function in around.functions:
         for place in range(function.start, function.end) if owner is program else ():
             if program.tokens[place].sign in _BINDERS and is_name(program.tokens[place + 1]):
-                yield from _check(program, around, place, hidden, references, set(types))
+                yield from _check(program, around, place, hidden, set(types))
 
 
 def read_types(program: ParsedProgram) -> dict[str, set[str]]:
@@ -75,14 +74,9 @@ def is_reference(word: str, references: set[str]) -> bool:
 
 
 def _check(
-    program: ParsedProgram,
-    around: Surroundings,
-    place: int,
-    hidden: set[str],
-    references: set[str],
-    types: set[str],
+    program: ParsedProgram, around: Surroundings, place: int, hidden: set[str], types: set[str]
 ) -> Iterator[Finding]:
-    tokens = program.tokens
+    tokens, references = program.tokens, program.references | {"object"}
     end = find_domain_end(tokens, place + 1)
     scope = range(end, find_outer(tokens, end, (";",)))
     for at, words in list_bound(program, place + 1, end):
@@ -160,10 +154,9 @@ def is_bounded(
 ) -> bool:
     """Whether ``name in c``, or ``<=``, is one of the conditions of a domain, with none of
     ``unbounded`` in c."""
-    place_of_body = end + 1
     is_ranged = tokens[end].text in ("|", ":|")
     depth, bounded, ended_by = 0, False, ""
-    for at in range(place_of_body, len(tokens)):
+    for at in range(end + 1, len(tokens)):
         text = tokens[at].sign
         depth += (text in OPENERS) - (text in CLOSERS)
         # Braces behind an operand are no display.

@@ -96,11 +96,6 @@ class Surroundings:
         )
 
 
-def _is_staged(program: ParsedProgram, function: Element) -> bool:
-    head = program.tokens[function.start : function.slots[0].start]
-    return not _STAGED.isdisjoint(token.text for token in head)
-
-
 def _is_function(element: Element) -> bool:
     return element.word in _FUNCTIONS and bool(element.slots)
 
@@ -179,7 +174,11 @@ def _find_reads(program: ParsedProgram, around: Surroundings) -> Iterator[Findin
 
 def _find_staged_ordinals(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Ordinals that a copredicate or an inductive predicate may range over (6522, 6523)."""
-    staged = [(p, e.start, e.end) for p, e in around.functions if _is_staged(p, e)]
+    staged = [
+        (p, e.start, e.end)
+        for p, e in around.functions
+        if not _STAGED.isdisjoint(t.text for t in p.tokens[e.start : e.slots[0].start])
+    ]
     ordinals = [i for i, token in enumerate(program.tokens) if token.text == "ORDINAL"]
     if not ordinals or not staged:
         return

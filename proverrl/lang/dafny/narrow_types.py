@@ -33,8 +33,6 @@ _LIMITS = frozenset(
 )
 _NEUTRAL = frozenset("Keys Values Length".split())
 _HARMLESS = frozenset("< > , bool char string".split())
-Piece = tuple[int, int]
-"""Start and end of a statement or a clause."""
 
 
 class _Types:
@@ -116,7 +114,8 @@ class _Types:
             found |= more
 
 
-def _split(program: ParsedProgram) -> Iterator[Piece]:
+def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
+    """Start and end of each statement or clause."""
     start = 0
     for place, token in enumerate(program.tokens):
         if token.sign in _ENDS or place == len(program.tokens) - 1:
