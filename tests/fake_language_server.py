@@ -3,7 +3,7 @@
 
 Each line of a text that begins with ``//! `` is a JSON object: ``{"say": METHOD, "params": ...}``,
 in which ``URI`` stands for the document; ``{"ask": METHOD}`` waits for the client's answer;
-``{"close": false}`` leaves a close without its confirmation; ``{"exit": CODE}`` ends the process.
+``{"exit": CODE}`` ends the process.
 The text of the start-up test is answered as a Dafny does, or with ``DOTNET_FAKE`` instead.
 """
 
@@ -82,8 +82,7 @@ CANARIES = [
 ]
 
 
-def perform(steps: list[dict[str, Any]]) -> bool:
-    """Whether a close is to be confirmed."""
+def perform(steps: list[dict[str, Any]]) -> None:
     for number, step in enumerate(steps):
         if "say" in step:
             send({"method": step["say"], "params": step["params"]})
@@ -92,11 +91,9 @@ def perform(steps: list[dict[str, Any]]) -> bool:
             assert receive() == {"jsonrpc": "2.0", "id": f"q{number}", "result": None}
         elif "exit" in step:
             sys.exit(step["exit"])
-    return all(step.get("close", True) for step in steps)
 
 
 def main() -> None:
-    closes = True
     while True:
         message = receive()
         method, params = message.get("method"), message.get("params", {})
@@ -110,8 +107,8 @@ def main() -> None:
             steps = [json.loads(line.removeprefix("//! ")) for line in lines]
             if "CanaryHard" in document["text"]:
                 steps = json.loads(os.environ.get("DOTNET_FAKE", "null")) or CANARIES
-            closes = perform(steps)
-        elif method == "textDocument/didClose" and closes:
+            perform(steps)
+        elif method == "textDocument/didClose":
             params = {"uri": "URI", "version": None, "status": "Parsing", "message": None}
             send({"method": "dafny/compilation/status", "params": params})
 

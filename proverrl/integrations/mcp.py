@@ -71,9 +71,9 @@ def make_server(
         prelude: str = "",
     ) -> Row:
         """Judge a whole file (`language`, `code`), or a `body` for a `problem`. The answer has
-        `status`: proved, rejected, incomplete (holes are left), unconfirmed (a
-        second verifier does not agree), unsound (it cheats), exhausted (a
-        resource limit); timeout and crashed say nothing of the proof."""
+        `status`: proved, rejected, incomplete (holes are left), unconfirmed
+        (accepted, but a wall could not be passed or asked), unsound (it cheats), exhausted
+        (a resource limit); timeout and crashed say nothing of the proof."""
         row, _ = await judge(language, code, problem, body, prelude, traced=False)
         return row
 

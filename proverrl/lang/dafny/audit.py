@@ -14,32 +14,16 @@ from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import audit_annotated, read_our_program
-from proverrl.lang.dafny.believed import (
-    find_bit_measures,
-    find_infinite_sets,
-    has_bit_types,
-    has_infinite_types,
-)
+from proverrl.lang.dafny.believed import find_bit_measures, find_bugs, has_bit_types
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.joined_invariants import join_invariants
-from proverrl.lang.dafny.loop_measures import find_unordered_measures
 from proverrl.lang.dafny.method_audit import audit_method, move_to_body, read_declared
-from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
-from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.strip import explain_dafny_4
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
-from proverrl.lang.dafny.syntax.hint_grammar import (
-    FORBIDDEN_WORDS,
-    HARMLESS_ATTRIBUTES,
-    parse_body,
-    refuse_attribute,
-    refuse_word,
-)
+from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
-from proverrl.lang.dafny.unallocated import find_unallocated
-from proverrl.lang.dafny.unchecked import find_unchecked
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, read_body, read_file
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
@@ -99,7 +83,9 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
     tokens, findings = read_body(body)
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
-    findings = [*_scan(tokens, _ALLOWED_WORDS.get(kind, frozenset())), *findings]
+    allowed = _ALLOWED_WORDS.get(kind, frozenset())
+    forbidden = (*list_forbidden(tokens, allowed), *_scan(tokens))
+    findings = [*sorted(forbidden, key=lambda found: (found.line, found.column)), *findings]
     if kind == PROGRAM and problem is not None:
         return findings or audit_method(problem, body, tokens)
     return findings or _parse(kind, tokens, problem)
@@ -119,9 +105,8 @@ def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verd
     """
     problem = candidate.problem
     allowed = allowed if problem.kind == FILE else ()
-    if problem.kind in (*HOLE_KINDS, PROGRAM):
-        check_problem(problem)
     try:
+        check_problem(problem)
         findings = audit(problem.kind, candidate.body, problem=problem, allowed=allowed)
         findings = findings or _find_unjoined(candidate)
     except RecursionError:
@@ -220,24 +205,15 @@ def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     )
 
 
-def _scan(tokens: list[Token], allowed: Set[str]) -> Iterator[Finding]:
+def _scan(tokens: list[Token]) -> Iterator[Finding]:
     open_brackets: list[str] = []
     scope_ended = False
-    previous = ""
-    for place, token in enumerate(tokens):
+    for token in tokens:
         text = token.text
-        is_allowed = text in allowed or (previous == "." and text == "requires")
-        if token.kind == "word" and text in FORBIDDEN_WORDS and not is_allowed:
-            yield refuse_word(token)
-        elif token.kind == "operator":
-            name, value = (tokens[min(place + i, len(tokens) - 1)] for i in (1, 2))
-            if text == ":" and previous == "{" and name.text not in HARMLESS_ATTRIBUTES:
-                yield refuse_attribute(name, value)
-            elif text == "*" and previous in ("decreases", ","):
-                yield token.refuse("cheat", "wildcard", "'*' gives up termination")
-            elif text == "...":
+        if token.kind == "operator":
+            if text == "...":
                 yield token.refuse("cheat", "missing-body", "'...' leaves something out")
-            elif text in CLOSERS.values():
+            elif text in OPENERS:
                 open_brackets.append(text)
             elif text in CLOSERS and not scope_ended:
                 if not open_brackets:
@@ -246,7 +222,6 @@ def _scan(tokens: list[Token], allowed: Set[str]) -> Iterator[Finding]:
                 elif open_brackets.pop() != CLOSERS[text]:
                     yield token.refuse("syntax", "grammar", f"{text!r} closes another bracket")
                     return
-        previous = text
 
 
 def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Finding]:
@@ -256,20 +231,11 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     except GrammarError as error:
         return [error.finding]
     if problem is None:
-        return list(find_infinite_sets(program, holds_infinite=has_infinite_types(tokens)))
-    methods, later_words, ours_infinite, is_bits = _read_problem(
-        problem.preamble, problem.statement
-    )
-    infinite = ours_infinite or has_infinite_types(tokens)
-    findings = list(find_infinite_sets(program, holds_infinite=infinite))
-    findings += find_bit_measures(tokens, is_bits=is_bits)
+        return find_bugs(program)
+    methods, later_words = _read_problem(problem.preamble, problem.statement)
     ours = read_untyped(problem.id, get_blank(problem))
-    around = Surroundings((ours, program))
-    findings += find_misjudged(program, around)
-    findings += find_narrow_mixes(program, around)
-    findings += find_unordered_measures(program, around)
-    findings += find_unchecked(program, around)
-    findings += find_unallocated(program, around)
+    findings = find_bugs(program, ours)
+    findings += find_bit_measures(tokens, is_bits=has_bit_types(ours.tokens))
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")
@@ -295,15 +261,11 @@ def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Findi
 
 
 @cache_texts
-def _read_problem(
-    preamble: str, statement: str
-) -> tuple[frozenset[str], frozenset[str], bool, bool]:
-    """The names of the problem's methods, ghost ones too, the words after its hole, and whether
-    collections without end, and bit vectors, are written in it."""
+def _read_problem(preamble: str, statement: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the problem's methods, ghost ones too, and the words after its hole."""
     before, _, after = statement.partition(HOLE)
     head, _ = read_file(preamble + before)
     tail, _ = read_file(after)
     methods = list_methods(head) | list_methods(tail)
     words = frozenset(token.text for token in tail if is_name(token))
-    ours = [*head, *tail]
-    return frozenset(methods), words, has_infinite_types(ours), has_bit_types(ours)
+    return frozenset(methods), words

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from proverrl.lang.dafny.hidden_references import find_hidden_references
-from proverrl.lang.dafny.loop_measures import find_unordered_measures
+from proverrl.lang.dafny.loop_measures import DECLARES, find_unordered_measures
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
@@ -45,24 +45,20 @@ _COMPARES = ("<", ">", "<=", ">=")
 _MEMBER = (".", "(", "[", "<")
 _NUMBERS = ("int", "nat", "real", "char", "bool")
 _STATEMENT_ENDS = ("", ";", "{", "}", "=>", "var")
-_DECLARES = frozenset(
-    "function predicate copredicate method lemma colemma reveal fuel provides reveals".split()
-)
 
 Mention = tuple[str, bool]
 """The name of a type, and whether it stands where its values are asked for."""
 
 
-def find_believed(program: ParsedProgram) -> list[Finding]:
-    """A finding for each type that contains itself where its values are asked for, for each place
-    where a function that reads the heap may come to be stored, and for each set that is taken for
-    finite, and what ``misjudged`` finds."""
-    sets = find_infinite_sets(program, holds_infinite=has_infinite_types(program.tokens))
-    around = Surroundings((program,))
+def find_bugs(program: ParsedProgram, *ours: ParsedProgram) -> list[Finding]:
+    """All that needs a bug of Dafny: the one door to these rules, for bare files, problems,
+    annotated programs and bodies, of which ``ours`` is the text around. Bit vectors are left to the
+    callers, since what they may measure depends on who wrote the measure."""
+    around = Surroundings((*ours, program))
     return [
         *_find_circular(program),
         *_StoredFunctions(program).find(),
-        *sets,
+        *_find_infinite_sets(program, holds_infinite=around.has_word(*_INFINITE)),
         *find_misjudged(program, around),
         *find_narrow_mixes(program, around),
         *find_hidden_references(program, around),
@@ -70,11 +66,6 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
         *find_unchecked(program, around),
         *find_unallocated(program, around),
     ]
-
-
-def has_infinite_types(tokens: Sequence[Token]) -> bool:
-    """Whether collections without end are written anywhere."""
-    return any(token.text in _INFINITE for token in tokens)
 
 
 def has_bit_types(tokens: Sequence[Token]) -> bool:
@@ -94,7 +85,7 @@ def find_bit_measures(theirs: Sequence[Token], *, is_bits: bool) -> Iterator[Fin
             yield theirs[place].refuse("cheat", "bit-measure", message)
 
 
-def find_infinite_sets(program: ParsedProgram, *, holds_infinite: bool) -> Iterator[Finding]:
+def _find_infinite_sets(program: ParsedProgram, *, holds_infinite: bool) -> Iterator[Finding]:
     """Comprehensions of finite sets and maps that may have no end; with ``holds_infinite`` a value
     may lie in another without end."""
     for start, bar, end in program.finite:
@@ -341,7 +332,7 @@ class _StoredFunctions:
         if name in self._program.constructors:
             return False
         return all(
-            self._text(place + 1) == "(" or self._text(place - 1) in _DECLARES
+            self._text(place + 1) == "(" or self._text(place - 1) in DECLARES
             for place, token in enumerate(self._tokens)
             if token.text == name
         )
@@ -352,7 +343,7 @@ class _StoredFunctions:
     def _is_harmless(self, place: int) -> bool:
         """Whether a name is called, described, passed on, declared or assigned to."""
         before, after = self._text(place - 1), self._text(place + 1)
-        if after in ("(", "#", ":") or before in _DECLARES or before == "var":
+        if after in ("(", "#", ":") or before in DECLARES or before == "var":
             return True
         if after == ".":
             described = self._text(place + 2) in ("reads", "requires")

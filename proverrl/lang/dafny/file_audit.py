@@ -22,13 +22,13 @@ from itertools import takewhile
 
 import networkx as nx
 
-from proverrl.lang.dafny.believed import find_believed, has_bit_types
+from proverrl.lang.dafny.believed import find_bugs, has_bit_types
 from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
 from proverrl.lang.dafny.syntax.parsed import BodylessMember, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_program
-from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_file
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, find_outer, read_file
 from proverrl.lang.records import Category, Finding
 
 ALLOWED_ATTRIBUTES = frozenset(
@@ -78,12 +78,10 @@ def _find_bit_recursion(program: ParsedProgram) -> Iterator[Finding]:
         )
     has_cycle = not nx.is_directed_acyclic_graph(calls)
     measured = has_cycle or any(token.text in ("while", "decreases") for token in tokens)
+    message = "Dafny lets a bit vector decrease for ever, so a file with loops, measures or "
+    message += "recursion may hold none"
     for token in tokens if measured else ():
         if has_bit_types([token]):
-            message = (
-                "Dafny lets a bit vector decrease for ever, so a file with loops, measures or "
-            )
-            message += "recursion may hold none"
             yield token.refuse("cheat", "bit-measure", message)
 
 
@@ -106,7 +104,7 @@ def audit_program(
     except GrammarError as error:
         return None, [*findings, error.finding]
     findings += [*_list_missing(program), *_scan_proofs(program)]
-    return program, findings + find_believed(program)
+    return program, findings + find_bugs(program)
 
 
 def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
@@ -219,7 +217,7 @@ def _scan_nesting(tokens: list[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind != "operator":
             continue
-        if token.text in CLOSERS.values():
+        if token.text in OPENERS:
             opened.append(token.text)
             if len(opened) > _MAX_NESTING:
                 yield token.refuse("syntax", "grammar", f"nested more than {_MAX_NESTING} deep")
@@ -254,19 +252,6 @@ def _check_token(tokens: list[Token], place: int, methods: set[str]) -> Iterator
 
 def _is_assignment(tokens: list[Token], place: int) -> bool:
     """False for what declares a variable, for a comprehension and for an update in brackets."""
-    depth = 0
-    for before in range(place - 1, -1, -1):
-        text = tokens[before].sign
-        if text in (")", "]"):
-            depth += 1
-        elif text in ("(", "["):
-            if not depth:
-                return False
-            depth -= 1
-        elif depth:
-            continue
-        elif text in _STARTS:
-            return True
-        elif text in _BINDERS or (text in _GUARDS and tokens[place].text == ":|"):
-            return False
-    return True
+    declares = _BINDERS | _GUARDS if tokens[place].text == ":|" else _BINDERS
+    start = find_outer(tokens, place - 1, _STARTS | declares, -1)
+    return start < 0 or tokens[start].text in _STARTS

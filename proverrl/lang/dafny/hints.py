@@ -11,15 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.hint_grammar import (
-    FORBIDDEN_WORDS,
-    HARMLESS_ATTRIBUTES,
-    HintGrammar,
-    refuse_attribute,
-    refuse_word,
-)
+from proverrl.lang.dafny.syntax.hint_grammar import HintGrammar, list_forbidden
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 
 _CLAUSE_WORDS = {
     "loop-clauses": ("invariant", "decreases"),
@@ -27,6 +21,7 @@ _CLAUSE_WORDS = {
 }
 _STEP_WORDS = ("assert", "calc", "reveal")
 _ADDED_DECLARATIONS = ("lemma", "function", "predicate")
+_DECLARATION_WORDS = ("static", *_ADDED_DECLARATIONS, "method", "requires", "returns")
 
 
 @dataclass(slots=True)
@@ -61,7 +56,7 @@ def read_hint(tokens: list[Token], slot: ElementSlot, element: Element) -> Added
         if words and not parser.at(*words):
             message = f"a clause with {parser.token.text!r} may not be added here"
             raise parser.refuse("cheat", "contract", message)
-        parser.refuse_forbidden_words(0)
+        parser.refuse_forbidden()
         if slot.kind == "statements" or (slot.kind == "steps" and parser.at(*_STEP_WORDS)):
             parser.parse_statement()
         elif slot.kind == "steps":
@@ -89,16 +84,10 @@ class _HintParser(HintGrammar):
         self.assigned: list[Token] = []
         self.called: list[Token] = []
 
-    def refuse_forbidden_words(self, start: int) -> None:
+    def refuse_forbidden(self, *allowed: str) -> None:
         """Refuse what no hint holds, wherever it stands, under the name that it has in holes."""
-        for index in range(start, len(self._tokens)):
-            token, name = self._tokens[index], self._token_at(index + 2)
-            is_member = index > 0 and self._tokens[index - 1].text == "."
-            if token.kind == "word" and token.text in FORBIDDEN_WORDS and not is_member:
-                raise GrammarError(refuse_word(token))
-            is_attribute = token.text == "{" and self._token_at(index + 1).text == ":"
-            if is_attribute and name.text not in HARMLESS_ATTRIBUTES:
-                raise GrammarError(refuse_attribute(name, self._token_at(index + 3)))
+        for finding in list_forbidden(self._tokens, allowed):
+            raise GrammarError(finding)
 
     def _parse_forall(self) -> None:
         """A proof, as calculations are: what is declared inside it is ghost."""
@@ -127,21 +116,13 @@ class _HintParser(HintGrammar):
 
     def _find_callee(self, start: int) -> Token:
         """The name before the arguments of a call that ends just before this place."""
-        place = self._skip_back(self._place - 2, start, "([{", ")]}")
-        if self._tokens[place].text == ">":
-            place = self._skip_back(place, start, "<", ">")
-        return self._tokens[place]
-
-    def _skip_back(self, place: int, start: int, openers: str, closers: str) -> int:
-        """The place before the bracket that is closed at ``place``."""
+        place = find_outer(self._tokens, self._place - 3, step=-1) - 1
         depth = 0
-        while place > start:
-            text = self._tokens[place].text
-            depth += (text in tuple(closers)) - (text in tuple(openers))
+        # Past the types.
+        while place > start and (depth or self._tokens[place].text == ">"):
+            depth += (self._tokens[place].text == ">") - (self._tokens[place].text == "<")
             place -= 1
-            if depth == 0:
-                break
-        return place
+        return self._tokens[place]
 
     def parse_declaration(self) -> Token:
         """A lemma, a ghost function or a predicate with a body; returns its name."""
@@ -149,6 +130,7 @@ class _HintParser(HintGrammar):
         if not self.at(*_ADDED_DECLARATIONS):
             message = f"a declaration that begins with {self.token.text!r} may not be added"
             raise self.refuse("cheat", "declaration", message)
+        self.refuse_forbidden(*_DECLARATION_WORDS)
         word = self.advance().text
         if self.at("method"):
             raise self.refuse("cheat", "declaration", "only ghost functions may be added")
@@ -171,7 +153,6 @@ class _HintParser(HintGrammar):
             raise self.refuse("cheat", "own-promise", message)
         if not self.at("{"):
             raise self.refuse("cheat", "missing-body", f"this {word} has no body")
-        self.refuse_forbidden_words(self._place)
         if word == "lemma":
             self._ghost = self._in_own_lemma = True
             self.parse_block()

@@ -144,7 +144,7 @@ def judge_reply(
             checks=("audit", "resolve", *more, *believed),
         )
 
-    is_whole = not {finding.rule for finding in trusted} & {"missing-body"}
+    is_whole = "missing-body" not in {finding.rule for finding in trusted}
     if is_whole and any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
         return conclude(Status.UNSOUND)
     outcomes = {entry.outcome for entry in reply.entries}

@@ -17,20 +17,20 @@ from collections.abc import Iterator, Sequence
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, find_outer
 from proverrl.lang.records import Finding
 
-# The server dies of a set without end; the other two are believed.
-_UNORDERED = frozenset(("imap", "iset", *ARROWS))
-_DECLARES = frozenset(
+# Behind these a name is no value.
+DECLARES = frozenset(
     "function predicate copredicate method lemma colemma reveal fuel provides reveals".split()
 )
-_CLAUSES = frozenset(("invariant", "decreases", "modifies", ";"))
+# The server dies of a set without end; the other two are believed.
+_UNORDERED = frozenset(("imap", "iset", *ARROWS))
+_CLAUSES = ("invariant", "decreases", "modifies", ";", "")
 # Dafny has these for numbers and sets only. (``<`` may be a bracket of types.)
 _PLAIN_SIGNS = frozenset("-*/%")
 # What these begin, or stand in, may hold such a sign and be of any type.
 _ENDLESS = frozenset("=> :: := if match var forall exists assert calc imap iset map set".split())
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 def find_unordered_measures(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
@@ -62,30 +62,18 @@ def list_clauses(program: ParsedProgram, *words: str) -> Iterator[tuple[int, int
                     members.add(clause.start)
     for place, token in enumerate(tokens):
         if token.kind == "word" and token.text in words:
-            yield place + 1, ends.get(place) or _find_end(tokens, place + 1), place not in members
+            end = ends.get(place) or find_outer(tokens, place + 1, _CLAUSES)
+            yield place + 1, end, place not in members
 
 
-def _find_end(tokens: Sequence[Token], place: int) -> int:
-    depth = 0
-    while place < len(tokens) and tokens[place].kind != "end":
-        text = tokens[place].text
-        depth += (text in _OPEN) - (text in _CLOSE)
-        if depth == 0 and text in _CLAUSES:
-            break
-        place += 1
-    return place
-
-
-def _split(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     """The parts of a measure."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += (token.text in _OPEN) - (token.text in _CLOSE)
-        if depth == 0 and token.text == ",":
-            parts.append([])
-        elif token.text != ";" or depth:
-            parts[-1].append(token)
+    parts = []
+    start = 0
+    while start < len(tokens):
+        end = find_outer(tokens, start, (",", ";"))
+        parts.append(tokens[start:end])
+        start = end + 1
     return [part for part in parts if part]
 
 
@@ -93,10 +81,10 @@ def _is_plain(part: Sequence[Token]) -> bool:
     """Whether a part is a number or a set by its form: a difference, a product, a size."""
     depth, outer = 0, []
     for token in part:
-        depth -= token.text in _CLOSE
+        depth -= token.text in CLOSERS
         if depth == 0:
             outer.append(token.text)
-        depth += token.text in _OPEN
+        depth += token.text in OPENERS
     if not _ENDLESS.isdisjoint(outer):
         return False
     is_size = outer[0] == outer[-1] == "|" and outer.count("|") == 2
@@ -114,18 +102,12 @@ def _has_unordered(program: ParsedProgram, around: Surroundings) -> bool:
         following = tokens[place + 1].text if place + 1 < len(tokens) else ""
         before = tokens[place - 1].text if place else ""
         is_value = is_name(token) and token.text in functions and following != "("
-        if is_value and before not in _DECLARES:
+        if is_value and before not in DECLARES:
             return True
     return False
 
 
 def _ends_case(tokens: Sequence[Token], place: int) -> bool:
     """Whether an arrow belongs to a ``case``."""
-    depth = 0
-    for token in reversed(tokens[:place]):
-        depth += (token.text in _CLOSE) - (token.text in _OPEN)
-        if depth < 0 or (depth == 0 and token.text in ("=>", ";")):
-            return False
-        if depth == 0 and token.text == "case":
-            return True
-    return False
+    start = find_outer(tokens, place - 1, ("=>", ";", "case"), -1)
+    return start >= 0 and tokens[start].text == "case"

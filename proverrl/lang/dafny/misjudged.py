@@ -122,9 +122,9 @@ def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
         if part.inherited and program.tokens[part.start - 1].text == ",":
             message = "Dafny takes two parent traits for one, from which it proves anything"
             yield program.tokens[part.start].refuse("cheat", "two-parents", message)
-    yield from _find_staged_ordinals(program)
+    yield from _find_staged_ordinals(program, around)
     elements = list(list_elements(program.root))
-    yield from _find_choices(program, elements)
+    yield from _find_choices(program, elements, around)
     yield from _find_witnesses(program, elements)
     for element in elements:
         if element.word == "constructor":
@@ -172,21 +172,23 @@ def _find_reads(program: ParsedProgram, around: Surroundings) -> Iterator[Findin
             yield word.refuse("cheat", "unread-heap", message)
 
 
-def _find_staged_ordinals(program: ParsedProgram) -> Iterator[Finding]:
+def _find_staged_ordinals(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Ordinals that a copredicate or an inductive predicate may range over (6522, 6523)."""
-    tokens = program.tokens
-    ordinals = [i for i, token in enumerate(tokens) if token.text == "ORDINAL"]
     staged = [
-        (element.start, element.end)
-        for element in list_elements(program.root)
-        if _is_function(element)
-        and not _STAGED.isdisjoint(t.text for t in tokens[element.start : element.slots[0].start])
+        (p, e.start, e.end)
+        for p, e in around.functions
+        if not _STAGED.isdisjoint(t.text for t in p.tokens[e.start : e.slots[0].start])
     ]
+    ordinals = [i for i, token in enumerate(program.tokens) if token.text == "ORDINAL"]
     if not ordinals or not staged:
         return
-    inside = {i for start, end in staged for i in range(start, end)}
-    inside |= {i for part in program.parts for i in range(part.start, part.end)}
-    is_generic = any(not inside.isdisjoint(range(*span)) for span in _list_generic(program))
+    staged += [(p, part.start, part.end) for p in around.programs for part in p.parts]
+    ranges = [(p, set(range(start, end))) for p, start, end in staged]
+    is_generic = any(
+        not ours.isdisjoint(range(*span)) for p, ours in ranges for span in _list_generic(p)
+    )
+    inside = {i for p, places in ranges if p is program for i in places}
+    tokens = program.tokens
     for place in ordinals:
         is_alone = tokens[place - 1].text in (":", "[", "as") and tokens[place + 1].text != "->"
         if is_generic or place in inside or not is_alone:
@@ -209,10 +211,15 @@ def _list_generic(program: ParsedProgram) -> list[tuple[int, int]]:
     return found
 
 
-def _find_choices(program: ParsedProgram, elements: list[Element]) -> Iterator[Finding]:
+def _find_choices(
+    program: ParsedProgram, elements: list[Element], around: Surroundings
+) -> Iterator[Finding]:
     """Choices that may depend on a type argument, which Dafny forgets (1256)."""
     tokens = program.tokens
     generic = {i for span in _list_generic(program) for i in range(*span)}
+    if tokens[0].text in ("requires", "ensures") and any(map(_list_generic, around.programs)):
+        # A contract on its own, of what may be generic.
+        generic = set(range(len(tokens)))
     proofs = {
         i
         for element in elements
@@ -220,7 +227,7 @@ def _find_choices(program: ParsedProgram, elements: list[Element]) -> Iterator[F
         if slot.kind == "statements"
         for i in range(slot.start, slot.end)
     }
-    constants = list_declared(tokens, "const") if generic else set()
+    constants = {name for p in around.programs for name in list_declared(p.tokens, "const")}
     for place in sorted(generic - proofs):
         if tokens[place].text == ":|" and not _is_member_choice(tokens, place, constants):
             message = (

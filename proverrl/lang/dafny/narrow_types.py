@@ -3,9 +3,8 @@
 Flows in: what was read of a program or of a body, and the program around it. Flows out: findings.
 ``seq<nat>`` is narrower than ``seq<int>``. Where both meet in one expression Dafny 2.3 takes the
 type of the first for that of all and checks nothing: ``s + t``, ``s[i := v]``, the branches of a
-conditional (its issues 1676 and 3059). A slice keeps the type of its sequence, even one that says
-how long it is. So a statement or clause that holds a collection over a narrow type may hold these
-only if all its names are plainly of one such type.
+conditional (its issues 1676 and 3059). So a statement or clause that holds a collection over a
+narrow type may hold these only if all its names are plainly of one such type.
 Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
@@ -19,7 +18,7 @@ from functools import cached_property
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 _ENDS = frozenset(
@@ -34,8 +33,6 @@ _LIMITS = frozenset(
 )
 _NEUTRAL = frozenset("Keys Values Length".split())
 _HARMLESS = frozenset("< > , bool char string".split())
-Piece = tuple[int, int]
-"""Start and end of a statement or a clause."""
 
 
 class _Types:
@@ -117,7 +114,8 @@ class _Types:
             found |= more
 
 
-def _split(program: ParsedProgram) -> Iterator[Piece]:
+def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
+    """Start and end of each statement or clause."""
     start = 0
     for place, token in enumerate(program.tokens):
         if token.sign in _ENDS or place == len(program.tokens) - 1:
@@ -156,21 +154,8 @@ def _refuse(token: Token) -> Finding:
 
 def _cut_operands(tokens: Sequence[Token], place: int) -> Sequence[Token]:
     """The sum, or the operand, around a place."""
-    start, depth = place, 0
-    while start > 0:
-        text = tokens[start - 1].sign
-        depth += (text in (")", "]", "}")) - (text in ("(", "[", "{"))
-        if depth < 0 or (depth == 0 and text in _LIMITS):
-            break
-        start -= 1
-    end, depth = place, 0
-    while end < len(tokens):
-        text = tokens[end].sign
-        depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-        if depth < 0 or (depth == 0 and text in _LIMITS):
-            break
-        end += 1
-    return tokens[start:end]
+    start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
+    return tokens[start : find_outer(tokens, place, _LIMITS)]
 
 
 def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
@@ -211,8 +196,7 @@ def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
         return not (_is_number(types, tokens, place, -1) or _is_number(types, tokens, place, 1))
     if text == "[" and place and (is_name(tokens[place - 1]) or tokens[place - 1].text in ")]}>"):
         inside = [token.text for token in tokens[place : find_close(tokens, place)]]
-        is_slice = ".." in inside and any(token.text in types.names for token in tokens)
-        return ":=" in inside or (is_slice and bool(types.sized))
+        return ":=" in inside
     return False
 
 
@@ -240,13 +224,8 @@ def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
 
 def _find_callee(tokens: Sequence[Token], place: int) -> str:
     """The name before the bracket that is closed at ``place``."""
-    depth = 0
-    while place > 0:
-        depth += (tokens[place].text == ")") - (tokens[place].text == "(")
-        place -= 1
-        if depth == 0:
-            return tokens[place].text
-    return ""
+    opened = find_outer(tokens, place - 1, step=-1)
+    return tokens[opened - 1].text if opened > 0 else ""
 
 
 def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator[Token]:

@@ -3,7 +3,8 @@
 Flows in: what was read of a program or of a body, and of the program around it. Flows out:
 findings. In comprehensions, forall statements and choices (``:|``, in a guard too, and ``*``) Dafny
 2.3 forgets that a reference must be allocated (its issue 3605), and that a type may have no value
-(851). There a variable may have such a type only where it is taken from a collection; and ghost
+(851). There a variable may have such a type only where it is taken from a collection, or is at most
+(``<=``) what there is; and ghost
 variables, fields and results, which need be given no value, may not. One without a written type
 must be compared like a number, or the program must have no references. In forall statements this
 is asked only where a program speaks of what is allocated.
@@ -18,7 +19,6 @@ from collections.abc import Iterator
 from proverrl.lang.dafny.hidden_references import (
     Words,
     find_domain_end,
-    find_end,
     is_bounded,
     is_number,
     is_reference,
@@ -29,7 +29,7 @@ from proverrl.lang.dafny.hidden_references import (
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 from proverrl.lang.records import Finding
 
 _COMPREHENSIONS = ("set", "iset", "map", "imap")
@@ -92,7 +92,7 @@ def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tupl
     for start in range(1, len(tokens)):
         if tokens[start - 1].sign in _COMPREHENSIONS and is_name(tokens[start]):
             end = find_domain_end(tokens, start)
-            yield start, end, range(end, find_end(tokens, end))
+            yield start, end, range(end, find_outer(tokens, end, (";",)))
     for place, last in program.foralls if around.has_word("allocated", "fresh") else ():
         start = place + 1 + (tokens[place + 1].sign == "(")
         end = find_domain_end(tokens, start)
@@ -102,7 +102,7 @@ def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tupl
             start = end
             while start > 0 and tokens[start - 1].sign not in _STARTS:
                 start -= 1
-            yield start, end, range(end, find_end(tokens, end))
+            yield start, end, range(end, find_outer(tokens, end, (";",)))
 
 
 class _Kinds:
@@ -126,7 +126,7 @@ class _Kinds:
         name = self._program.tokens[place].text
         if words:
             return not self._is_plain(words)
-        if not self._has_references or is_number(self._program, scope, name):
+        if not self._has_references or is_number(self._program, self._around, scope, name):
             return False
         known = self._around.types.get(name, [])
         if self._program.tokens[scope.start + 1].sign == "*":

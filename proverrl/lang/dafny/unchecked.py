@@ -149,7 +149,7 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
     ("two-state-forall", _find_two_state, "call it outside of forall statements"),
     ("reading-lambda", _find_reading_lambdas, "declare a function instead of this lambda"),
-    ("unchecked-key", _find_keys, "name what the key calls in a statement before"),
+    ("called-key", _find_keys, "name what the key calls in a statement before"),
     (
         "subset-base",
         _find_bases,

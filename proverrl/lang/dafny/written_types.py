@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
-from proverrl.lang.dafny.believed import find_believed, leaves_out_arguments
+from proverrl.lang.dafny.believed import find_bugs, leaves_out_arguments
 from proverrl.lang.dafny.file_audit import find_endless_lemmas
 from proverrl.lang.dafny.method_audit import gives_contract
 from proverrl.lang.dafny.syntax.cursor import GrammarError
@@ -59,7 +59,7 @@ def read_untyped(problem_id: str, text: str) -> ParsedProgram:
             f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
             "of every heap when a hint puts it into a lambda"
         )
-    for finding in (*find_endless_lemmas(program), *find_believed(program)):
+    for finding in (*find_endless_lemmas(program), *find_bugs(program)):
         raise _refuse_program(problem_id, finding)
     return program
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from proverrl.lang.dafny.syntax.expressions import CodeExpressions
 from proverrl.lang.dafny.syntax.parsed import Binding, Element, ElementSlot, SlotKind
+from proverrl.lang.dafny.syntax.tokens import find_outer
 
 
 class SimpleElements(CodeExpressions):
@@ -69,16 +70,7 @@ class SimpleElements(CodeExpressions):
         """``reveal F();`` goes before an expression; ``reveal F()`` alone is one."""
         if not self.at("reveal"):
             return False
-        place, depth = self._place + 1, 0
-        while self._token_at(place).kind != "end":
-            text = self._text(place)
-            if depth == 0 and text == ";":
-                return True
-            depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
-            if depth < 0:
-                return False
-            place += 1
-        return False
+        return self._text(find_outer(self._tokens, self._place + 1, (";",))) == ";"
 
     def parse_step_in_expression(self) -> None:
         outer, self._in_function = self._in_function, False

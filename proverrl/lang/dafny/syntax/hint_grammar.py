@@ -14,6 +14,7 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator
 
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
@@ -60,15 +61,9 @@ OPERANDS = {
     **dict.fromkeys(("[", "{", "|"), "its parts are checked"),
     **dict.fromkeys(COLLECTIONS, "its parts are checked"),
 }
-# By version of Dafny: they choose which instances of known facts are tried ('induction': of the
-# hypothesis for smaller values), and what is said of that. A hint may hold what is in each list.
-_ATTRIBUTES = {
-    "2.3": ("trigger", "autotriggers", "induction", "nowarn", "split_here"),
-    "4": ("trigger", "autotriggers", "induction", "nowarn", "split_here"),
-}
-HARMLESS_ATTRIBUTES = tuple(
-    name for name in _ATTRIBUTES["2.3"] if all(name in known for known in _ATTRIBUTES.values())
-)
+# In Dafny 2.3 and 4 they choose which instances of known facts are tried ('induction': of the
+# hypothesis for smaller values), and what is said of that.
+_HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn", "split_here")
 # What Dafny or Boogie would not check, or say otherwise, because of them.
 _CHEATING_ATTRIBUTES = frozenset(
     """assume_concurrent assumption axiom error extern ignore only options selective_checking
@@ -97,8 +92,9 @@ _CHEATING_WORDS = {
     "modify": "changes the program",
     "modifies": "changes what may be modified",
 }
-# Words that no hole may hold, and why.
-FORBIDDEN_WORDS = (
+# Words that no hole may hold, and why. Those which are no cheats by themselves could not be read
+# anyway, but for 'print' in a program: here they get a name that says more.
+_FORBIDDEN_WORDS = (
     _CHEATING_WORDS
     | dict.fromkeys(("print", "new", "label"), "changes the program")
     | dict.fromkeys(
@@ -121,10 +117,19 @@ def refuse_attribute(name: Token, value: Token) -> Finding:
     return name.refuse(category, "attributes", f"the attribute {name.text!r} {why}")
 
 
-def refuse_word(word: Token) -> Finding:
-    """The finding for one of the forbidden words."""
-    category: Category = "cheat" if word.text in _CHEATING_WORDS else "syntax"
-    return word.refuse(category, "keywords", f"{word.text!r} {FORBIDDEN_WORDS[word.text]}")
+def list_forbidden(tokens: list[Token], allowed: Container[str] = ()) -> Iterator[Finding]:
+    """The words, but for these, and the attributes that no hole and no hint may hold, wherever they
+    stand."""
+    for place, token in enumerate(tokens):
+        word, before = token.sign, tokens[place - 1].sign if place else ""
+        # Behind a dot a word is a member.
+        if word in _FORBIDDEN_WORDS and word not in allowed and before != ".":
+            category: Category = "cheat" if word in _CHEATING_WORDS else "syntax"
+            yield token.refuse(category, "keywords", f"{word!r} {_FORBIDDEN_WORDS[word]}")
+        elif word == ":" and before == "{":
+            name, value = (tokens[min(place + i, len(tokens) - 1)] for i in (1, 2))
+            if name.text not in _HARMLESS_ATTRIBUTES:
+                yield refuse_attribute(name, value)
 
 
 def find_wide(name: Token) -> Finding | None:
@@ -179,15 +184,10 @@ class HintGrammar(StatementElements):
         self._parse_pattern(typed=False)
 
     def skip_attributes(self) -> None:
-        """Attributes that steer the prover and change no meaning; refuses all others."""
-        while self.at("{") and self.peek().text == ":":
-            self.skip(2)
-            if not self.at(*HARMLESS_ATTRIBUTES):
-                raise GrammarError(refuse_attribute(self.token, self.peek()))
-            self.advance()
-            self._guards += 1
-            self.parse_list(self.parse_inner, "}")
-            self._guards -= 1
+        """What an attribute holds is checked nowhere."""
+        self._guards += 1
+        super().skip_attributes()
+        self._guards -= 1
 
     def parse_expression(
         self, *, semi: bool = False, lambdas: bool = True, bits: bool = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +45,7 @@ _ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4})"""
 
 CLOSERS = {")": "(", "]": "[", "}": "{"}
 """Brackets, by what closes them."""
+OPENERS = frozenset(CLOSERS.values())
 
 _BLANK = r"(?P<blank>(?:[ \t\n]|\r\n)+)"
 _WORD = r"(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
@@ -201,13 +202,24 @@ def _refuse_in_file(kind: str, piece: str, _: int) -> Refusal | None:
 
 def find_close(tokens: Sequence[Token], place: int) -> int:
     """The place of what closes the bracket at ``place``; the last place when nothing does."""
-    closer, opener = next(pair for pair in CLOSERS.items() if pair[1] == tokens[place].text)
+    return min(find_outer(tokens, place + 1), len(tokens) - 1)
+
+
+def find_outer(
+    tokens: Sequence[Token], place: int, stops: Container[str] = (), step: int = 1
+) -> int:
+    """The first place, from ``place`` on or back, at which one of these texts stands outside of
+    brackets, or a bracket around ``place`` ends; where there is none, the place past all."""
     depth = 0
-    for end in range(place, len(tokens)):
-        depth += (tokens[end].text == opener) - (tokens[end].text == closer)
-        if depth == 0:
-            return end
-    return len(tokens) - 1
+    while 0 <= place < len(tokens):
+        text = tokens[place].text
+        if depth == 0 and text in stops:
+            break
+        depth += step * ((text in OPENERS) - (text in CLOSERS))
+        if depth < 0:
+            break
+        place += step
+    return place
 
 
 def skip_comment(text: str, offset: int) -> int | None:

@@ -44,9 +44,10 @@ OPTIONS = (
     "--cores=1",
     # The usual limit hides all but five errors of an entry, and with 0 each text gets a warning.
     "--error-limit=1000",
+    # As texts are read that were written for Dafny 2.
+    "--function-syntax=3",
+    "--quantifier-syntax=3",
 )
-SYNTAX = {"2": ("--function-syntax=3", "--quantifier-syntax=3"), "4": ()}
-"""How a text is read that was written for this version of Dafny."""
 # Not all of --analyze-proofs: its suggestions fail inside Dafny at a lemma without a body.
 ANALYSIS = ("--warn-contradictory-assumptions",)
 _INITIALIZE = 1
@@ -248,7 +249,6 @@ class DafnyLanguageServer(GroupWorker):
             "server",
             *OPTIONS,
             *(ANALYSIS if analyses else ()),
-            *SYNTAX[toolchain.syntax],
             f"--resource-limit={limits.rlimit}",
             f"--verification-time-limit={limits.time_limit_seconds}",
         )

@@ -69,17 +69,15 @@ class DafnyToolchain:
 @dataclass(frozen=True, slots=True)
 class ConfirmingToolchain:
     """A Dafny 4 that is asked once more of what another Dafny proved, with the z3 that it brings
-    itself. ``syntax`` is the version of Dafny that the texts are written for."""
+    itself."""
 
     dafny: str
     dafny_version: str
-    syntax: Literal["2", "4"] = "2"
 
     @property
     def name(self) -> str:
-        """One line for records and caches, such as ``dafny 4.11.0 (language server, syntax of
-        2)``."""
-        return f"dafny {self.dafny_version} (language server, syntax of {self.syntax})"
+        """One line for records and caches, such as ``dafny 4.11.0 (language server)``."""
+        return f"dafny {self.dafny_version} (language server)"
 
 
 def find_confirming_toolchain() -> ConfirmingToolchain | None:
