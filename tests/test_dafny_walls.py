@@ -14,6 +14,7 @@ from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.walls.answers import Questioned
 from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.walls.forget import forget_program
+from proverrl.lang.dafny.walls.refuted import write_runs
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
@@ -478,6 +479,12 @@ def test_where_nothing_can_be_forgotten_nothing_may_follow() -> None:
 
 
 PLACES = {
+    "a lemma about its parameters": (
+        "statements",
+        "datatype Colour = Red | Blue\ndatatype Dot = Dot(colour: Colour, size: int)\n"
+        f"lemma L(d: Dot)\n  ensures d.colour == Red\n{{\n{HOLE}\n}}\n",
+        "if d.colour != Red {{ ghost var Dot(Red, s) := d; }}",
+    ),
     "a colemma": (
         "statements",
         f"copredicate P(n: int) {{ P(n) }}\ncolemma C(n: int)\n  ensures P(n)\n{{\n{HOLE}\n"
@@ -508,6 +515,19 @@ PLACES = {
 }
 
 
+def test_small_inputs_are_tried_on_what_is_claimed() -> None:
+    lemma = f"lemma L(n: nat)\n  requires n > 0\n  ensures n > 1\n{{\n{HOLE}\n}}\n"
+    text, names = write_runs(Problem("l", "dafny", "statements", "", lemma))
+    assert names == ["L"] * 4
+    assert "lemma RunProbe1()\n  ensures (1 > 0) && !((1 > 1))\n{ }\n" in text
+    text, names = write_runs(LOOP_PROBLEM)
+    assert names == ["M"] * 4
+    assert text.count("ensures !((r == 2 * n))") == 4
+    # A member of a class is not tried.
+    method = f"class C {{ method M() ensures false {{ {HOLE} }} }}"
+    assert write_runs(Problem("c", "dafny", "statements", "", method)) == ("", [])
+
+
 @pytest.mark.slow
 @pytest.mark.dafny
 def test_a_bug_is_seen_wherever_it_stands() -> None:
@@ -519,10 +539,14 @@ def test_a_bug_is_seen_wherever_it_stands() -> None:
     assert {place: verdict.status for place, verdict in found.items()} == (
         dict.fromkeys(PLACES, Status.UNSOUND)
     )
-    assert {verdict.checks[-1] for verdict in found.values()} == {
+    assert [verdict.checks[-1] for verdict in found.values()] == [
+        "wall:refuted",
         "wall:relevance",
-        "wall:consequence",
-    }
+        "wall:refuted",
+        "wall:relevance",
+        "wall:refuted",
+        "wall:refuted",
+    ]
 
 
 @pytest.mark.slow

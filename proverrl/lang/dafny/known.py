@@ -7,7 +7,7 @@ candidate's file with the types that Dafny infers for our text (``written_types`
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,7 @@ class _KnownProblem:
     entries: frozenset[str] | None = None
     insertions: tuple[TypeInsertion, ...] | None = None
     types_hold: bool = False
+    refuted: str | None = None
 
 
 class KnownProblems:
@@ -110,6 +111,18 @@ class KnownProblems:
             # Not before the answer: other workers of the pool look here meanwhile.
             known.insertions = tuple(read_insertions(problem, blank, trace))
         return write_types(candidate, blank, known.insertions)
+
+    async def find_refuted(
+        self,
+        process: DafnyProcess,
+        problem: Problem,
+        find: Callable[[DafnyProcess, Problem], Awaitable[str]],
+    ) -> str:
+        """What ``find`` says of the problem, asked once."""
+        known = self._look_up(problem)
+        if known.refuted is None:
+            known.refuted = await find(process, problem)
+        return known.refuted
 
     async def check_types(self, process: DafnyProcess, problem: Problem) -> None:
         """See that the types do no harm; raises ``ProblemError`` when Dafny refuses one.

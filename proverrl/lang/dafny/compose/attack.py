@@ -28,6 +28,11 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
     "nat": ("0", "1", "3", "2"),
     "int": ("0", "1", "-2", "3"),
     "bool": ("false", "true"),
+    "real": ("0.0", "1.5", "-1.0"),
+    "char": ("'a'", "'b'"),
+    "string": ('""', '"a"', '"ab"'),
+    "set<int>": ("{}", "{3}", "{0, 5}"),
+    "seq<bool>": ("[]", "[true]", "[false, true]"),
     "seq<int>": ("[]", "[4]", "[1, 7]"),
 }
 _ARRAYS = (
@@ -83,13 +88,18 @@ def build_runs(problem: Problem) -> Candidate | None:
     meet the preconditions, and the contract fails. None for lemmas and unknown types.
     """
     program = read_problem(problem)
-    target = program.target
-    claims = target.list_clauses("ensures")
-    if target.word != "method" or not claims:
+    runs = list_runs(program.target, program) if program.target.word == "method" else []
+    if not runs:
         return None
-    unrolled = unroll_loops(target.body)
-    if unrolled is None:
-        return None
+    text = Program((*program.others, *runs)).text
+    return Candidate(Problem(f"{problem.id}#runs", "dafny", "file", "", HOLE), text)
+
+
+def list_runs(target: Declaration, program: Program) -> list[Declaration]:
+    """Copies of a method that Dafny proves only where it breaks its contract (``build_runs``)."""
+    claims, unrolled = target.list_clauses("ensures"), unroll_loops(target.body)
+    if not claims or unrolled is None:
+        return []
     runs = []
     for number, values in enumerate(list_calls(target, program)):
         requires = "".join(f"\n  assert {text};" for text in target.list_clauses("requires"))
@@ -104,10 +114,27 @@ def build_runs(problem: Problem) -> Candidate | None:
                 body="{" + requires + unrolled[1:],
             )
         )
-    if not runs:
-        return None
-    text = Program((*program.others, *runs)).text
-    return Candidate(Problem(f"{problem.id}#runs", "dafny", "file", "", HOLE), text)
+    return runs
+
+
+def list_denials(target: Declaration, program: Program) -> list[Declaration]:
+    """Lemmas without parameters that what ``target`` claims fails for small arguments."""
+    denied = _deny(target)
+    return [
+        target.rewrite(
+            name=f"{RUN_NAME}{number}",
+            formals=(),
+            clauses=(("ensures", substitute(denied, values)),),
+            body="{ }",
+        )
+        for number, values in enumerate(list_inputs(target, program, NUM_WITNESSES))
+    ]
+
+
+def _deny(target: Declaration) -> str:
+    """That what a lemma demands holds and what it ensures does not."""
+    requires = [f"({text})" for text in target.list_clauses("requires")]
+    return " && ".join([*requires, f"!({conjoin(target.list_clauses('ensures'))})"])
 
 
 def list_calls(
@@ -197,8 +224,7 @@ def write_witnesses(problem: Problem) -> str | None:
     inputs = list_inputs(target, program, NUM_WITNESSES)
     if not target.formals or not inputs:
         return None
-    requires = [f"({text})" for text in target.list_clauses("requires")]
-    denied = " && ".join([*requires, f"!({conjoin(target.list_clauses('ensures'))})"])
+    denied = _deny(target)
     tests = [f"if {substitute(denied, values)} {{ }}" for values in inputs]
     return "\nelse ".join(tests)
 

@@ -17,6 +17,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
+from proverrl.lang.dafny.walls.refuted import find_refuted
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
 from proverrl.lang.dafny.workers.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.written_types import get_empty_body
@@ -24,6 +25,7 @@ from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 _FOUND = {
     "relevance": "it is proved although what the program does was forgotten, so for another reason",
+    "refuted": "on small inputs it does not hold",
     "consequence": "from what was written anything follows, also this",
 }
 _UNKNOWN = "what was written could not be told from what the program does"
@@ -57,6 +59,8 @@ async def ask_walls(
         place = owned.program.tokens[places[0]]
         doubt = f"line {place.line}: {place.text!r} is in no function, method or lemma"
         return _refuse(verdict, WallFinding(doubt=doubt), "relevance")
+    if name := await known.find_refuted(process, problem, find_refuted):
+        return _refuse(verdict, WallFinding((name,)), "refuted")
     found = await ask_relevance(ask, owned, open_blank)
     if found.believed or found.doubt:
         return _refuse(verdict, found, "relevance")
