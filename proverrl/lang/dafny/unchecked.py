@@ -131,6 +131,30 @@ def _find_labelled_states(program: ParsedProgram, around: Surroundings) -> Itera
             yield from _list_calls(program, place + 3, end)
 
 
+def _find_captured(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``match (a[0], 0) case (y, z) => old(y)``: what was matched stands for ``y`` there, and is
+    read in the earlier state; in a lambda in whatever state that is called in."""
+    tokens = program.tokens
+    ranges = list(program.lambdas)
+    for place in range(len(tokens) - 3):
+        if tokens[place].sign in _TWO_STATE:
+            opened = place + (3 if tokens[place + 1].sign == "@" else 1)
+            if tokens[opened].sign == "(":
+                ranges.append((opened, find_close(tokens, opened)))
+    for names, start, end in program.cases:
+        for first, last in ranges:
+            if start <= first and last <= end:
+                yield from (i for i in range(first, last) if tokens[i].text in names)
+
+
+def _find_lambda_updates(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``(z: nat) => m[x := z]`` passes for a function of all numbers: some x occurs -1 times."""
+    words = {token.text for p in around.programs for token in p.tokens}
+    for place in program.updates if "multiset" in words else ():
+        if any(start <= place < end for start, end in program.lambdas):
+            yield place - 1
+
+
 def _find_measures(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
     """Calls in ``decreases`` and ``modifies`` of what may not be called with everything: Dafny 4
     believes that they are well-formed before it checks the invariants or the precondition."""
@@ -156,5 +180,7 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
         "use a predicate, or a base without truth values, bits, sequences",
     ),
     ("labelled-state", _find_labelled_states, "keep the value in a variable at the label"),
+    ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
+    ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
 )
