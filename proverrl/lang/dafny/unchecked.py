@@ -69,12 +69,12 @@ def _find_reading_lambdas(program: ParsedProgram, around: Surroundings) -> Itera
 
 
 def _find_keys(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """``map x | P(x) :: f(x) := y`` lets f be called of every x."""
-    constructors = {name for p in around.programs for name in p.constructors}
-    for start, end in program.keys:
-        for place in _list_calls(program, start, end):
-            if program.tokens[place].text not in constructors:
-                yield place
+    """``map x | P(x) :: f(x) := y`` lets f be called of every x, and of all values of the other
+    names in it, such as s in ``map i | 0 <= i < |s| :: s[i] := i``, says that a key has one x."""
+    for start, bar, key, end in program.keys:
+        is_single = "," not in (token.text for token in program.tokens[start:bar])
+        if [t.text for t in program.tokens[key:end]] != [program.tokens[start].text] * is_single:
+            yield key
 
 
 def _list_calls(program: ParsedProgram, start: int, end: int) -> Iterator[int]:
@@ -173,7 +173,7 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
     ("two-state-forall", _find_two_state, "call it outside of forall statements"),
     ("reading-lambda", _find_reading_lambdas, "declare a function instead of this lambda"),
-    ("called-key", _find_keys, "name what the key calls in a statement before"),
+    ("called-key", _find_keys, "let the variable itself be the key"),
     (
         "subset-base",
         _find_bases,

@@ -227,7 +227,7 @@ class CodeExpressions(CodeAtoms):
             key = self._place
             parse_rest()
             if self.at(":="):
-                self.program.keys.append((key, self._place))
+                self.program.keys.append((start, bar, key, self._place))
                 self.advance()
                 parse_rest()
         elif word == "reveal":
