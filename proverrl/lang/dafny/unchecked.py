@@ -69,12 +69,12 @@ def _find_reading_lambdas(program: ParsedProgram, around: Surroundings) -> Itera
 
 
 def _find_keys(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """``map x | P(x) :: f(x) := y`` lets f be called of every x."""
-    constructors = {name for p in around.programs for name in p.constructors}
-    for start, end in program.keys:
-        for place in _list_calls(program, start, end):
-            if program.tokens[place].text not in constructors:
-                yield place
+    """``map x | P(x) :: f(x) := y`` lets f be called of every x, and of all values of the other
+    names in it, such as s in ``map i | 0 <= i < |s| :: s[i] := i``, says that a key has one x."""
+    for start, bar, key, end in program.keys:
+        is_single = "," not in (token.text for token in program.tokens[start:bar])
+        if [t.text for t in program.tokens[key:end]] != [program.tokens[start].text] * is_single:
+            yield key
 
 
 def _list_calls(program: ParsedProgram, start: int, end: int) -> Iterator[int]:
@@ -131,6 +131,30 @@ def _find_labelled_states(program: ParsedProgram, around: Surroundings) -> Itera
             yield from _list_calls(program, place + 3, end)
 
 
+def _find_captured(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``match (a[0], 0) case (y, z) => old(y)``: what was matched stands for ``y`` there, and is
+    read in the earlier state; in a lambda in whatever state that is called in."""
+    tokens = program.tokens
+    ranges = list(program.lambdas)
+    for place in range(len(tokens) - 3):
+        if tokens[place].sign in _TWO_STATE:
+            opened = place + (3 if tokens[place + 1].sign == "@" else 1)
+            if tokens[opened].sign == "(":
+                ranges.append((opened, find_close(tokens, opened)))
+    for names, start, end in program.cases:
+        for first, last in ranges:
+            if start <= first and last <= end:
+                yield from (i for i in range(first, last) if tokens[i].text in names)
+
+
+def _find_lambda_updates(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``(z: nat) => m[x := z]`` passes for a function of all numbers: some x occurs -1 times."""
+    words = {token.text for p in around.programs for token in p.tokens}
+    for place in program.updates if "multiset" in words else ():
+        if any(start <= place < end for start, end in program.lambdas):
+            yield place - 1
+
+
 def _find_measures(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
     """Calls in ``decreases`` and ``modifies`` of what may not be called with everything: Dafny 4
     believes that they are well-formed before it checks the invariants or the precondition."""
@@ -149,12 +173,14 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
     ("two-state-forall", _find_two_state, "call it outside of forall statements"),
     ("reading-lambda", _find_reading_lambdas, "declare a function instead of this lambda"),
-    ("called-key", _find_keys, "name what the key calls in a statement before"),
+    ("called-key", _find_keys, "let the variable itself be the key"),
     (
         "subset-base",
         _find_bases,
         "use a predicate, or a base without truth values, bits, sequences",
     ),
     ("labelled-state", _find_labelled_states, "keep the value in a variable at the label"),
+    ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
+    ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
 )

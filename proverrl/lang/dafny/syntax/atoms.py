@@ -162,6 +162,7 @@ class CodeAtoms(CodeTypes):
                 if not self.at("]"):
                     self.parse_inner()
             elif self.take(":="):
+                self.program.updates.append(self._place)
                 self.parse_inner()
             elif self.whole and self.at(":"):
                 while self.take(":"):

@@ -227,7 +227,7 @@ class CodeExpressions(CodeAtoms):
             key = self._place
             parse_rest()
             if self.at(":="):
-                self.program.keys.append((key, self._place))
+                self.program.keys.append((start, bar, key, self._place))
                 self.advance()
                 parse_rest()
         elif word == "reveal":
@@ -259,9 +259,13 @@ class CodeExpressions(CodeAtoms):
         parse_rest()
         braced = self.open_cases(statement=False)
         while self.take("case"):
+            num_bound = len(self.bound)
             self.parse_case_pattern()
+            names = frozenset(token.text for token in self.bound[num_bound:])
             self.expect("=>")
+            start = self._place
             self.parse_inner() if braced else parse_rest()
+            self.program.cases.append((names, start, self._place))
         if braced:
             self.expect("}")
 
@@ -313,3 +317,4 @@ class CodeExpressions(CodeAtoms):
         self.expect("=>")
         self.parse_expression(semi=semi, bits=bits)
         self._lambdas -= 1
+        self.program.lambdas.append((start, self._place))

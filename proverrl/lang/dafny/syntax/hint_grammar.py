@@ -49,7 +49,7 @@ FORMS = {
     "var": "the value is checked, then the rest; no ':|' behind an operator or in loop clauses",
     **dict.fromkeys(("forall", "exists"), "the range is checked, then the rest under it"),
     **dict.fromkeys(("set", "iset"), "as 'forall'; references come from a collection"),
-    **dict.fromkeys(("map", "imap"), "as 'set'; a key calls nothing"),
+    **dict.fromkeys(("map", "imap"), "as 'set'; a key is the variable"),
 }
 OPERANDS = {
     **dict.fromkeys(("true", "false", "null", "this"), "it has a value"),

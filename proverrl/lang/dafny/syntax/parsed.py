@@ -92,10 +92,13 @@ class ParsedProgram:
     ``in_lambdas``: names inside lambdas. ``reading_lambdas``, with start and end of their clauses,
     and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
     type after a colon. ``promises``: start and end of what a forall statement ensures.
-    ``foralls``: start and end of each such statement. ``keys``: start and end of the keys of map
-    comprehensions. ``unpacked``: names in the patterns of variables. ``left_out``: loops and forall
-    statements without a body. ``chains``: where each operand of a logical operator begins, the
-    operator before it, and the place of that; at last where the chain ends."""
+    ``foralls``: start and end of each such statement. ``keys``: of map comprehensions, where the
+    variables begin, the bar, start and end of the key. ``unpacked``: names in the patterns of
+    variables. ``cases``: of match expressions, the names in the pattern, and start and end of the
+    value. ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of
+    ``e[i := v]``. ``left_out``: loops and forall statements without a body. ``chains``: where each
+    operand of a logical operator begins, the operator before it, and the place of that; at last
+    where the chain ends."""
 
     tokens: list[Token]
     text: str = ""
@@ -122,8 +125,11 @@ class ParsedProgram:
     declared_types: list[tuple[int, int]] = field(default_factory=list)
     promises: list[tuple[int, int]] = field(default_factory=list)
     foralls: list[tuple[int, int]] = field(default_factory=list)
-    keys: list[tuple[int, int]] = field(default_factory=list)
+    keys: list[tuple[int, int, int, int]] = field(default_factory=list)
     unpacked: list[int] = field(default_factory=list)
+    cases: list[tuple[frozenset[str], int, int]] = field(default_factory=list)
+    lambdas: list[tuple[int, int]] = field(default_factory=list)
+    updates: list[int] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
     chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
 
