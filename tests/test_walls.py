@@ -138,6 +138,18 @@ def test_an_entry_that_it_does_not_name_is_unconfirmed() -> None:
     assert verdict.diagnostics[0].message == "a second Dafny does not verify M"
 
 
+def test_a_colemma_is_named_once() -> None:
+    # The first one verifies its prefix; a name may end like one.
+    entries = ("Impl$$_module.__default.M_h", "Impl$$_module.__default.N__h")
+    first = replace(FIRST, obligations=tuple(Obligations(name, 1, 1) for name in entries))
+    second = replace(SECOND, obligations=(Obligations("M", 0, 0), Obligations("N_h", 0, 0)))
+    for named, proved in ((second.obligations, True), (second.obligations[:1], False)):
+        judge = Judge({CANDIDATE.body: replace(second, obligations=named)})
+        wall = SecondJudge(judge, judge)
+        asked = wall.confirm(CANDIDATE, first, deadline_seconds=5, lane=DEFAULT_LANE)
+        assert asyncio.run(asked).proved is proved
+
+
 def test_a_goal_by_contradiction_is_unsound_unless_it_is_so_without_the_body() -> None:
     empty = replace(warn(7, 2), status=Status.REJECTED)
     verdict = confirm(warn(2, 12), empty)

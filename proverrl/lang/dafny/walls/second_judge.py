@@ -10,6 +10,7 @@ which hold no text of ours.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
@@ -27,6 +28,7 @@ VERSION = 2
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
 _GOAL = "ensures clause"
+_PREFIX = re.compile(r"(?<=[^_])_h$")
 _NAMED_OTHERWISE = str.maketrans({"_": "__", "'": "_k", "?": "_q", "#": "_h", ".": "_o"})
 Place = tuple[str, int]
 
@@ -102,7 +104,8 @@ def _list_missing(verdict: Verdict, again: Verdict) -> list[str]:
     elsewhere for it."""
     named = Counter(entry.entry.translate(_NAMED_OTHERWISE) for entry in again.obligations)
     # By their paths, without what of them was verified (``Impl$$M.F``, ``CheckWellformed$$M.F``).
-    paths = {entry.entry.rpartition("$")[2] for entry in verdict.obligations}
+    # A colemma is verified by its prefix (``L#``), which the second one does not name.
+    paths = {_PREFIX.sub("", entry.entry.rpartition("$")[2]) for entry in verdict.obligations}
     asked = Counter(path.rpartition(".")[2] for path in paths)
     # A constructor without a name and the like have none to compare.
     return sorted(name for name in asked - named if not name.startswith("_"))
