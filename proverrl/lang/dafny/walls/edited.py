@@ -196,9 +196,9 @@ class EditedProgram:
         """Put a text behind the token before ``place``."""
         self.insertions.append((self.program.end(place - 1), text))
 
-    def keep_plain(self) -> None:
+    def keep_plain(self) -> bool:
         """Leave of what the policy wrote the assertions, loop clauses and conditions alone in which
-        nothing is called or bound."""
+        nothing is called or bound; True where that was all of it."""
         kept: set[int] = set()
 
         def keep(element: Element) -> None:
@@ -216,8 +216,10 @@ class EditedProgram:
                     keep(inner)
 
         keep(self.program.root)
-        for place in self.owned.hints - kept:
+        left_out = self.owned.theirs - kept
+        for place in left_out:
             self.blank(place, place + 1)
+        return not left_out
 
     def drop(self, element: Element, place: int) -> bool:
         """Take away what fails at a place of an element; False where nothing was left of it."""

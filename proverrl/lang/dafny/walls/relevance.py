@@ -100,7 +100,8 @@ async def ask_consequence(
     asked = Questioned(EditedProgram(owned), owned.holders)
     asked.question_runs(reached=reached)
     asked.question_steps()
-    asked.question_exits()
+    if not (reached and EditedProgram(owned).keep_plain()):
+        asked.question_exits()
     if not reached:
         asked.question_loops()
     opened = Questioned(EditedProgram(owned), owned.holders)
