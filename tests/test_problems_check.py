@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from proverrl.cli import second_look
 from proverrl.cli.main import cli
 from proverrl.lang import find_language
 from proverrl.problems.check import check_file
 from proverrl.problems.load import write_problems
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.router import Backend, RoutedVerifier
+from tests.instant_worker import InstantPool
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "problems.md"
 EXAMPLES = [
@@ -55,6 +59,32 @@ def test_dafny_proves_the_examples_and_nothing_else(tmp_path: Path) -> None:
         "p.jsonl, line 1: problem 'wrong': its reference is rejected: A postcondition"
         in done.output
     )
+
+
+def test_a_language_that_is_missing_costs_its_own_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def open_fake(**options: Any) -> CachedVerifier:
+        limits.append((options["rlimit"], options["appeal_factor"]))
+        pool = InstantPool(1).pool
+        router = RoutedVerifier({"dafny": lambda: Backend("fake", "fake 1", "s", pool)})
+        return CachedVerifier(router, None, identify=router.identify)
+
+    monkeypatch.setattr(second_look, "open_verifier", open_fake)
+    write_problems(tmp_path / "p.jsonl", EXAMPLES)
+    done = run(str(tmp_path / "p.jsonl"), "--prove")
+    numbers = [n for n, row in enumerate(EXAMPLES, start=1) if row["language"] == "lean"]
+    assert done.exit_code == 3
+    *faults, last = done.output.splitlines()
+    assert sorted(faults) == sorted(
+        f"{tmp_path}/p.jsonl, line {n}: lean is not judged here; this verifier has: dafny"
+        for n in numbers
+    )
+    assert last.endswith(f"{len(numbers)} faults, {len(EXAMPLES) - len(numbers)} proved")
+    run(str(tmp_path / "p.jsonl"), "--prove", "--rlimit", "400000")
+    assert limits == [(30_000_000, 2.0), (400_000, 2.0)]
 
 
 ASKED = "method M(n: int) returns (r: int)\n  /*{HOLE}*/\n"

@@ -155,7 +155,7 @@ def collect(claims: Iterable[Claim | Misfit], problems: list[Problem], verifier:
     return asyncio.run(run())
 
 
-def test_outcomes_come_in_order_and_unjudged_is_not_confirmed() -> None:
+def test_outcomes_come_in_order_and_unjudged_does_not_hold() -> None:
     problems = [build_problem("p"), build_problem("q", n=2)]
     statuses = {"good": Status.PROVED, "bad": Status.REJECTED, "slow": Status.TIMEOUT}
     claims: list[Claim | Misfit] = []
@@ -172,7 +172,7 @@ def test_outcomes_come_in_order_and_unjudged_is_not_confirmed() -> None:
     assert [item.status for item in outcomes] == [
         "proved", "unknown-problem", "rejected", "timeout", "proved"
     ]  # fmt: skip
-    assert [item.confirmed for item in outcomes] == [True, False, False, False, True]
+    assert [item.holds for item in outcomes] == [True, False, False, False, True]
     assert outcomes[3].reason.startswith("nothing was judged")
     assert outcomes[0].reason == ""
 
@@ -210,7 +210,7 @@ def test_real_dafny_finds_the_claims_that_do_not_hold(tmp_path: Path) -> None:
     written = [json.loads(line) for line in out.read_text().splitlines()]
     expected = ["proved", "proved", "rejected", "other-statement", "unsound"]
     assert [row["status"] for row in written] == expected
-    assert [row["confirmed"] for row in written] == [True, True, False, False, False]
+    assert [row["holds"] for row in written] == [True, True, False, False, False]
     assert "postcondition" in written[2]["reason"]
     assert all(row["toolchain"].startswith("dafny 2.3") for row in written[:3])
     # An interrupted file is gone on with: the same lines in the end.

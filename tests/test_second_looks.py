@@ -14,14 +14,14 @@ import pytest
 
 from proverrl.cli.second_look import FACTOR, SecondLook
 from proverrl.config import AppealConfig, Config, parse_config
-from proverrl.errors import ConfigError, UsageError
+from proverrl.errors import Cause, ConfigError, UsageError
 from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
 from proverrl.loops.appeals import Reviewer
 from proverrl.rewards.noise import FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane
 from proverrl.verifier.cache import Appeals, CachedVerifier, was_overturned
 from tests.builders import build_problem, build_rollout
@@ -242,6 +242,41 @@ def test_what_may_have_failed_at_the_limit_is_judged_again(
     assert (verdict.status, verdict.checks) == (status, checks)
     if said is not None:
         assert [d.message for d in verdict.diagnostics][: len(said)] == said
+
+
+@pytest.mark.parametrize("rlimit", [300_000, None])
+@pytest.mark.parametrize(
+    ("status", "cause", "expected"),
+    [
+        (R, "stalled", Status.TIMEOUT),
+        (Status.TIMEOUT, "deadline", Status.TIMEOUT),
+        (R, "out-of-memory", R),
+        (Status.UNCONFIRMED, "deadline", Status.UNCONFIRMED),
+    ],
+)
+def test_what_runs_out_of_time_is_no_wrong_proof(
+    status: Status, cause: Cause, expected: Status, rlimit: int | None
+) -> None:
+    """Training calls a text rejected that two workers spend all of their time on."""
+    first = Verdict(status, (Diagnostic("error", "said"),), cause=cause, checks=("audit",))
+
+    async def look(first: Verdict | Status, again: Verdict | Status) -> Verdict:
+        appeals = Appeals(FakeVerifier(lambda c: again), FACTOR)
+        fake = FakeVerifier(lambda c: first)
+        cache = CachedVerifier(fake, None, identify=lambda _: "t", appeals=appeals)
+        looking = SecondLook(cache, rlimit)
+        return await looking.verify(Candidate(build_problem("p"), ""), deadline_seconds=0.5)
+
+    verdict = asyncio.run(look(first, P))
+    assert (verdict.status, verdict.cause) == (expected, cause)
+    if expected is Status.TIMEOUT:
+        assert verdict.diagnostics[0].message == (
+            "no answer in 0.5 seconds, nor in twice that; it may be a proof all the same: raise "
+            "--timeout"
+        )
+        assert not verdict.fatal
+        # Nor does it hide what the first look said.
+        assert asyncio.run(look(E, first)).status is E
 
 
 def test_a_kind_without_obligations_is_judged_again_only_when_exhausted() -> None:

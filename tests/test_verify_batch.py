@@ -537,6 +537,29 @@ def test_resume_refuses_the_verdicts_of_another_input(
         verify(tmp_path / "a.jsonl", None, resume=True)
 
 
+def test_resume_refuses_the_verdicts_of_other_judges_and_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The salt names both, for the cache as well."""
+    salt = "dafny 1, limit 1"
+
+    def open_fake(*_: object) -> RoutedVerifier:
+        pool = InstantPool(2).pool
+        return RoutedVerifier({"dafny": lambda: Backend("fake", "fake 1", salt, pool)})
+
+    monkeypatch.setattr(verdict_printer, "open_router", open_fake)
+    out = tmp_path / "out.jsonl"
+    lines = write_lines(tmp_path / "in.jsonl", 0, 1)
+    lines.write_text("nonsense\n" + lines.read_text())
+    assert verify(lines, out) == 2
+    assert verify(lines, out, resume=True) == 2
+    before = out.read_text()
+    salt = "dafny 1, limit 2"
+    with pytest.raises(UsageError, match=r"verdict on n0 rests on other judges.*--rlimit.*DAFNY4"):
+        verify(lines, out, resume=True)
+    assert out.read_text() == before
+
+
 def test_a_missing_back_end_is_named_for_each_line_and_exits_3(
     tmp_path: Path, fake_router: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

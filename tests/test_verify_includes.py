@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -21,6 +22,9 @@ from proverrl.problems import includes
 from proverrl.problems.includes import Included, IncludeError, join_includes
 from proverrl.problems.input_paths import list_changed
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate, read_inputs
+from proverrl.types import Status
+from tests.fake_verifier import FakeVerifier
+from tests.serve_world import SETTINGS, in_loop, listen
 
 LEMMA = "lemma Base(n: nat) ensures n + 1 > n {}\n"
 USES = 'include "lib/base.dfy"\n\nlemma Top(n: nat) ensures n + 2 > n { Base(n); }\n'
@@ -46,6 +50,17 @@ def verify(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
     done = CliRunner().invoke(cli, ["verify", "-j", "1", "--json", *words])
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return done.exit_code, {row["id"]: row for row in rows}
+
+
+@in_loop
+async def test_servers_judge_what_is_included_with_the_file(tree: Path) -> None:
+    """They are sent one text, so that none of it is left to be judged apart."""
+    fake = FakeVerifier(lambda candidate: Status.PROVED)
+    async with listen(SETTINGS, fake) as port:
+        url = f"http://127.0.0.1:{port}"
+        status, rows = await asyncio.to_thread(verify, "lib", "top.dfy", "--server", url)
+    assert (status, {row["status"] for row in rows.values()}) == (0, {"proved"})
+    assert sorted(candidate.body.count("lemma") for candidate in fake.calls) == [1, 2]
 
 
 def test_the_text_holds_each_file_once(tree: Path) -> None:

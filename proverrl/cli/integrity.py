@@ -19,6 +19,7 @@ from proverrl.cli.options import (
     AS_JSON,
     FILE,
     RESUME,
+    RLIMIT,
     FiniteRange,
     benchmark_option,
     explain_resume,
@@ -81,10 +82,17 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
 @benchmark_option("The problems.", required=True)
 @workers_option("Processes.")
 @timeout_option("Seconds for one proof, once a worker has it.")
+@RLIMIT
 @click.option("--out", type=FILE, help="Write the outcome of each claim as a JSON line.")
 @RESUME
 def recheck(
-    file: Path, benchmark: str, workers: int, timeout: float, out: Path | None, resume: bool
+    file: Path,
+    benchmark: str,
+    workers: int,
+    timeout: float,
+    rlimit: int | None,
+    out: Path | None,
+    resume: bool,
 ) -> None:
     """Verify the proofs that someone else's result FILE claims, on the benchmark's statements.
 
@@ -96,7 +104,7 @@ def recheck(
         raise UsageError("--resume continues a file of outcomes: name it with --out")
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
-    rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
+    rechecking = _recheck(file, benchmark, workers, timeout, rlimit, out, resume)
     counts = run_until_interrupted(rechecking, explain_resume(out, "outcome"))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
     parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
@@ -107,12 +115,18 @@ def recheck(
 
 
 async def _recheck(
-    file: Path, benchmark: str, workers: int, seconds: float, out: Path | None, resume: bool
+    file: Path,
+    benchmark: str,
+    workers: int,
+    seconds: float,
+    rlimit: int | None,
+    out: Path | None,
+    resume: bool,
 ) -> Counter[str]:
     from proverrl.benchmarks.open import open_benchmark
+    from proverrl.cli.second_look import open_patient
     from proverrl.evaluation.claims import Misfit, read_claims
     from proverrl.evaluation.recheck import read_written, recheck_claims
-    from proverrl.lang.open import open_verifier
 
     problems = open_benchmark(benchmark).problems
     counts: Counter[str] = Counter()
@@ -135,7 +149,7 @@ async def _recheck(
             yield item
 
     languages = sorted({problem.language for problem in problems})
-    verifier = open_verifier(workers=workers, needed=languages, canary_rate=0.01)
+    verifier = open_patient(rlimit, workers=workers, needed=languages, canary_rate=0.01)
     try:
         with ExitStack() as stack:
             sink = None
@@ -171,7 +185,7 @@ def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
         with saving(Path(sink.name)):
             sink.write(write_sealed(outcome.to_json()) + "\n")
             sink.flush()
-    if not outcome.confirmed:
+    if not outcome.holds:
         place = f"{file}:{outcome.claim.line}"
         click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")
 
@@ -181,14 +195,19 @@ def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
 @click.option("--prove", is_flag=True, help="Have the real verifier prove the references too.")
 @workers_option("Verifier processes, with --prove.")
 @timeout_option("Seconds for one reference.")
-def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> None:
-    """Say what is wrong with FILE of your own problems, line by line; exit status 1 if anything is.
+@RLIMIT
+def check_problems(
+    file: Path, prove: bool, workers: int, timeout: float, rlimit: int | None
+) -> None:
+    """Say what is wrong with FILE of your own problems, line by line.
+
+    Exit status: 0 nothing, 1 something, 3 with --prove: a language cannot be judged here.
 
     docs/problems.md has every field, and an example of each kind.
     """
     import asyncio
 
-    from proverrl.lang.open import open_verifier
+    from proverrl.cli.second_look import open_patient
     from proverrl.monitor.console import open_console, open_progress
     from proverrl.problems.check import check_file, prove_references
 
@@ -196,8 +215,7 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
     known = [problem for _, problem, reference in found.right if reference is not None]
 
     async def prove_all() -> None:
-        needed = sorted({problem.language for problem in known})
-        verifier = open_verifier(workers=workers, needed=needed)
+        verifier = open_patient(rlimit, workers=workers, needed=())
         with open_progress(open_console(stderr=True)) as progress:
             bar = progress.add_task("proving", total=len(known))
             try:
@@ -213,4 +231,4 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
         click.echo(fault)
     proved = f", {found.num_proved} proved" if prove else ""
     click.echo(f"{file}: {found.describe()}{proved}")
-    sys.exit(1 if found.faults else 0)
+    sys.exit(3 if found.num_missing else 1 if found.faults else 0)

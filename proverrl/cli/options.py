@@ -121,6 +121,12 @@ RESUME = click.option(
     "--resume", is_flag=True, help="Continue the --out file of an interrupted run."
 )
 
+RLIMIT = click.option(
+    "--rlimit",
+    type=click.IntRange(1),
+    help="Dafny's resource limit per procedure; what fails there is judged again with twice as "
+    "much.  [30000000]",
+)
 SERVERS = click.option(
     "--server",
     "servers",

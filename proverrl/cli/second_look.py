@@ -1,7 +1,8 @@
-"""Judges again what may have failed by its resource limit alone, for ``proverrl verify``.
+"""Judges again what may have failed by its limits alone, for commands that judge for a person.
 
 Flows in: candidates, and a verifier with appeals. Flows out: verdicts; one that hangs on the limit
-has ``AT_LIMIT`` among its checks. Where z3 runs out Dafny 2.3 says now and then that an assertion
+has ``AT_LIMIT`` among its checks, and what ran out of time is TIMEOUT however long it worked: that
+it counts against a text is a rule for policies, which could leave their groups by it. Where z3 runs out Dafny 2.3 says now and then that an assertion
 does not hold, and it never says what was used. So a refusal is judged again where z3 had the time
 to use up its limit, which costs the quick ones nothing.
 """
@@ -9,33 +10,42 @@ to use up its limit, which costs the quick ones nothing.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verifier.cache import CachedVerifier, was_overturned
 
 FACTOR = 2.0
+RLIMIT = 30_000_000
+"""Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
 AT_LIMIT = "at the limit"
 _MOST_PER_SECOND = 60_000_000
 """More than z3 4.8.5 counts in a second: 2 to 22 million were measured, by the kind of text."""
 
 
 class SecondLook:
-    """A ``Verifier`` whose Dafny has this limit, ``FACTOR`` times as much at the second look."""
+    """A ``Verifier`` whose Dafny has this limit, ``FACTOR`` times as much at the second look. None
+    is that of servers, which look once."""
 
-    def __init__(self, verifier: CachedVerifier, rlimit: int) -> None:
+    def __init__(self, verifier: CachedVerifier, rlimit: int | None) -> None:
         self._verifier = verifier
         self._rlimit = rlimit
 
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """See ``Verifier.verify``; the second look has ``FACTOR`` times the deadline too."""
         first = await self._verifier.verify(candidate, deadline_seconds=deadline_seconds)
+        first = _call_timeout(first, deadline_seconds)
         ran_out = first.status is Status.EXHAUSTED
         is_failure = first.status is Status.REJECTED and "obligations" in first.checks
         if was_overturned(first):
             return replace(first, checks=(*first.checks, AT_LIMIT))
-        if not (ran_out or (is_failure and first.seconds >= self._rlimit / _MOST_PER_SECOND)):
+        if self._rlimit is None or not (
+            ran_out or (is_failure and first.seconds >= self._rlimit / _MOST_PER_SECOND)
+        ):
             return first
         again = await self._verifier.appeal(candidate, deadline_seconds=deadline_seconds)
+        again = _call_timeout(again, FACTOR * deadline_seconds)
         verdict = again if again.status.judged else first
         if not ran_out and verdict.status is first.status:
             return first
@@ -53,3 +63,18 @@ class SecondLook:
     async def aclose(self) -> None:
         """See ``Verifier.aclose``."""
         await self._verifier.aclose()
+
+
+def open_patient(rlimit: int | None, **options: Any) -> SecondLook:
+    """What ``open_verifier`` opens with these options, as ``proverrl verify`` judges."""
+    limit = rlimit or RLIMIT
+    return SecondLook(open_verifier(rlimit=limit, appeal_factor=FACTOR, **options), limit)
+
+
+def _call_timeout(verdict: Verdict, seconds: float) -> Verdict:
+    """The same, where no time ran out."""
+    if verdict.cause not in ("stalled", "deadline") or verdict.status is Status.UNCONFIRMED:
+        return verdict
+    said = f"no answer in {seconds:g} seconds, nor in twice that; it may be a proof all the same: "
+    found = Diagnostic("error", f"{said}raise --timeout")
+    return replace(verdict, status=Status.TIMEOUT, diagnostics=(found,), checks=())

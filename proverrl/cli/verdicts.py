@@ -7,11 +7,13 @@ interrupted file can be continued.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +21,7 @@ from typing import Any, BinaryIO
 from rich.padding import Padding
 from rich.text import Text
 
-from proverrl.cli.second_look import AT_LIMIT, FACTOR, SecondLook
+from proverrl.cli.second_look import AT_LIMIT, FACTOR, RLIMIT, SecondLook
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
@@ -56,8 +58,6 @@ STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta", Status.UNCONFIRMED:
 MAX_MESSAGES = 3
 MAX_CHARACTERS = 300
 """Of one message in a plain line."""
-RLIMIT = 30_000_000
-"""Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
 Row = dict[str, Any]
 Show = Callable[[Row], None]
 
@@ -129,8 +129,8 @@ async def print_verdicts(
     # Servers judge under limits of their own.
     appeals = None if servers else open_appeals(options, FACTOR, path)
     cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
-    verifier = SecondLook(cached, limits.rlimit) if appeals else cached
-    run.allowed, run.is_open = options.allowed, bool(allowed or arguments)
+    verifier = SecondLook(cached, None if servers else limits.rlimit)
+    run.is_open, run.is_remote = bool(allowed or arguments), bool(servers)
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
@@ -176,9 +176,9 @@ class _Judging:
         self._strict = strict
         self._github = github
         self._keep = keep
-        self.allowed: tuple[str, ...] = ()
         self.is_open = False
         """Whether Dafny is told what only bare files may be judged under."""
+        self.is_remote = False
         self._believed: Counter[str] = Counter()
         self.rows: list[Row] = []
         """All of them, where a report of the whole is to be written."""
@@ -196,6 +196,8 @@ class _Judging:
                 if reason:
                     yield entry.refuse("no-backend", reason)
                     continue
+                # Servers judge a text as a whole, as it came to them.
+                entry = replace(entry, apart=()) if self.is_remote else entry
             yield entry
 
     async def skip_written(
@@ -207,11 +209,13 @@ class _Judging:
             if more:
                 row = written.take(entry)
                 if row is not None:
-                    if more_believed := sorted(count_believed(row).keys() - {*self.allowed}):
-                        words = ",".join(more_believed)
+                    is_judged = row["status"] != "error" and isinstance(entry, Submission)
+                    if is_judged and row.get("conditions") != self._describe(entry):
                         raise UsageError(
-                            f"--resume: the verdict on {row['id']} rests on --allow {words}; give "
-                            "that too, or start another file with --out"
+                            f"--resume: the verdict on {row['id']} rests on other judges, limits "
+                            "or options than are asked for now (--allow, --dafny-arg, --rlimit, "
+                            "--confirm, --server, PROVERRL_DAFNY4, a version); give what it had, "
+                            "or start another file with --out"
                         )
                     self._num_skipped += 1
                     self._count(row, " (as an earlier run found)")
@@ -228,10 +232,16 @@ class _Judging:
             row = entry.to_json()
         else:
             assert verdict is not None
-            row = verdict_to_json(entry, verdict)
+            row = verdict_to_json(entry, verdict) | {"conditions": self._describe(entry)}
         self._count(row)
         for show in shows:
             show(row)
+
+    def _describe(self, entry: VerifyInput) -> str:
+        """A hash of all that a verdict depends on beside what is judged."""
+        assert isinstance(entry, Submission)
+        salt = self._router.identify(entry.candidate)
+        return hashlib.sha256(salt.encode()).hexdigest()[:16]
 
     def _count(self, row: Row, remark: str = "") -> None:
         self.count()

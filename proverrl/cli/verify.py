@@ -21,6 +21,7 @@ from proverrl.cli.options import (
     LEAN_BACKEND,
     MEMORY_MB,
     RESUME,
+    RLIMIT,
     SERVERS,
     Decorator,
     GivenPath,
@@ -49,12 +50,7 @@ if TYPE_CHECKING:
 )
 @workers_option("Processes per language.", "--jobs", "-j")
 @timeout_option("Wall-clock seconds for one candidate, once a worker has it.")
-@click.option(
-    "--rlimit",
-    type=click.IntRange(1),
-    help="Dafny's resource limit per procedure; what fails there is judged again with twice as "
-    "much.  [30000000]",
-)
+@RLIMIT
 @MEMORY_MB
 @click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
 @RESUME

@@ -60,7 +60,7 @@ class RecheckedClaim:
     verdict: Verdict | None = None
 
     @property
-    def confirmed(self) -> bool:
+    def holds(self) -> bool:
         return self.status == "proved"
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class RecheckedClaim:
             "sample": self.claim.number,
             "id": self.problem_id,
             "status": self.status,
-            "confirmed": self.confirmed,
+            "holds": self.holds,
             "reason": self.reason,
             "claim": self.claim.digest,
             "key": self.key,

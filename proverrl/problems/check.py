@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
 from proverrl.problems.load import read_with_faults
 from proverrl.types import Candidate, Problem
@@ -22,11 +22,12 @@ from proverrl.verifier.base import Verifier
 @dataclass(slots=True)
 class FileCheck:
     """``faults`` begin with the file and the line. ``right`` are the other problems, with their
-    places and references."""
+    places and references, ``num_missing`` those whose verifier is not there."""
 
     faults: list[str] = field(default_factory=list)
     right: list[tuple[str, Problem, str | None]] = field(default_factory=list)
     num_proved: int = 0
+    num_missing: int = 0
 
     def describe(self) -> str:
         """One line for a person."""
@@ -63,14 +64,15 @@ async def prove_references(
     found: FileCheck, verifier: Verifier, *, deadline_seconds: float, show: Callable[[], None]
 ) -> None:
     """Add a fault for each reference that the verifier does not prove; ``show`` is called after
-    each. A problem that the verifier refuses is a fault as well."""
+    each. A problem that the verifier refuses, or for which there is none, is a fault as well."""
 
     async def prove(where: str, problem: Problem, reference: str) -> None:
         try:
             verdict = await verifier.verify(
                 Candidate(problem, reference), deadline_seconds=deadline_seconds
             )
-        except ProblemError as error:
+        except (ProblemError, ToolchainError) as error:
+            found.num_missing += isinstance(error, ToolchainError)
             found.faults.append(f"{where}: {error}")
         else:
             found.num_proved += verdict.proved
