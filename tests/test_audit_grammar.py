@@ -612,8 +612,8 @@ def test_what_dafny_4_has_and_dafny_2_does_not_is_said_first() -> None:
     verdict = audit_candidate(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
     assert verdict is not None
     assert [d.message for d in verdict.diagnostics] == [
-        "line 2: 'ghost predicate' is Dafny 4; whole programs are read as Dafny 2.3",
-        "keywords: 'assume' assumes what is to be proved (--allow assume has it believed)",
+        "line 2: Dafny 2.3 has no 'ghost predicate', and whole programs are read as that",
+        "keywords: 'assume' assumes what is to be proved",
     ]
 
 

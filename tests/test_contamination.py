@@ -236,6 +236,20 @@ def test_real_lean_statements_are_found_in_themselves() -> None:
     assert found.count("same") == found.touched == len(statements) == 488
 
 
+def test_a_benchmark_may_be_any_lines_with_a_statement(tmp_path: Path) -> None:
+    """As the training side; no proof has to be possible of them."""
+    row = {"id": "c", "preamble": "def f (n : Nat) := n + 1", "statement": "theorem a : f 1 = 2"}
+    train, asked = tmp_path / "t.jsonl", tmp_path / "b.jsonl"
+    train.write_text(json.dumps(row | {"id": "d"}) + "\n")
+    asked.write_text(json.dumps(row) + "\n")
+    command = ["contamination", "--train", str(train), "--benchmark"]
+    done = CliRunner().invoke(cli, [*command, str(asked)])
+    assert done.exit_code == 1
+    assert "1 problems against 1 for training: 1 the same" in done.output
+    asked.write_text('{"id": "c"}\n')
+    assert "no text in any of statement," in str(CliRunner().invoke(cli, [*command, str(asked)]))
+
+
 def test_the_command_exits_1_when_something_is_found(tmp_path: Path) -> None:
     path = CURRICULUM / "valid.jsonl"
     again = tmp_path / "again.jsonl"

@@ -173,6 +173,12 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
     with pytest.raises(ToolchainError, match=r"names Dafny 2\.3\.0"):
         find_confirming_toolchain()
+    monkeypatch.setenv("PROVERRL_DAFNY4", "/nonexistent")
+    with pytest.raises(
+        ToolchainError, match=r"DAFNY4 names no second judge \(cannot run /nonexistent.*to nothing"
+    ):
+        find_confirming_toolchain()
+    monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
     assert find_confirming_toolchain() == ConfirmingToolchain(str(command), "4.11.0")
 

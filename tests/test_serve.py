@@ -17,7 +17,9 @@ import pytest
 
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
-from proverrl.serve.desk import _hide_paths
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.problems.inputs import make_file_candidate
+from proverrl.serve.desk import _for_clients
 from proverrl.serve.kimina import to_answer
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
@@ -334,7 +336,13 @@ async def test_what_a_server_says_of_its_own_troubles_names_no_path() -> None:
     missing = ToolchainError("no Dafny in /home/somebody/bin; apt install dafny")
     wrong = ProblemError("its statement does not elaborate")
     died = "the Dafny server died; it said: [FATAL] Write fault on path /home/somebody/x"
-    assert _hide_paths(died) == "the Dafny server died"
+    assert _for_clients(died) == "the Dafny server died"
+    believed = make_file_candidate("a", "lemma L() ensures false")
+    refused = audit_candidate(believed)
+    assert refused is not None
+    assert _for_clients(refused.diagnostics[0].message) == (
+        "missing-body: this lemma has no body, so what it claims is not proved"
+    )
     looked = "no directory 'Aesop' in the search path entries:\n/home/somebody\n/home/lean"
     said = Verdict(Status.REJECTED, (Diagnostic("error", looked),))
     script = {0: missing, 1: wrong, 2: ProblemError(looked)}

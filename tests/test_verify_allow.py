@@ -18,7 +18,7 @@ from proverrl.lang.dafny.audit import audit, audit_candidate, list_trusted
 from proverrl.lang.dafny.judge import make_options
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.trusted import ALLOWED, read_words
-from proverrl.types import FILE, HOLE, Candidate, Problem
+from proverrl.types import FILE, HOLE, Candidate, Problem, Status
 from proverrl.verifier.base import Limits
 
 ATTACKS = [
@@ -80,7 +80,9 @@ def test_a_word_admits_what_it_names_and_no_other_word_does(word: str) -> None:
         assert {finding.trust for finding in refused} == {word}, text
         assert audit("file", text, allowed=(word,)) == [], text
         assert audit("file", text, allowed=others) == refused, text
-        assert list_trusted(text, (word,)) == refused, text
+        counted = list_trusted(text, (word,))
+        assert counted, text
+        assert all(finding in refused for finding in counted), text
 
 
 @pytest.mark.parametrize("text", NEVER)
@@ -141,6 +143,47 @@ def test_the_message_names_the_word() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lemma {:axiom} A() ensures 1 == 2\n", ["axiom"]),
+        ("function method {:extern} F(): int ensures F() == 3", ["extern"]),
+        ('method {:trigger} {:extern "x"} M() ensures false', ["extern"]),
+        ("lemma {:axiom} A() ensures 1 == 2\n{ }\nlemma B() ensures 1 == 2", ["axiom", "axiom"]),
+        (
+            "class {:extern} K { method {:extern} M() ensures false\r\nmethod N() ensures false }",
+            ["extern"] * 3,
+        ),
+    ],
+)
+def test_a_member_without_a_body_counts_once(text: str, expected: list[str]) -> None:
+    assert [found.trust for found in list_trusted(text, tuple(ALLOWED))] == expected
+
+
+def test_no_word_brings_a_statement_of_dafny_4() -> None:
+    candidate = Candidate(Problem("p", "dafny", FILE, "", HOLE), "method M() { expect 1 == 2; }")
+    verdict = audit_candidate(candidate)
+    assert verdict is not None
+    assert verdict.status is Status.REJECTED
+    assert [found.message for found in verdict.diagnostics] == [
+        "line 1: Dafny 2.3 has no 'expect', and whole programs are read as that",
+        "keywords: 'expect' is believed, not proved",
+    ]
+
+
+@pytest.mark.dafny
+def test_a_program_of_dafny_4_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.dfy").write_text("method M(x: int)\n{\n  for i := 0 to x { }\n}\n")
+    Path("b.dfy").write_text("method M() { expect 1 == 2; }\n")
+    _, rows, _ = verify(".", "--allow", "assume", "--no-cache")
+    for row, word in zip(rows.values(), ("for", "expect"), strict=True):
+        said = [found["message"] for found in row["diagnostics"] if found["severity"] == "error"]
+        assert row["status"] == "rejected"
+        assert said[0].endswith(f"Dafny 2.3 has no {word!r}, and whole programs are read as that")
+        assert "invalid UpdateStmt" in said
+
+
 def test_words_and_options_that_are_not_known() -> None:
     assert read_words(["extern, assume", "assume"]) == ("assume", "extern")
     with pytest.raises(UsageError, match="--allow anything: no such word; there are assume, axiom"):
@@ -192,13 +235,14 @@ def test_where_it_may_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert (status, rows["a"]["cause"]) == (2, "bad-problem")
         assert rows["a"]["message"].endswith("are for bare files, and this has a statement")
         _, _, said = verify("a.jsonl", *option, "--server", "http://127.0.0.1:9")
-        assert "are for what is judged here: leave out --server" in said
+        assert said.endswith("are for what is judged here: leave out --server")
 
 
 @pytest.mark.dafny
 @pytest.mark.slow
 def test_each_use_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     Path("a.dfy").write_text(
         "lemma L(x: int) ensures x > 3\n"
         "method M() ensures 1 == 2 { L(1); assume 1 == 1; }\n"
@@ -228,16 +272,18 @@ def test_each_use_is_counted_and_shown(tmp_path: Path, monkeypatch: pytest.Monke
         ("info", 3, 46),
         ("info", 1, 0),
     ]
+    plain = CliRunner().invoke(cli, ["verify", "-j", "1", "--plain", "a.dfy", *words])
+    assert plain.stdout == "a.dfy: proved (believed: 1 assume, 1 axiom, 2 decreases-star)\n"
     toolchain = rows["b.dfy"]["toolchain"]
     assert toolchain.endswith(", allowing assume, axiom, decreases-star, /arith:2")
-    assert said.endswith("believed, not proved: 1 assume, 3 axiom, 2 decreases-star\n")
+    assert said.endswith("believed, not proved: 1 assume, 2 axiom, 2 decreases-star\n")
     properties = ElementTree.parse("j.xml").findall(".//testcase[@name='a.dfy']//property")
     assert [p.get("name", "") + ":" + p.get("value", "") for p in properties] == believed
     results = json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
     notes = [result for result in results if result["ruleId"] == "believed"]
     assert [(note["level"], note["message"]["text"]) for note in notes] == [
         ("note", "believed, not proved: 1 assume, 1 axiom, 2 decreases-star"),
-        ("note", "believed, not proved: 2 axiom"),
+        ("note", "believed, not proved: 1 axiom"),
     ]
 
 

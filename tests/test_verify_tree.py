@@ -277,6 +277,59 @@ def test_which_clause_failed_is_said(tree: Path) -> None:
     assert verify("loose.dfy").exit_code == 0
 
 
+def test_reports_say_what_a_verdict_rests_and_hangs_on(tmp_path: Path) -> None:
+    def say(severity: str, message: str, line: int = 0, column: int = 0) -> dict[str, Any]:
+        return {"severity": severity, "message": message, "line": line, "column": column}
+
+    trusted = say("info", "keywords: 'assume' assumes it (believed: --allow assume)", 3, 6)
+    checks = ["believed:assume:1", "at the limit", "second-judge: dafny 4.11.0"]
+    doubted = "a second Dafny does not confirm the proof: no"
+    errors = [say("error", doubted), say("error", "no", 5, 2), say("error", "nor", 6, 0)]
+    rows = [
+        make_row("a.dfy", "proved", diagnostics=[trusted], checks=checks),
+        make_row("b.dfy", "unconfirmed", diagnostics=errors),
+        make_row("c.dfy", "rejected", diagnostics=[say("error", "in lib/d.dfy, line 7: no", 2)]),
+    ]
+    # A fault is said once, with its place.
+    assert find_errors(rows[1]) == [Complaint(5, 3, doubted), Complaint(6, 1, "nor")]
+    write_junit(tmp_path / "j.xml", rows, strict=True)
+    found = ElementTree.parse(tmp_path / "j.xml").findall(".//testcase[@name='a.dfy']//property")
+    assert [(one.get("name"), one.get("value")) for one in found] == [
+        ("believed:assume", "1"),
+        ("at the limit", "true"),
+        ("second-judge", "dafny 4.11.0"),
+    ]
+    write_sarif(tmp_path / "s.json", rows, strict=True)
+    (run,) = json.loads((tmp_path / "s.json").read_text())["runs"]
+
+    def place(one: dict[str, Any]) -> tuple[str, int, int]:
+        found = one["physicalLocation"]
+        region = found["region"]
+        return found["artifactLocation"]["uri"], region["startLine"], region["startColumn"]
+
+    assert [
+        (
+            result["ruleId"],
+            result["level"],
+            place(result["locations"][0]),
+            [place(one) for one in result["relatedLocations"]],
+        )
+        for result in run["results"]
+    ] == [
+        ("unconfirmed", "error", ("b.dfy", 5, 3), []),
+        ("unconfirmed", "error", ("b.dfy", 6, 1), []),
+        ("rejected", "error", ("c.dfy", 2, 1), [("lib/d.dfy", 7, 1)]),
+        ("believed", "note", ("a.dfy", 3, 7), [("a.dfy", 3, 7)]),
+        ("at-the-limit", "note", ("a.dfy", 1, 1), []),
+    ]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [
+        result["ruleId"] for result in run["results"]
+    ]
+    told = run["results"][-1]["message"]["text"]
+    assert told == "proved, but hangs on the resource limit; raise --rlimit"
+
+
 def test_notes_belong_to_the_error_before_them() -> None:
     def say(severity: str, line: int) -> dict[str, Any]:
         return {"severity": severity, "message": severity, "line": line, "column": 0}

@@ -2,6 +2,8 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,9 +200,11 @@ def test_an_annotated_program_answers_for_its_postconditions(clause: str) -> Non
     assert ask(warn(4, 9, "proved using contradictory assumptions: x"), SECOND) is Status.PROVED
 
 
-def verify_through(*walls: Wall, rate: float = 1.0) -> tuple[Verdict, PoolStats]:
+def verify_through(
+    *walls: Wall, rate: float = 1.0, first: Verdict = FIRST
+) -> tuple[Verdict, PoolStats]:
     async def main() -> tuple[Verdict, PoolStats]:
-        verifier = ConfirmingVerifier(Judge({CANDIDATE.body: FIRST}), walls, rate)
+        verifier = ConfirmingVerifier(Judge({CANDIDATE.body: first}), walls, rate)
         verdict = await verifier.verify(CANDIDATE, deadline_seconds=5)
         stats = verifier.stats()
         await verifier.aclose()
@@ -232,6 +236,36 @@ def test_a_share_meets_the_walls() -> None:
     assert verify_through(SecondJudge(Judge({}), Judge({})), rate=share)[0] == FIRST
     judge = Judge({CANDIDATE.body: SECOND})
     assert verify_through(SecondJudge(judge, judge), rate=share + 1e-6)[0].checks[-1] == "confirmed"
+
+
+def test_what_a_user_has_believed_is_not_asked_of_another() -> None:
+    first = replace(FIRST, checks=(*FIRST.checks, "believed:axiom:1"))
+    judge = Judge({})
+    verdict, stats = verify_through(SecondJudge(judge), first=first)
+    assert (verdict, stats.confirmed, judge.asked) == (first, 0, [])
+
+
+def test_the_toolchain_names_the_second_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server's first lines and what it says of itself, and the last line of ``verify``."""
+    dafny = tmp_path / "dafny"
+    dafny.write_text("#!/bin/sh\necho 4.11.0\n")
+    dafny.chmod(0o755)
+
+    def name(**more: Any) -> str:
+        return open_dafny(BackendOptions(workers=1, limits=Limits(), **more)).toolchain
+
+    monkeypatch.setenv("PROVERRL_DAFNY4", "")
+    alone = name()
+    monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
+    second = "; second judge: dafny 4.11.0 (language server, syntax of 2)"
+    assert name() == alone + second
+    assert name(allowed=("axiom",)) == f"{alone}, allowing axiom{second}"
+    assert name(confirm="off") == alone
+    assert name(arguments=("/arith:2",)) == (
+        f"{alone}, /arith:2; the second judge is not asked under --dafny-arg"
+    )
 
 
 def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:

@@ -27,7 +27,7 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
@@ -57,9 +57,14 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
     from proverrl.problems.contamination import find_contamination, read_statements, take_statements
 
     streamed = chain.from_iterable(read_statements(path) for path in training)
-    found = find_contamination(
-        take_statements(open_benchmark(benchmark).problems), streamed, near_share=near
-    )
+    try:
+        asked = take_statements(open_benchmark(benchmark).problems)
+    except ProblemError:
+        # Only statements are compared, so that rows do that nothing could be proved of.
+        if not Path(benchmark).is_file():
+            raise
+        asked = list(read_statements(Path(benchmark)))
+    found = find_contamination(asked, streamed, near_share=near)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:

@@ -1,10 +1,11 @@
 """Judges again what may have failed by its limits alone, for commands that judge for a person.
 
 Flows in: candidates, and a verifier with appeals. Flows out: verdicts; one that hangs on the limit
-has ``AT_LIMIT`` among its checks, and what ran out of time is TIMEOUT however long it worked: that
-it counts against a text is a rule for policies, which could leave their groups by it. Where z3 runs out Dafny 2.3 says now and then that an assertion
-does not hold, and it never says what was used. So a refusal is judged again where z3 had the time
-to use up its limit, which costs the quick ones nothing.
+has ``AT_LIMIT`` among its checks, and what ran out of time is TIMEOUT, however long it worked: that
+this counts against a text is a rule for policies, which could leave their groups by it. Where z3
+runs out Dafny 2.3 says now and then that an assertion does not hold, and it never says what was
+used. So a refusal is judged again where z3 had the time to use up its limit, which costs the quick
+ones nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.verifier.base import AT_LIMIT
 from proverrl.verifier.cache import CachedVerifier, was_overturned
 
 FACTOR = 2.0
 RLIMIT = 30_000_000
 """Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
-AT_LIMIT = "at the limit"
 _MOST_PER_SECOND = 60_000_000
 """More than z3 4.8.5 counts in a second: 2 to 22 million were measured, by the kind of text."""
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from rich.padding import Padding
 from rich.text import Text
 
-from proverrl.cli.second_look import AT_LIMIT, FACTOR, RLIMIT, SecondLook
+from proverrl.cli.second_look import FACTOR, RLIMIT, SecondLook
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
@@ -50,7 +50,7 @@ from proverrl.problems.inputs import (
 )
 from proverrl.problems.written import VerdictFile
 from proverrl.types import FILE, Status, is_fatal
-from proverrl.verifier.base import Limits
+from proverrl.verifier.base import AT_LIMIT, Limits
 from proverrl.verifier.cache import CachedVerifier, default_cache, open_database
 from proverrl.verifier.router import RoutedVerifier
 
@@ -121,7 +121,7 @@ async def print_verdicts(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
     if servers and (allowed or arguments):
-        raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --servers")
+        raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --server")
     router = open_router(options, rlimit)
     run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     # Paranoid checks are not part of what a stored verdict rests on.
@@ -314,6 +314,8 @@ def _print_plain(screen: PanelConsole, row: Row) -> None:
         return
     status = "nothing to prove" if row.get("nothing_to_prove") else row["status"]
     status += f" ({AT_LIMIT})" if AT_LIMIT in row["checks"] else ""
+    counts = count_believed(row)
+    status += f" (believed: {describe_believed(counts)})" if counts else ""
     shown, more = _list_shown(row)
     place = row["id"]
     if shown and shown[0].line:

@@ -6,18 +6,22 @@ have any.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from proverrl.errors import UsageError
 
 ALLOWED = {
-    "assume": "'assume', 'expect', loops and forall statements without a body",
+    "assume": "'assume', loops and forall statements without a body",
     "axiom": "members without a body, {:axiom}, {:verify false}",
     "extern": "{:extern}, and members without a body in what has it",
     "decreases-star": "'decreases *' of methods and loops, which then may never end",
     "abstract": "abstract and refining modules, and what they and traits leave without a body",
 }
 """The words of ``--allow``, each with what is believed then."""
+
+REMEDY = re.compile(r" \(--allow \S+ has it believed\)")
+"""Ends what the audit of a bare file says, where a word admits it."""
 
 TERMINATION = "decreases-star"
 

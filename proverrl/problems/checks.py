@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +20,18 @@ from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
 from proverrl.problems.includes import find_checkout
-from proverrl.verifier.base import BELIEVED
+from proverrl.verifier.base import AT_LIMIT, BELIEVED
 from proverrl.version import __version__
 
 Row = Mapping[str, Any]
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_SECOND_JUDGE = "second-judge"
+_NOTES = {
+    "believed": "rests on what is believed",
+    "at-the-limit": "hangs on the resource limit; raise --rlimit",
+}
+"""Rules of a log that are no errors, and what they mean."""
+_INCLUDED = re.compile(r"in (.+?), line (\d+): ")
 _ILLEGAL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535))
 """Characters that no XML may hold."""
 
@@ -46,6 +54,15 @@ def count_believed(row: Row) -> dict[str, int]:
 def describe_believed(counts: Mapping[str, int]) -> str:
     """What ``count_believed`` found, for a person to read."""
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+
+
+def _list_remarks(row: Row) -> dict[str, str]:
+    """What a verdict rests on, hangs on, and which second judge was asked."""
+    remarks = {f"{BELIEVED}{word}": str(count) for word, count in count_believed(row).items()}
+    for name, _, value in (check.partition(": ") for check in row.get("checks", ())):
+        if name in (AT_LIMIT, _SECOND_JUDGE):
+            remarks[name] = value or "true"
+    return remarks
 
 
 class Complaint(NamedTuple):
@@ -75,6 +92,9 @@ def find_errors(row: Row) -> list[Complaint]:
         # Of Dafny a note belongs to the error before it; Lean's stand for themselves.
         may_note = one["severity"] == "error" and row.get("toolchain", "").startswith("dafny")
         found += [said] if one["severity"] == "error" else []
+    if len(found) > 1 and not found[0].line and found[0].text.endswith(found[1].text):
+        # What another judge said, and the same with its place.
+        found[:2] = [found[1]._replace(text=found[0].text)]
     if found:
         return found
     line, text = int(row.get("line", 0)), str(row.get("message", row["status"]))
@@ -98,12 +118,10 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         case = ElementTree.SubElement(
             suite, "testcase", classname="proverrl", name=_clean(name), time=seconds
         )
-        if believed := count_believed(row):
+        if remarks := _list_remarks(row):
             properties = ElementTree.SubElement(case, "properties")
-            for word, count in believed.items():
-                ElementTree.SubElement(
-                    properties, "property", name=f"{BELIEVED}{word}", value=str(count)
-                )
+            for remark, value in remarks.items():
+                ElementTree.SubElement(properties, "property", name=remark, value=value)
         if row["status"] == "proved":
             continue
         if passes(row, strict=strict):
@@ -130,47 +148,31 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
     """A result for each error of each row that does not pass; its rule is the status. A note for
-    each row that rests on what is believed."""
+    each row that rests on what is believed, or is proved at the limit."""
     complained = [row for row in rows if not passes(row, strict=strict)]
     rules = sorted({row["status"] for row in complained})
+    told = [(row, row["status"], found) for row in complained for found in find_errors(row)]
+    noted = [(row, rule, note) for row in rows for rule, note in _list_notes(row)]
+    rules += sorted({rule for _, rule, _ in noted})
     results = [
         {
-            "ruleId": row["status"],
-            "ruleIndex": rules.index(row["status"]),
-            "level": "error",
+            "ruleId": rule,
+            "ruleIndex": rules.index(rule),
+            "level": "note" if rule in _NOTES else "error",
             "message": {"text": found.text},
             "locations": [_locate(row, found)],
             "relatedLocations": [
-                {"id": number, "message": {"text": note.text}, **_locate(row, note)}
-                for number, note in enumerate(found.notes)
+                {"id": number, "message": {"text": note.text}, **_locate(of, note)}
+                for number, (of, note) in enumerate(_list_related(row, found))
             ],
         }
-        for row in complained
-        for found in find_errors(row)
-    ]
-    rules += ["believed"] if (believing := [row for row in rows if count_believed(row)]) else []
-    results += [
-        {
-            "ruleId": "believed",
-            "ruleIndex": len(rules) - 1,
-            "level": "note",
-            "message": {"text": f"believed, not proved: {describe_believed(count_believed(row))}"},
-            "locations": [_locate(row, Complaint(0, 1, ""))],
-        }
-        for row in believing
+        for row, rule, found in told + noted
     ]
     driver = {
         "name": "ProverRL",
         "version": __version__,
         "rules": [
-            {
-                "id": rule,
-                "shortDescription": {
-                    "text": "rests on what is believed"
-                    if rule == "believed"
-                    else f"not proved: {rule}"
-                },
-            }
+            {"id": rule, "shortDescription": {"text": _NOTES.get(rule, f"not proved: {rule}")}}
             for rule in rules
         ],
     }
@@ -180,6 +182,30 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         "runs": [{"tool": {"driver": driver}, "results": results}],
     }
     write_whole(path, json.dumps(log, indent=2) + "\n")
+
+
+def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
+    """What a log says of a row beside its errors, each with its rule."""
+    if counts := count_believed(row):
+        places = tuple(
+            Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
+            for one in row["diagnostics"]
+            if one["severity"] == "info" and "(believed: " in one["message"]
+        )
+        said = f"believed, not proved: {describe_believed(counts)}"
+        line, column = places[0][:2] if places else (0, 1)
+        yield "believed", Complaint(line, column, said, places)
+    if row["status"] == "proved" and AT_LIMIT in row.get("checks", ()):
+        yield "at-the-limit", Complaint(0, 1, f"proved, but {_NOTES['at-the-limit']}")
+
+
+def _list_related(row: Row, found: Complaint) -> Iterator[tuple[Row, Complaint]]:
+    """The other places that a complaint names, each with what names its file."""
+    if included := _INCLUDED.match(found.text):
+        there = Complaint(int(included[2]), 1, found.text[included.end() :])
+        yield {**row, "file": included[1]}, there
+    for note in found.notes:
+        yield row, note
 
 
 def annotate(row: Row) -> Iterator[str]:

@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from proverrl.concurrency import Breather
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
+from proverrl.lang.trusted import REMEDY
 from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import Reservation, Room
@@ -40,10 +41,10 @@ _SEARCHED = re.compile(r"in the search path entries:.*", re.DOTALL)
 _LAST_WORDS = re.compile(rf"{re.escape(LAST_WORDS)}.*", re.DOTALL)
 
 
-def _hide_paths(message: str) -> str:
+def _for_clients(message: str) -> str:
     """Lean lists the folders in which it looked for a module; a process that died may have said
-    anything."""
-    return _LAST_WORDS.sub("", _SEARCHED.sub("on this server", message))
+    anything; and no client can have anything believed."""
+    return _LAST_WORDS.sub("", _SEARCHED.sub("on this server", REMEDY.sub("", message)))
 
 
 class Refusal(Exception):  # noqa: N818
@@ -90,7 +91,7 @@ class Desk:
                 candidate, deadline_seconds=deadline_seconds, lane=Lane(client, priority)
             )
         except ProblemError as error:
-            return entry.refuse("bad-problem", _hide_paths(str(error)))
+            return entry.refuse("bad-problem", _for_clients(str(error)))
         except ToolchainError as error:
             # Its message names commands and paths of this machine.
             logger.warning("%s", error)
@@ -101,7 +102,7 @@ class Desk:
         if self.distrust:
             raise CanaryError(self.distrust)
         self.metrics.count_verdict(language, verdict)
-        said = tuple(replace(d, message=_hide_paths(d.message)) for d in verdict.diagnostics)
+        said = tuple(replace(d, message=_for_clients(d.message)) for d in verdict.diagnostics)
         return replace(verdict, diagnostics=said)
 
     def _refuse_long(self, entry: Submission) -> Verdict | Unusable | None:

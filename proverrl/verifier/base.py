@@ -22,6 +22,9 @@ NOTHING = "nothing to verify: "
 BELIEVED = "believed:"
 """Begins each check that counts what a bare file has believed by the user's choice."""
 
+AT_LIMIT = "at the limit"
+"""The check of a verdict that hangs on a resource limit."""
+
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 

@@ -121,7 +121,8 @@ class RemoteVerifier:
         if rlimit not in (None, about.rlimit):
             raise UsageError(
                 f"{self._name} judges with rlimit {about.rlimit}, and {rlimit} is asked for: start "
-                "it with that --rlimit, or set pool.rlimit to what it has"
+                f"it with that --rlimit, or ask for what it has (--rlimit {about.rlimit}, "
+                "pool.rlimit)"
             )
         if confirm is not None and about.confirm not in (confirm, "proved"):
             raise UsageError(

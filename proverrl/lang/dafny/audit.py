@@ -8,6 +8,7 @@ Not covered: what only Dafny knows (types, termination, truth).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Set
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +29,7 @@ from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.body_place import end_column, find_body_place
+from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
 AUDIT_VERSION = 20
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
@@ -48,6 +49,8 @@ _ALLOWED_WORDS = {
     PROGRAM: frozenset("requires while return break label new".split()),
 }
 _MARK = "the_hole_of_this_problem"
+_HEAD = re.compile(r"\w+(?:\s+method)?\s*(?:\{:[^{}]*\}\s*)*\{:\s*")
+"""From the word of a member to the name of one of its attributes."""
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
 
@@ -92,8 +95,20 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
 
 
 def list_trusted(text: str, allowed: Collection[str]) -> list[Finding]:
-    """What a bare file has believed by these words of ``trusted``."""
-    return [f for f in audit_file(write_plain(text, comments=False).text) if f.trust in allowed]
+    """What a bare file has believed by these words of ``trusted``: a member without a body counts
+    once, and not for the attribute as well that says so in its head."""
+    plain = write_plain(text, comments=False).text
+    findings = [f for f in audit_file(plain) if f.trust in allowed]
+    found = [(f, find_offset(plain, f.line, f.column)) for f in findings]
+    members = [(f.trust, start) for f, start in found if f.rule == "missing-body"]
+    return [
+        f
+        for f, place in found
+        if f.rule != "attributes"
+        or not any(
+            trust == f.trust and _HEAD.fullmatch(plain, start, place) for trust, start in members
+        )
+    ]
 
 
 def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verdict | None:
@@ -118,10 +133,13 @@ def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verd
         return None
     worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
     status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
+    newer = explain_dafny_4(candidate.body) if problem.kind == "file" else ""
+    if newer:
+        # Dafny 2.3 cannot read it, so that nothing in it could have been believed, or can be.
+        status, findings = Status.REJECTED, [replace(f, trust="") for f in findings]
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
-    if problem.kind == "file" and (newer := explain_dafny_4(candidate.body)):
-        # Dafny 2.3 cannot read it, so that nothing in it could have been believed.
-        status, diagnostics = Status.REJECTED, (Diagnostic("error", newer), *diagnostics)
+    if newer:
+        diagnostics = (Diagnostic("error", newer), *diagnostics)
     return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
 
 

@@ -75,14 +75,17 @@ def open_dafny(options: BackendOptions) -> Backend:
     )
     salt = make_salt(toolchain.name, limits, AUDIT_VERSION)
     verifier = mix_in_canaries(pool, "dafny", CANARIES, options.canary_rate, options.seed)
-    # What one Dafny is told to believe, or told by options of its own, says nothing to another.
-    own = options.allowed or options.arguments
-    rate = 0.0 if own else read_rate(options.confirm)
-    if rate and (second := find_confirming_toolchain()):
+    rate, name = read_rate(options.confirm), toolchain.name
+    second = find_confirming_toolchain() if rate else None
+    if second and options.arguments:
+        # What one Dafny is told by options of its own says nothing to another.
+        name += "; the second judge is not asked under --dafny-arg"
+    elif second:
+        name += f"; second judge: {second.name}"
         verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
         # Only where it is there, so that verdicts of earlier versions stay known.
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
-    return Backend(name=toolchain.backend, toolchain=toolchain.name, salt=salt, verifier=verifier)
+    return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
 
 
 def _open_second_judge(

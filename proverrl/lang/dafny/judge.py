@@ -19,6 +19,7 @@ from proverrl.lang.dafny.annotate import list_entry_names
 from proverrl.lang.dafny.audit import CONTRACT, PROGRAM, list_trusted
 from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.strip import explain_dafny_4
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.text import find_own_entries
@@ -81,6 +82,9 @@ async def judge_candidate(
     allowed = toolchain.allowed if is_file else ()
     trusted = list_trusted(candidate.body, allowed) if allowed else []
     verdict = judge_reply(reply, judged, expected, trusted)
+    if is_file and not reply.resolved and (newer := explain_dafny_4(candidate.body)):
+        said = (Diagnostic("error", newer), *verdict.diagnostics)
+        verdict = replace(verdict, diagnostics=said)
     if verdict.proved and not is_file:
         verdict = await ask_walls(process, known, named, written, verdict)
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)

@@ -58,9 +58,12 @@ def explain_dafny_4(text: str) -> str:
         tokens, tokens[1:], tokens[2:], strict=False
     ):
         is_loop = word == "for" and kind == "name" and after in (":=", ":")
-        if is_loop or (word in ("ghost", "opaque") and name in ("function", "predicate")):
+        is_test = word == "expect" and kind in ("name", "number")
+        is_declaration = word in ("ghost", "opaque") and name in ("function", "predicate")
+        if is_loop or is_test or is_declaration:
             line = text.count("\n", 0, place) + 1
-            return f"line {line}: '{word} {name}' is Dafny 4; whole programs are read as Dafny 2.3"
+            what = f"{word} {name}" if is_declaration else word
+            return f"line {line}: Dafny 2.3 has no {what!r}, and whole programs are read as that"
     return ""
 
 

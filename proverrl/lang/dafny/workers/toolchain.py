@@ -86,7 +86,13 @@ def find_confirming_toolchain() -> ConfirmingToolchain | None:
     named = os.environ.get("PROVERRL_DAFNY4")
     if not named:
         return None
-    version = _find_dafny_version(named)
+    try:
+        version = _find_dafny_version(named)
+    except ToolchainError as error:
+        raise ToolchainError(
+            f"PROVERRL_DAFNY4 names no second judge ({error}): name the dafny command of a Dafny "
+            f"4 ({_INSTALL_DAFNY_4}), or set it to nothing to do without"
+        ) from error
     if not version.startswith("4."):
         raise ToolchainError(
             f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
