@@ -607,6 +607,31 @@ def test_unsound_is_for_cheating(text: str, status: str | None, message: str) ->
     assert any(found.endswith(message) for found in said), said
 
 
+WHILE = "'while' may not stand in a hint; write a lemma that calls itself, or 'forall'"
+RETURN = "'return' may not stand in a hint; write what is behind it under 'else'"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status", "message"),
+    [
+        ("lemma", "var i := 0; while i < n invariant i <= n { i := i + 1; }", "rejected", WHILE),
+        ("lemma", "while true", "unsound", "'while' could loop without a body"),
+        ("lemma", "if n == 0 { while true; }", "unsound", "'while' could loop without a body"),
+        ("lemma", "if n == 0 { return; }", "rejected", RETURN),
+        ("method", "return;", "unsound", "'return' skips the rest of the program"),
+        ("method L() {} lemma", "return;", "rejected", RETURN),
+    ],
+)
+def test_what_hides_nothing_is_no_cheat(head: str, body: str, status: str, message: str) -> None:
+    problem = Problem(
+        "p", "dafny", "statements", "", f"{head} M(n: nat) ensures n >= 0 {{ {HOLE} }}"
+    )
+    verdict = audit_candidate(Candidate(problem, body))
+    assert verdict is not None
+    assert (verdict.status, verdict.checks) == (status, ("audit:keywords",))
+    assert verdict.diagnostics[0].message == f"keywords: {message}"
+
+
 def test_what_dafny_4_has_and_dafny_2_does_not_is_said_first() -> None:
     text = "lemma L() { assume true; }\nghost predicate P() { true }\n"
     verdict = audit_candidate(Candidate(Problem("f", "dafny", "file", "", HOLE), text))

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from proverrl.cli import second_look
 from proverrl.cli.main import cli
 from proverrl.lang import find_language
+from proverrl.lang.dafny.syntax.hint_grammar import _HARMLESS_ATTRIBUTES, FORMS, STATEMENTS
 from proverrl.problems.check import check_file
 from proverrl.problems.load import write_problems
 from proverrl.verifier.cache import CachedVerifier
@@ -41,6 +42,17 @@ def test_there_is_an_example_of_each_kind_and_none_is_at_fault(tmp_path: Path) -
     num = len(EXAMPLES)
     assert done.output.endswith(f"p.jsonl: {num} problems, {num} with a reference; 0 faults\n")
     assert done.exit_code == 0
+
+
+def test_the_page_names_each_form_that_a_hole_may_hold() -> None:
+    section = PAGE.read_text("utf-8").partition("## What a hole may hold")[2].partition("\n## ")[0]
+    words = {*STATEMENTS, *FORMS} - {"{", "exists", "set", "iset", "map", "imap"}
+    words |= {f"{{:{name}}}" for name in _HARMLESS_ATTRIBUTES} | {*find_language("dafny").kinds}
+    assert [
+        word
+        for word in sorted(words - {"ghost", "file", "decide", "answer"})
+        if f"`{word}" not in section
+    ] == []
 
 
 @pytest.mark.dafny
@@ -113,6 +125,7 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         json.dumps(make(id="h", statement=good["statement"].replace("Double", "Twice"))),
         json.dumps({"id": "i", "language": "dafny", "kind": "contract", "statement": ASKED}),
         json.dumps({**program, "id": "j", "informal": " "}),
+        json.dumps(make(id="k", preamble="lemma K() ensures 1 == 2 { assume false; }\n")),
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     found = check_file(path)
@@ -129,13 +142,15 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
         "line 11: a list, not a JSON object",
         "line 13: problem 'i': it asks for a statement from words and has none; fill 'informal'",
         "line 14: problem 'j': it asks for a statement from words and has none; fill 'informal'",
+        "line 15: problem 'k': the problem assumes something, of which a proof may then be made: "
+        "line 1: keywords: 'assume' assumes what is to be proved",
     ]
     assert len(faults) == len(begin)
     assert all(fault.startswith(text) for fault, text in zip(faults, begin, strict=True)), faults
     assert [problem.id for _, problem, _ in found.right] == ["double", "h"]
     done = run(str(path))
     assert done.exit_code == 1
-    assert done.output.endswith("2 problems, 2 with a reference; 11 faults\n")
+    assert done.output.endswith("2 problems, 2 with a reference; 12 faults\n")
     (tmp_path / "none.jsonl").write_text("")
     assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)
 

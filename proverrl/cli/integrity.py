@@ -91,13 +91,7 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
 @click.option("--out", type=FILE, help="Write the outcome of each claim as a JSON line.")
 @RESUME
 def recheck(
-    file: Path,
-    benchmark: str,
-    workers: int,
-    timeout: float,
-    rlimit: int | None,
-    out: Path | None,
-    resume: bool,
+    file: Path, benchmark: str, out: Path | None, resume: bool, timeout: float, **how: int | None
 ) -> None:
     """Verify the proofs that someone else's result FILE claims, on the benchmark's statements.
 
@@ -109,7 +103,7 @@ def recheck(
         raise UsageError("--resume continues a file of outcomes: name it with --out")
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
-    rechecking = _recheck(file, benchmark, workers, timeout, rlimit, out, resume)
+    rechecking = _recheck(file, benchmark, out, resume, timeout, **how)
     counts = run_until_interrupted(rechecking, explain_resume(out, "outcome"))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
     parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
@@ -120,13 +114,7 @@ def recheck(
 
 
 async def _recheck(
-    file: Path,
-    benchmark: str,
-    workers: int,
-    seconds: float,
-    rlimit: int | None,
-    out: Path | None,
-    resume: bool,
+    file: Path, benchmark: str, out: Path | None, resume: bool, seconds: float, **how: int | None
 ) -> Counter[str]:
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.cli.second_look import open_patient
@@ -154,7 +142,7 @@ async def _recheck(
             yield item
 
     languages = sorted({problem.language for problem in problems})
-    verifier = open_patient(rlimit, workers=workers, needed=languages, canary_rate=0.01)
+    verifier = open_patient(**how, needed=languages, canary_rate=0.01)
     try:
         with ExitStack() as stack:
             sink = None

@@ -33,6 +33,7 @@ from proverrl.lang.records import (
     Part,
 )
 from proverrl.lang.sides import settle
+from proverrl.lang.trusted import REMEDY
 from proverrl.types import ANNOTATE, ANSWER, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.canaries import Canary
@@ -284,7 +285,8 @@ class Language(ABC):
         verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
         if verdict is None or verdict.status is Status.INCOMPLETE:
             return ""
-        return f"line {verdict.diagnostics[0].line}: {verdict.diagnostics[0].message}"
+        message = REMEDY.sub("", verdict.diagnostics[0].message)
+        return f"line {verdict.diagnostics[0].line}: {message}"
 
     def find_objection(self, problem: Problem, reference: str | None) -> str:
         """Why a problem cannot be one of ours, its reference included; empty when it can."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
 from proverrl.problems.load import read_with_faults
-from proverrl.types import Candidate, Problem
+from proverrl.types import FILE, Candidate, Problem
 from proverrl.verifier.base import Verifier
 
 
@@ -49,6 +49,9 @@ def check_file(path: Path) -> FileCheck:
         said = language.find_objection(problem, reference)
         if not said and language.asks_statement(problem) and not problem.informal.strip():
             said = "it asks for a statement from words and has none; fill 'informal'"
+        can_hold = not said and FILE in language.kinds
+        if can_hold and (cheat := language.find_cheat(problem)):
+            said = f"the problem assumes something, of which a proof may then be made: {cheat}"
         key = Candidate(problem, "").key
         if not said and key in first:
             said = f"it states what {first[key]} does; drop one of the two"

@@ -51,6 +51,7 @@ _ALLOWED_WORDS = {
 _MARK = "the_hole_of_this_problem"
 _HEAD = re.compile(r"\w+(?:\s+method)?\s*(?:\{:[^{}]*\}\s*)*\{:\s*")
 """From the word of a member to the name of one of its attributes."""
+_HEADS = frozenset("lemma colemma method constructor iterator".split())
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
 
@@ -87,7 +88,8 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
     allowed = _ALLOWED_WORDS.get(kind, frozenset())
-    forbidden = (*list_forbidden(tokens, allowed), *_scan(tokens))
+    in_lemma = problem is not None and _is_in_lemma(problem.statement)
+    forbidden = (*list_forbidden(tokens, allowed, in_lemma=in_lemma), *_scan(tokens))
     findings = [*sorted(forbidden, key=lambda found: (found.line, found.column)), *findings]
     if kind == PROGRAM and problem is not None:
         return findings or audit_method(problem, body, tokens)
@@ -240,6 +242,13 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
                 elif open_brackets.pop() != CLOSERS[text]:
                     yield token.refuse("syntax", "grammar", f"{text!r} closes another bracket")
                     return
+
+
+@cache_texts
+def _is_in_lemma(statement: str) -> bool:
+    head, _ = read_file(statement.partition(HOLE)[0])
+    heads = [token.text for token in head if token.text in _HEADS]
+    return heads[-1:] in (["lemma"], ["colemma"])
 
 
 def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Finding]:

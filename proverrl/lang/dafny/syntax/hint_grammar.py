@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
+from itertools import pairwise
 
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
@@ -105,6 +106,12 @@ _FORBIDDEN_WORDS = (
         "starts or changes a declaration",
     )
 )
+# What a hint of these words is to be instead, where they hide nothing.
+_INSTEAD = {
+    "while": "a lemma that calls itself, or 'forall'",
+    "return": "what is behind it under 'else'",
+}
+_ENDLESS = ("decreases", "*")
 
 
 def refuse_attribute(name: Token, value: Token) -> Finding:
@@ -117,19 +124,37 @@ def refuse_attribute(name: Token, value: Token) -> Finding:
     return name.refuse(category, "attributes", f"the attribute {name.text!r} {why}")
 
 
-def list_forbidden(tokens: list[Token], allowed: Container[str] = ()) -> Iterator[Finding]:
+def list_forbidden(
+    tokens: list[Token], allowed: Container[str] = (), *, in_lemma: bool = False
+) -> Iterator[Finding]:
     """The words, but for these, and the attributes that no hole and no hint may hold, wherever they
-    stand."""
+    stand. ``in_lemma``: behind a return is nothing but what the lemma has to prove."""
     for place, token in enumerate(tokens):
         word, before = token.sign, tokens[place - 1].sign if place else ""
         # Behind a dot a word is a member.
         if word in _FORBIDDEN_WORDS and word not in allowed and before != ".":
             category: Category = "cheat" if word in _CHEATING_WORDS else "syntax"
-            yield token.refuse(category, "keywords", f"{word!r} {_FORBIDDEN_WORDS[word]}")
+            said = f"{word!r} {_FORBIDDEN_WORDS[word]}"
+            if in_lemma and (word == "return" or (word == "while" and _has_body(tokens[place:]))):
+                category, said = (
+                    "syntax",
+                    f"{word!r} may not stand in a hint; write {_INSTEAD[word]}",
+                )
+            yield token.refuse(category, "keywords", said)
         elif word == ":" and before == "{":
             name, value = (tokens[min(place + i, len(tokens) - 1)] for i in (1, 2))
             if name.text not in _HARMLESS_ATTRIBUTES:
                 yield refuse_attribute(name, value)
+
+
+def _has_body(loop: list[Token]) -> bool:
+    """Whether a brace that begins no attribute follows before the statement around it ends, and
+    nothing there gives up termination."""
+    for token, following in pairwise(loop):
+        is_open = token.text == "{" and following.text != ":"
+        if is_open or token.text in (";", "}") or (token.text, following.text) == _ENDLESS:
+            return is_open
+    return False
 
 
 def find_wide(name: Token) -> Finding | None:
