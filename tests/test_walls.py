@@ -12,7 +12,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.formal.program import PROGRAMMING
 from proverrl.lang.dafny.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain
+from proverrl.lang.dafny.workers.toolchain import ConfirmingToolchain, find_confirming_toolchain
 from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
@@ -241,7 +241,7 @@ def test_a_share_meets_the_walls() -> None:
 def test_what_a_user_has_believed_is_not_asked_of_another() -> None:
     first = replace(FIRST, checks=(*FIRST.checks, "believed:axiom:1"))
     judge = Judge({})
-    verdict, stats = verify_through(SecondJudge(judge), first=first)
+    verdict, stats = verify_through(SecondJudge(judge, judge), first=first)
     assert (verdict, stats.confirmed, judge.asked) == (first, 0, [])
 
 
@@ -259,7 +259,7 @@ def test_the_toolchain_names_the_second_judge(
     monkeypatch.setenv("PROVERRL_DAFNY4", "")
     alone = name()
     monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
-    second = "; second judge: dafny 4.11.0 (language server, syntax of 2)"
+    second = f"; second judge: {ConfirmingToolchain(str(dafny), '4.11.0').name}"
     assert name() == alone + second
     assert name(allowed=("axiom",)) == f"{alone}, allowing axiom{second}"
     assert name(confirm="off") == alone
