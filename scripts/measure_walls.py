@@ -52,8 +52,6 @@ Text = tuple[str, Candidate]
 Judged = list[tuple[str, Candidate, Verdict]]
 
 DECLARED = f"""{PRELUDE}
-datatype List = Nil | Cons(head: int, tail: List)
-type Some = x: seq<int> | 1 <= |x| witness [1]
 function Kept(x: nat): nat {{ x }}
 function Other(x: nat): nat {{ if x < 100 then x else x + 1 }}
 lemma AtLeast(x: nat) ensures x >= 0 {{ }}
