@@ -10,8 +10,8 @@ files of ``tests/attacks`` that Dafny believes and that are no bare files, by th
 them. With the audit: ``honest``, the references of the curriculum's held-out problems
 (``--tasks``: and DafnyBench's truths as annotate problems).
 
-Each table counts what is proved: by Dafny alone, with each wall alone, with both, with a second
-judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3 and
+Each table counts what is proved: by Dafny alone, with each wall alone, with all three, with a
+second judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3 and
 its z3.
 """
 
@@ -151,12 +151,20 @@ async def count_claims(*given: Any, **named: Any) -> WallFinding:
     return WallFinding(num_asked=found.num_asked)
 
 
+async def refute_nothing(*given: Any) -> str:
+    """In place of the wall of refutation."""
+    return ""
+
+
 ASKED = "proverrl.lang.dafny.walls.asked."
+NO_REFUTATION = {f"{ASKED}find_refuted": refute_nothing}
+NO_CONSEQUENCE = {f"{ASKED}ask_consequence": ask_nothing}
 WALLS: dict[str, dict[str, Any]] = {
     "Dafny": {"proverrl.lang.dafny.judge.ask_walls": pass_walls},
-    "relevance": {f"{ASKED}ask_consequence": ask_nothing},
-    "consequence": {f"{ASKED}ask_relevance": count_claims},
-    "both": {},
+    "refutation": {f"{ASKED}ask_relevance": ask_nothing, **NO_CONSEQUENCE},
+    "relevance": NO_REFUTATION | NO_CONSEQUENCE,
+    "consequence": NO_REFUTATION | {f"{ASKED}ask_relevance": count_claims},
+    "walls": {},
 }
 
 
@@ -222,14 +230,14 @@ def measure(title: str, texts: Sequence[Text], *, audits: bool) -> None:
     proofs = [row for row in judged if row[2].proved]
     believed = [(form, candidate) for form, candidate, _ in proofs]
     found, costs = {"texts": judged, "Dafny": proofs}, {"Dafny": seconds}
-    names = ["both"] if audits else ["relevance", "consequence", "both"]
+    names = ["walls"] if audits else ["refutation", "relevance", "consequence", "walls"]
     for name in names:
         found[name], costs[name] = asyncio.run(judge(believed, WALLS[name], audits=audits))
     found["second judge"] = asyncio.run(confirm(proofs))
     if found["second judge"]:
-        pairs = zip(found["both"], found["second judge"], strict=True)
+        pairs = zip(found["walls"], found["second judge"], strict=True)
         found["all"] = [again if first[2].proved else first for first, again in pairs]
-    last = found.get("all") or found["both"]
+    last = found.get("all") or found["walls"]
     print(f"\n{title}; processor seconds: {', '.join(f'{n} {s:.1f}' for n, s in costs.items())}")
     columns = {name: rows for name, rows in found.items() if rows}
     print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
