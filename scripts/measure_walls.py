@@ -11,8 +11,8 @@ them. With the audit: ``honest``, the references of the curriculum's held-out pr
 (``--tasks``: and DafnyBench's truths as annotate problems).
 
 Each table counts what is proved: by Dafny alone, with each wall alone, with all three, with a
-second judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3 and
-its z3.
+second judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3
+and its z3.
 """
 
 from __future__ import annotations
