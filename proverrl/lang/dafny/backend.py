@@ -80,7 +80,6 @@ def open_dafny(options: BackendOptions) -> Backend:
     rate = 0.0 if own else read_rate(options.confirm)
     if rate and (second := find_confirming_toolchain()):
         verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
-        # Only where it is there, so that verdicts of earlier versions stay known.
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=toolchain.name, salt=salt, verifier=verifier)
 
