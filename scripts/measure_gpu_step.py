@@ -23,7 +23,6 @@ from itertools import pairwise
 import torch
 from transformers import AutoModelForCausalLM
 
-from proverrl.bench.grpo_side import make_sample
 from proverrl.config import Config, load_config
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.memory import GIB, plan_memory, settle_cache
@@ -34,6 +33,7 @@ from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Problem, Prompt, Sampling
+from scripts.bench.grpo_side import make_sample
 from tests.public_shapes import SHAPES
 
 STEPS = 3

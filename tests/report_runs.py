@@ -10,6 +10,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from proverrl.files.seal import SEAL, add_seal
+
 LEVELS = (1, 2, 3, 4)
 HOLE = "/*{HOLE}*/"
 PREAMBLE = """function Sum(s: seq<int>): int
@@ -62,6 +64,19 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     """One JSON lines file, with its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_attempts(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The attempts of an evaluation, sealed, with settings; rows that name no turns have none."""
+    settings = add_seal({})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".settings").write_text(json.dumps(settings), encoding="utf-8")
+    write_lines(path, [add_seal({"turns": [], **row}, settings[SEAL]) for row in rows])
+
+
+def write_summary(path: Path, summary: dict[str, Any]) -> None:
+    """The table of an evaluation, sealed."""
+    write_json(path, add_seal(summary))
 
 
 def make_resolved(loop: str, steps: int) -> dict[str, Any]:
@@ -240,6 +255,22 @@ def make_rollouts(step: int, rng: random.Random, count: int = 128) -> list[dict[
                 "seconds": 0.18,
                 "reward": float(proved),
                 "advantage": 0.5 if proved else -0.5,
+                "turns": [
+                    {
+                        "context_ids": [1, 2, 3],
+                        "restarts": False,
+                        "token_ids": list(range(31)),
+                        "logprobs": [-0.5] * 31,
+                        "advantages": 0.5 if proved else -0.5,
+                        "text": PROOF if proved else WRONG,
+                        "finish_reason": "stop",
+                        "policy_version": step,
+                        "status": "proved" if proved else "rejected",
+                        "reason": "",
+                        "diagnostics": [],
+                        "feedback": "",
+                    }
+                ],
             }
         )
     return rows
@@ -315,10 +346,10 @@ def make_run(
     rng = random.Random(seed)
     write_json(path / "resolved.json", make_resolved(loop, steps))
     write_lines(path / "metrics.jsonl", make_metrics(loop, steps, rng))
-    write_json(path / "evals" / "before.json", make_eval("before", BEFORE, unjudged=3))
-    write_json(path / "evals" / "after.json", make_eval("after", after or AFTER, unjudged=5))
-    write_lines(path / "evals" / "before.jsonl", make_attempts(rng, 0.3))
-    write_lines(path / "evals" / "after.jsonl", make_attempts(rng, 0.6))
+    write_summary(path / "evals" / "before.json", make_eval("before", BEFORE, unjudged=3))
+    write_summary(path / "evals" / "after.json", make_eval("after", after or AFTER, unjudged=5))
+    write_attempts(path / "evals" / "before.jsonl", make_attempts(rng, 0.3))
+    write_attempts(path / "evals" / "after.jsonl", make_attempts(rng, 0.6))
     write_lines(
         path / "heldout.jsonl",
         [

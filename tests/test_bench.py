@@ -1,24 +1,27 @@
-"""The measurements of ``proverrl bench pool``: what they count, never how fast anything was."""
+"""The measurements of ``scripts.bench``: what they count, never how fast anything was."""
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from proverrl.bench.faults import Fault, measure_faults
-from proverrl.bench.grpo import StepCost, Work, join_costs, measure_grpo
-from proverrl.bench.pool import make_table, measure_overhead, measure_utilisation
-from proverrl.bench.search import METHODS, measure_search
-from proverrl.bench.search import make_table as make_search_table
-from proverrl.bench.serve import Load, measure_serve
-from proverrl.bench.serve import make_table as make_serve_table
-from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
-from proverrl.cli.main import cli
 from proverrl.errors import ProblemError, UsageError
 from proverrl.types import ANNOTATE
+from scripts.bench.__main__ import bench
+from scripts.bench.faults import Fault, measure_faults
+from scripts.bench.grpo import StepCost, Work, join_costs, measure_grpo
+from scripts.bench.pool import make_table, measure_overhead, measure_utilisation
+from scripts.bench.search import METHODS, measure_search
+from scripts.bench.search import make_table as make_search_table
+from scripts.bench.serve import Load, measure_serve
+from scripts.bench.serve import make_table as make_serve_table
+from scripts.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 
 ROOT = Path(__file__).resolve().parents[1]
 HELDOUT = ROOT / "dafny/curriculum/heldout.jsonl"
@@ -73,7 +76,7 @@ def test_dafnybench_tasks_become_annotate_problems(tmp_path: Path) -> None:
 def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "pool.json"
     done = CliRunner().invoke(
-        cli, ["bench", "pool", "--part", "overhead", "--calls", "200", "--out", str(out)]
+        bench, ["pool", "--part", "overhead", "--calls", "200", "--out", str(out)]
     )
     assert done.exit_code == 0, done.output
     results = json.loads(out.read_text())
@@ -81,6 +84,24 @@ def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     assert [row["service_ms"] for row in results["utilisation"]] == [5.0, 50.0]
     names = list(make_table(results).columns[0].cells)
     assert names[:3] == ["CPU per call", "calls per second", "utilisation at 5 ms"]
+
+
+def test_the_module_is_a_command_line() -> None:
+    for words, status, told in (
+        (["--help"], 0, "grpo, lean, pool, report, scale, search, serve"),
+        (["report", "--folder", "tests"], 2, "error: tests is not empty"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "scripts.bench", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shown = done.stdout + done.stderr
+        names = ", ".join(re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE))
+        assert done.returncode == status, shown
+        assert told in (names or shown)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from proverrl.evaluation.compare import (
     compare_evaluations,
     read_evaluation,
 )
+from tests import report_runs as made
 
 NONE = {"value": None, "num_problems": 0}
 SETTINGS: dict[str, Any] = {
@@ -40,14 +41,16 @@ def write(folder: Path, name: str, attempts: dict[str, str], **settings: Any) ->
             "family": problem,
             "attempt": number,
             "status": letters[letter],
-            "turns": [{"candidate": f"{problem}{number}", "num_tokens": 5}],
+            "turns": [
+                {"candidate": f"{problem}{number}", "num_tokens": 5, "finish_reason": "stop"}
+            ],
         }
         for problem, line in attempts.items()
         for number, letter in enumerate(line)
     ]
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made.write_attempts(folder / f"{name}.jsonl", rows)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(SETTINGS | settings))
+    made.write_summary(path, SETTINGS | settings)
     return path
 
 

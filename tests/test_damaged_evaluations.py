@@ -13,6 +13,7 @@ import pytest
 
 from proverrl.cli import main as cli
 from proverrl.evaluation.attempts import describe_gaps
+from proverrl.files.seal import SEAL, add_seal
 from tests import report_runs as made
 from tests.test_compare import FIRST, SECOND, write
 from tests.test_report_comparison import ONE, write_run
@@ -36,12 +37,14 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def change_row(number: int, **changes: Any) -> Damage:
-    """Set fields of a line; a field that is set to ``...`` goes."""
+    """Set fields of a line, with a seal that fits; a field that is set to ``...`` goes."""
 
     def change(path: Path) -> None:
         lines = path.read_text().splitlines()
         row = {**json.loads(lines[number - 1]), **changes}
-        lines[number - 1] = json.dumps({k: v for k, v in row.items() if v is not ...})
+        owner = json.loads(path.with_suffix(".settings").read_text())[SEAL]
+        kept = {k: v for k, v in row.items() if v is not ...}
+        lines[number - 1] = json.dumps(add_seal(kept, owner))
         path.write_text("\n".join(lines) + "\n")
 
     return change
@@ -88,7 +91,7 @@ def make_folder(path: Path) -> None:
 
 
 DEEP = b'{"problem_id":' + b"[" * 100_000
-TURN = {"candidate": "k", "num_tokens": 5}
+TURN = {"candidate": "k", "num_tokens": 5, "finish_reason": "stop"}
 USAGE = {"requests": 1, "unreported": 0, "prompt_tokens": 5, "completion_tokens": 7}
 
 # Lines of an attempt file: what is done to line 7 of 20, and what the message says of it.
@@ -215,7 +218,7 @@ WHOLE: dict[str, tuple[Damage, str]] = {
 def change_summary(**changes: Any) -> Damage:
     def change(path: Path) -> None:
         row = json.loads(path.read_text()) | changes
-        path.write_text(json.dumps({k: v for k, v in row.items() if v is not ...}))
+        made.write_summary(path, {k: v for k, v in row.items() if v is not ...})
 
     return change
 
@@ -551,7 +554,8 @@ RUN_FILES: dict[str, tuple[str, bytes, str]] = {
     ),
     "diagnostics of a rollout": (
         "rollouts/step_1.jsonl",
-        b'{"rollout_id": "1", "status": "x", "problem": {"id": "a"}, "diagnostics": true}\n',
+        b'{"rollout_id": "1", "status": "x", "problem": {"id": "a"}, "turns": [],'
+        b' "diagnostics": true}\n',
         "step_1.jsonl, line 1: diagnostics: Input should be a valid list;",
     ),
     "turns of a rollout": (
@@ -590,5 +594,5 @@ def test_gaps_by_hand() -> None:
         "attempts beyond those: 1, the first is 3 of 'b'"
     )
     assert describe_gaps({"a": {0, 1}}, summary | {"levels": [{}]}) == ""
-    # An earlier version did not say how many attempts there were.
+    # Where nothing says how many attempts there were.
     assert describe_gaps(numbers, {}) == ""

@@ -59,8 +59,8 @@ def test_rates_leave_out_what_was_not_judged(tmp_path: Path) -> None:
         for name, found in statuses.items()
         for number, status in enumerate(found)
     ]
-    made.write_lines(tmp_path / "x.jsonl", rows)
-    made.write_json(tmp_path / "x.json", {})
+    made.write_attempts(tmp_path / "x.jsonl", rows)
+    made.write_summary(tmp_path / "x.json", {})
     # Two of three were proved; none of b was judged.
     assert measure_rates(tmp_path / "x.json") == {"a": 2 / 3, "b": None}
 

@@ -249,6 +249,9 @@ def test_a_missing_and_an_invented_option_are_found() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_shown_command_lines_refer_to_what_exists(page: Path) -> None:
     lines = list(iter_command_lines(page.read_text("utf-8")))
+    if page.name == "results.md":
+        # The log keeps the commands of its day.
+        lines = [words for words in lines if words[:2] != ["proverrl", "bench"]]
     assert [reason for words in lines if (reason := explain_command_line(words))] == []
 
 

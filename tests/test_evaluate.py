@@ -188,7 +188,7 @@ def test_attempts_are_added_and_other_settings_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="policy_sha256 = 'p'; now it is 'q'"):
         asyncio.run(evaluate(changed, CountingPolicy(), FakeVerifier(judge)))
     (tmp_path / "e.settings").unlink()
-    with pytest.raises(UsageError, match="earlier version"):
+    with pytest.raises(RunError, match=r"e\.settings, to which the attempts beside it belong"):
         asyncio.run(evaluate(few, CountingPolicy(), FakeVerifier(judge)))
 
 

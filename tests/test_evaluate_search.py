@@ -19,6 +19,7 @@ from proverrl.evaluation.attempts import read_attempt
 from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
+from proverrl.files.seal import add_seal
 from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.lang.records import Prefix
 from proverrl.loops import evaluate_run
@@ -76,7 +77,7 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
     keys = [turn["candidate"] for turn in row["turns"]]
     assert keys == [Candidate(LOOP, "a").key, None, None, Candidate(LOOP, "b").key]
     # 3 + 2 + 1 + 4 tokens in 4 answers, of which 2 went to the verifier.
-    problems = tally_rows([(0, read_attempt(row, "a row"))]).problems
+    problems = tally_rows([(0, read_attempt(add_seal(row), "a row"))]).problems
     spent = {unit: measure_spending(problems, unit) for unit in UNITS}
     expected = {"turns": Spending(4, 4), "calls": Spending(2, 2), "tokens": Spending(10, 10)}
     assert spent == {unit: {LOOP.id: found} for unit, found in expected.items()}
@@ -114,7 +115,7 @@ def test_a_call_that_is_asked_again_is_paid_again() -> None:
     config = SearchConfig(name="best_of_n", calls=8, width=1)
     result = asyncio.run(make_search(LOOP, Functions(propose, verify), config).run())
     rows = [search_row(LOOP, number, result) for number in range(2)]
-    problems = tally_rows([(0, read_attempt(row, "a row")) for row in rows]).problems
+    problems = tally_rows([(0, read_attempt(add_seal(row), "a row")) for row in rows]).problems
     # Two such searches, and the first call of the first five is one candidate.
     assert measure_spending(problems, "calls") == {LOOP.id: Spending(6, 12)}
 

@@ -36,19 +36,18 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "loops",
         "integrations",
         "serve",
-        "bench api",
+        "api",
         "cli __main__",
     )
 )
 
 LANGUAGES = ("dafny", "lean")
-# Rooms that read the files of others, which are in one language each, and what measures Dafny.
+# Rooms that read the files of others, which are in one language each.
 KNOW_A_LANGUAGE = (
     "lang/",
     "benchmarks/lean_text",
     "benchmarks/programs",
     "benchmarks/statement_rows",
-    "bench/",
 )
 MAX_LINES = 400
 MAX_LOOP_LINES = 300

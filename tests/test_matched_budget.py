@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,9 @@ from proverrl.evaluation.budgets import (
     paired_difference,
     solve_curve,
 )
-from proverrl.evaluation.tally import StoredEvaluation, tally_rows
+from proverrl.evaluation.tally import tally_rows
+from proverrl.files.seal import add_seal
+from tests import report_runs as made
 
 
 def attempt(
@@ -35,9 +36,12 @@ def attempt(
         "problem_id": problem,
         "attempt": number,
         "status": status,
-        "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
+        "turns": [
+            {"candidate": key, "num_tokens": tokens, "finish_reason": "stop"}
+            for key, tokens in turns
+        ],
     }
-    return read_attempt(row, "a row")
+    return read_attempt(add_seal(row), "a row")
 
 
 def spend(rows: Sequence[AttemptRow], unit: BudgetUnit) -> dict[str, Spending]:
@@ -151,12 +155,12 @@ def test_tokens_that_were_not_counted_are_refused(tmp_path: Path) -> None:
 
 
 def write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], **labels: str) -> Path:
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made.write_attempts(folder / f"{name}.jsonl", list(map(dict, rows)))
     summary = folder / f"{name}.json"
     samples = max(row["attempt"] for row in rows) + 1
     levels = [{"level": "all", "num_problems": len({row["problem_id"] for row in rows})}]
     known = {"benchmark_sha256": "b", "samples_per_problem": samples, "levels": levels}
-    summary.write_text(json.dumps(known | {"toolchain": "t"} | labels))
+    made.write_summary(summary, known | {"toolchain": "t"} | labels)
     return summary
 
 
@@ -180,9 +184,6 @@ def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
     other = write(tmp_path, "other", [*ROWS, *rest], benchmark_sha256="c")
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
         raise_from(["compare", str(one), str(other), "--budget", "calls"])
-    old = [{"problem_id": "a", "attempt": 0, "status": "rejected", "candidates": []}]
-    with pytest.raises(UsageError, match="earlier version"):
-        StoredEvaluation(write(tmp_path, "old", old), {}).require_attempts()
     with pytest.raises(UsageError, match=r"none\.json: no such file"):
         raise_from(["compare", str(tmp_path / "none.json"), "--budget", "calls"])
     with pytest.raises(UsageError, match="--budgets '1,x'"):

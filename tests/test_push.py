@@ -15,6 +15,7 @@ import torch
 
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import RunError
+from proverrl.files.seal import add_seal
 from proverrl.loops.publish import list_policy_files, publish
 from proverrl.loops.run_folder import write_resolved
 from proverrl.policy.loading import build_policy
@@ -65,7 +66,7 @@ def make_run(folder: Path, *, from_folder: bool | None = None, **policy: Any) ->
     }
     for name, value in {
         "resolved.json": resolved,
-        "evals/after.json": summary,
+        "evals/after.json": add_seal(summary),
         "rollouts/step_1.jsonl": {},
         "policy/config.json": {},
     }.items():
@@ -154,7 +155,8 @@ def test_figures_of_other_weights_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     summary = json.loads((run / "evals/after.json").read_text())
     for name, weights in (("after", "a"), ("again", "a"), ("before", "b"), ("other", "c")):
-        (run / f"evals/{name}.json").write_text(json.dumps(summary | {"policy_sha256": weights}))
+        told = add_seal(summary | {"policy_sha256": weights})
+        (run / f"evals/{name}.json").write_text(json.dumps(told))
     card = make_card(run, repo_id="me/prover", licence="apache-2.0")
     rows = [line.split(" | ")[0] for line in card.splitlines() if line.startswith("| ")]
     assert sorted(set(rows)) == [
@@ -197,13 +199,10 @@ def test_a_run_records_once_whether_it_starts_from_a_folder(
         Path("runs/sft").mkdir(parents=True, exist_ok=True)
     Path("runs/sft").rmdir()
     write_resolved(Path("folder"), config, toolchain="t", engine="e")
-    Path("old").mkdir()
-    Path("old/resolved.json").write_text('{"config": {}}')
-    write_resolved(Path("old"), config, toolchain="t", engine="e")
-    for name in ("hub", "folder", "old"):
+    for name in ("hub", "folder"):
         stored = json.loads(Path(name, "resolved.json").read_text())
-        recorded.append(stored.get("policy_path_is_folder"))
-    assert recorded == [False, True, None]
+        recorded.append(stored["policy_path_is_folder"])
+    assert recorded == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_what_the_run_says_is_no_markdown(tmp_path: Path) -> None:
     (run / "resolved.json").write_text(json.dumps(resolved))
     summary = json.loads((run / "evals/after.json").read_text())
     summary["benchmark"] = "a|b\n[c](d) *e* `f` <img>&.jsonl"
-    (run / "evals/after.json").write_text(json.dumps(summary))
+    (run / "evals/after.json").write_text(json.dumps(add_seal(summary)))
     lines = make_card(run, repo_id="me/p").splitlines()
     assert r'- ``` expert_iteration.proofs = "a`b``c\n# d <i>" ```' in lines
     assert "- Trained on: `` x`<b>.jsonl ``" in lines

@@ -79,7 +79,7 @@ def test_several_runs_stand_beside_one_before_column(tmp_path: Path) -> None:
 
 def test_different_starting_points_get_a_before_column_each(tmp_path: Path) -> None:
     one, two = made.make_run(tmp_path / "a"), made.make_run(tmp_path / "b")
-    made.write_json(two / "evals" / "before.json", made.make_eval("before", {"all": (0.2, 0.4)}))
+    made.write_summary(two / "evals" / "before.json", made.make_eval("before", {"all": (0.2, 0.4)}))
     columns = list_columns(load_runs([one, two]))
     assert [column.title for column in columns] == [
         "Before, a",
@@ -95,7 +95,7 @@ def test_different_starting_points_get_a_before_column_each(tmp_path: Path) -> N
 def test_figures_on_another_benchmark_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run")
     other = {**made.make_eval("bench", {"all": (0.7, 0.9)}), "benchmark_sha256": "b" * 64}
-    made.write_json(run / "evals" / "bench.json", other)
+    made.write_summary(run / "evals" / "bench.json", other)
     page = build_page([run])
     assert page.count("<h3>pass@1</h3>") == 2
     second = page.split("<h3>pass@1</h3>")[2].split("</table>")[0]
@@ -109,8 +109,8 @@ def test_a_search_or_a_part_of_the_problems_shows_no_change(
 ) -> None:
     run = made.make_run(tmp_path / "run")
     same = made.make_eval("same", {"all": (0.7, 0.9)})
-    made.write_json(run / "evals" / "same.json", same)
-    made.write_json(run / "evals" / "other.json", same | {"name": "other"} | changed)
+    made.write_summary(run / "evals" / "same.json", same)
+    made.write_summary(run / "evals" / "other.json", same | {"name": "other"} | changed)
     columns = {column.title: column for column in list_columns(load_runs([run]))}
     shown = {title: find_cell(column, "all", 1) for title, column in columns.items()}
     differences = {title: cell and cell.difference for title, cell in shown.items()}
@@ -130,7 +130,7 @@ def test_a_table_has_its_title_on_one_line(tmp_path: Path) -> None:
 
 def test_each_tile_names_its_evaluation(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run")
-    made.write_json(run / "evals" / "own.json", made.make_eval("own", {"all": (0.5, 0.75)}))
+    made.write_summary(run / "evals" / "own.json", made.make_eval("own", {"all": (0.5, 0.75)}))
     page = build_page([run])
     tiles = re.findall(r'<div class="name">(.*?)</div>\s*<div class="big">([\d.]+)', page)
     assert tiles == [
@@ -169,7 +169,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
         row["body"] = row["family"] = HOSTILE
         row["problem_id"] = HOSTILE + row["problem_id"]
         row["diagnostics"] = [{"severity": HOSTILE, "message": HOSTILE, "line": 13}]
-    made.write_lines(run / "evals" / "after.jsonl", attempts)
+    made.write_attempts(run / "evals" / "after.jsonl", attempts)
     resolved = made.make_resolved("grpo", 2)
     made.write_json(run / "resolved.json", resolved | {"commit": HOSTILE, "command": HOSTILE})
 
@@ -200,7 +200,7 @@ def test_a_lone_surrogate_does_not_stop_the_page(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run", steps=2, rollout_steps=1)
     attempts = made.make_attempts(random.Random(1), 0.6)
     attempts[0]["body"] = attempts[1]["body"] = "assert \ud800;"
-    made.write_lines(run / "evals" / "after.jsonl", attempts)
+    made.write_attempts(run / "evals" / "after.jsonl", attempts)
     assert "assert" in write_report([run]).read_text(encoding="utf-8")
 
 
@@ -320,7 +320,7 @@ def test_a_run_still_going_on_shows_what_there_is(tmp_path: Path) -> None:
 def test_an_evaluation_under_way_is_counted(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made.write_json(run / "resolved.json", made.make_resolved("grpo", 300))
-    made.write_lines(run / "evals" / "before.jsonl", made.make_attempts(random.Random(0), 0.3))
+    made.write_attempts(run / "evals" / "before.jsonl", made.make_attempts(random.Random(0), 0.3))
     assert "“before” has 192 attempts so far." in Page(build_page([run])).text
 
 
@@ -356,7 +356,7 @@ def test_unjudged_attempts_are_counted_by_kind_with_their_reasons(tmp_path: Path
     made.write_lines(run / "metrics.jsonl", rows)
     attempts = made.make_attempts(random.Random(0), 0.5)
     lost = sum(row["status"] == "timeout" for row in attempts)
-    made.write_lines(run / "evals" / "after.jsonl", attempts)
+    made.write_attempts(run / "evals" / "after.jsonl", attempts)
     page = Page(build_page([run])).text
     assert lost > 0
     assert "GRPO: training 200 4 2 3.00 %" in page
@@ -368,7 +368,7 @@ def test_an_estimate_over_no_problem_is_not_shown_as_zero(tmp_path: Path) -> Non
     run = made.make_run(tmp_path / "run", steps=2)
     after = made.make_eval("after", made.AFTER)
     after["levels"][4]["pass"]["8"] = {"value": 0.0, "low": 0.0, "high": 0.0, "num_problems": 0}
-    made.write_json(run / "evals" / "after.json", after)
+    made.write_summary(run / "evals" / "after.json", after)
     assert rows_of(build_page([run]), 8)[4] == ["Level 4 6 problems", "18.0 11.8–23.8", "–", "–"]
 
 
@@ -379,7 +379,7 @@ def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -
             for number, status in enumerate(statuses)
         ]
 
-    made.write_lines(
+    made.write_attempts(
         tmp_path / "after.jsonl",
         [
             *attempts("often", ["proved", "proved", "rejected"]),

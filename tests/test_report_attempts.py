@@ -58,7 +58,7 @@ ROWS = [
 
 def test_shortest_proofs_and_most_frequent_failures_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "after.jsonl"
-    made.write_lines(path, ROWS)
+    made.write_attempts(path, ROWS)
     tally = tally_attempts(path)
     p, q = tally.problems["p"], tally.problems["q"]
     assert (p.attempts, p.judged, p.solved) == (5, 4, 4)
@@ -88,7 +88,7 @@ def test_shortest_proofs_and_most_frequent_failures_are_kept(tmp_path: Path) -> 
 )
 def test_counts_add_up_to_the_file(tmp_path: Path, draws: list[tuple[str, str, str, str]]) -> None:
     path = tmp_path / "after.jsonl"
-    made.write_lines(path, [attempt(*draw) for draw in draws])
+    made.write_attempts(path, [attempt(*draw) for draw in draws])
     tally = tally_attempts(path)
     assert tally.total == len(draws)
     assert tally.statuses == Counter(status for _, status, _, _ in draws)
@@ -107,7 +107,7 @@ def test_distinct_messages_beyond_the_limit_cost_no_memory(
     monkeypatch.setattr(tally_module, "REASONS_COUNTED", 2)
     path = tmp_path / "after.jsonl"
     rows = [attempt("p", "rejected", "b", f"message {number}") for number in range(100)]
-    made.write_lines(path, rows)
+    made.write_attempts(path, rows)
     problem = tally_attempts(path).problems["p"]
     assert len(problem.failures) == 8
     assert problem.attempts == 100
@@ -119,7 +119,7 @@ def test_distinct_messages_beyond_the_limit_cost_no_memory(
 
 def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
     path = tmp_path / "after.jsonl"
-    made.write_lines(path, ROWS)
+    made.write_attempts(path, ROWS)
     tally = tally_attempts(path)
     path.write_text("{}\n")
     with pytest.raises(RunError, match=r"after\.jsonl: changed while the report was made"):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from proverrl.bench.report import Size, build_report, measure_report, write_run
-from proverrl.cli.main import cli
 from proverrl.errors import RunError
+from scripts.bench.__main__ import bench
+from scripts.bench.report import Size, build_report, measure_report, write_run
 from tests.report_page import Page, unpack_json
 
 
@@ -44,7 +44,7 @@ def test_the_report_of_a_made_up_run_counts_everything(tmp_path: Path) -> None:
 def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     size = ["--attempts", "40", "--problems", "4", "--steps", "2", "--rollouts", "8"]
-    done = CliRunner().invoke(cli, ["bench", "report", *size, "--out", str(out)])
+    done = CliRunner().invoke(bench, ["report", *size, "--out", str(out)])
     assert done.exit_code == 0, done.output
     results = json.loads(out.read_text())
     assert results["size"]["attempts"] == 40

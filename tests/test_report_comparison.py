@@ -17,6 +17,7 @@ from proverrl.cli.main import cli
 from proverrl.evaluation.attempts import AttemptRow, read_attempt
 from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.tally import tally_rows
+from proverrl.files.seal import add_seal
 from proverrl.report import build_page, problem_data, write_tables
 from proverrl.report.budgets import build_tables
 from proverrl.report.calibration import Bin, bin_problems, measure_calibrations
@@ -43,6 +44,7 @@ from tests.report_page import Page, unpack_json
 # Status letters of each attempt: p proved, r rejected, t timeout.
 ONE = {"a": "prr", "b": "ppp", "c": "rrr", "d": "ttt"}
 TWO = {"a": "rrr", "b": "prr", "c": "rpr", "d": "ppp"}
+STOPPED = {"finish_reason": "stop"}
 STATUSES = {"p": "proved", "r": "rejected", "t": "timeout"}
 
 
@@ -59,16 +61,16 @@ def write_run(path: Path, attempts: dict[str, str], **labels: Any) -> Path:
             "body": "x",
             "status": STATUSES[letter],
             "diagnostics": [],
-            "turns": [{"candidate": f"{name}{number}", "num_tokens": 10}],
+            "turns": [{"candidate": f"{name}{number}", "num_tokens": 10} | STOPPED],
         }
         for name, letters in attempts.items()
         for number, letter in enumerate(letters)
     ]
-    made.write_lines(path / "evals" / "after.jsonl", rows)
+    made.write_attempts(path / "evals" / "after.jsonl", rows)
     samples = max(map(len, attempts.values()))
     figures = {"all": (0.5, 0.5)}
     summary = made.make_eval("after", figures, problems=len(attempts), samples=samples) | labels
-    made.write_json(path / "evals" / "after.json", summary)
+    made.write_summary(path / "evals" / "after.json", summary)
     return path
 
 
@@ -120,7 +122,7 @@ def test_before_and_after_of_one_run_are_compared_with_each_other(tmp_path: Path
 def test_evaluations_of_one_name_are_compared_with_each_other(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
     for run in runs:
-        for ending in ("json", "jsonl"):
+        for ending in ("json", "jsonl", "settings"):
             text = (run / "evals" / f"after.{ending}").read_text()
             (run / "evals" / f"late.{ending}").write_text(text)
     [shelf] = list_shelves(load_runs(runs))
@@ -150,8 +152,9 @@ def test_solved_within_a_budget(tmp_path: Path) -> None:
 
 
 def make_attempt(number: int, status: str, turns: list[dict[str, Any]]) -> AttemptRow:
+    turns = [turn | STOPPED for turn in turns]
     row = {"problem_id": "a", "attempt": number, "status": status, "turns": turns}
-    return read_attempt(row, "a row")
+    return read_attempt(add_seal(row), "a row")
 
 
 @given(
@@ -189,15 +192,19 @@ def test_costs_count_in_the_order_of_the_numbers(draws: list[Any]) -> None:
 
 
 def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
-    run = made.make_run(tmp_path / "run", steps=2)  # stored without turns
+    turn = {"candidate": "x", "num_tokens": None}
+    run = made.make_run(tmp_path / "run", steps=2)
+    for name in ("before", "after"):
+        rows = [
+            row | {"turns": [turn | STOPPED]} for row in made.make_attempts(random.Random(0), 0.5)
+        ]
+        made.write_attempts(run / "evals" / f"{name}.jsonl", rows)
     [shelf] = list_shelves(load_runs([run]))
     tables, notes = build_tables(shelf)
-    assert tables == []
-    assert len(notes) == 1
-    assert notes[0].startswith("Before, After: what a turn cost is not known")
+    assert [table.unit for table in tables] == ["turns", "calls"]
+    assert notes == ["Before, After: the endpoint did not report how many tokens it wrote."]
     [file] = write_tables([run], "json", out=tmp_path / "r.json")
     assert notes[0] in json.loads(file.read_text())["warnings"]
-    turn = {"candidate": "x", "num_tokens": None}
     problems = tally_rows([(0, make_attempt(0, "rejected", [turn]))]).problems
     assert measure_spending(problems, "tokens") is None
     assert measure_spending(problems, "calls") == {"a": Spending(None, 1)}
@@ -225,7 +232,7 @@ def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path:
     for step in (1, 2):
         made.write_json(
             run / "checkpoints" / f"step_00000{step}" / "state.json",
-            {"curriculum": {"posterior": posterior if step == 2 else {}}},
+            add_seal({"curriculum": {"posterior": posterior if step == 2 else {}}}),
         )
     curriculum, level = measure_calibrations(load_runs([run]))
     # fa 1 / 4 against 1 / 3, fb 3 / 4 against 1; c and d have no prediction or no judged attempt.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import runpy
@@ -25,6 +26,7 @@ from packaging.utils import canonicalize_name
 
 from proverrl.config import load_config
 from proverrl.errors import ConfigError, RunError, UsageError
+from proverrl.files.seal import add_seal
 from proverrl.problems.load import load_problems, load_references
 from scripts import choose_tasks, compare_search, reproduce
 from scripts.reproduce import FIGURES
@@ -488,17 +490,22 @@ def test_what_a_script_cannot_use_is_one_line(
     assert valid.read_bytes() == before
 
 
+NO_FIGURE = {"level": "all", "pass": {"1": {"value": None}}}
+
+
 def test_a_damaged_result_is_no_figure(tmp_path: Path) -> None:
     path = tmp_path / "after.json"
     for text, said in (
         ("{", "cannot be read as JSON"),
-        ("{}", "has no pass@1 of 'all'"),
-        ('{"levels": [{"level": "all", "pass": {"1": {"value": null}}}]}', "has no pass@1"),
+        ("{}", "changed after it was written"),
+        (json.dumps(add_seal({})), "has no pass@1 of 'all'"),
+        (json.dumps(add_seal({"levels": [NO_FIGURE]})), "has no pass@1"),
     ):
         path.write_text(text)
         with pytest.raises(RunError, match=said):
             reproduce.read_rate(path, "all")
-    path.write_text('{"levels": [{"level": "all", "pass": {"1": {"value": 0.25}}}]}')
+    level = {**NO_FIGURE, "pass": {"1": {"value": 0.25}}}
+    path.write_text(json.dumps(add_seal({"levels": [level]})))
     assert reproduce.read_rate(path, "all") == 25.0
 
 

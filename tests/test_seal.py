@@ -39,7 +39,7 @@ def test_a_seal_fits_what_was_read_back_and_nothing_else(row: dict[str, Any]) ->
     assert has_own_seal(read)
     assert not has_own_seal({**read, "another": 0})
     assert not has_own_seal({**read, SEAL: 0})
-    assert has_own_seal({**row, "no seal": True})
+    assert not has_own_seal({**row, "no seal": True})
     assert add_seal(add_seal(row)) == add_seal(row) or "NaN" in json.dumps(row)
 
 
@@ -99,23 +99,6 @@ def test_an_attempt_without_its_checksum_is_refused(tmp_path: Path) -> None:
         read_evaluation(path)
 
 
-def test_attempts_of_an_earlier_version_go_on(tmp_path: Path) -> None:
-    path = evaluate_in(tmp_path)
-    for name in (path, path.with_suffix(".settings")):
-        rows = name.read_text().splitlines() if name == path else [name.read_text()]
-        stripped = [{k: v for k, v in json.loads(r).items() if k != SEAL} for r in rows]
-        name.write_text("".join(json.dumps(row) + "\n" for row in stripped))
-    path.with_suffix(".json").unlink()
-    assert run_evaluation(tmp_path, 4)["attempts_sha256"] == ""
-    assert read_evaluation(path).attempts.total == 160
-    # Those of this version follow; none without a checksum may come behind them.
-    rows = path.read_text().splitlines()
-    assert [SEAL in json.loads(row) for row in rows] == [False] * 80 + [True] * 80
-    path.write_text("\n".join([*rows[80:], *rows[:80]]) + "\n")
-    with pytest.raises(RunError, match=r"e\.jsonl, line 81: changed after it was written"):
-        read_evaluation(path)
-
-
 def test_attempts_of_another_evaluation_are_refused(tmp_path: Path) -> None:
     one, two = (evaluate_in(tmp_path / name, name) for name in "ab")
     lines = two.read_text().splitlines()
@@ -129,7 +112,7 @@ def test_attempts_of_another_evaluation_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"e\.settings: changed after it was written"):
         read_evaluation(one)
     settings.unlink()
-    with pytest.raises(RunError, match=r"e\.settings, to which the attempts belong, is missing"):
+    with pytest.raises(RunError, match=r"e\.settings, to which the attempts .* belong, is missing"):
         read_evaluation(one)
     settings.write_text(text)
     read_evaluation(one)

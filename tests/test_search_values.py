@@ -274,8 +274,7 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
     fit, _ = fit_pairs(policy, make_pairs())
     save_value(ValueModel(policy, fit.best, SMALL.layers), tmp_path, SMALL, {})
     about = json.loads((tmp_path / SETTINGS).read_text())
-    # Earlier versions did not say which features they had.
-    assert about.pop("features") == 2
+    about["features"] -= 1
     (tmp_path / SETTINGS).write_text(json.dumps(about))
     with pytest.raises(UsageError, match=r"by another version of proverrl.*; train one with"):
         load_value(policy, tmp_path)

@@ -40,6 +40,7 @@ def make_rows(problem: Problem) -> list[dict[str, Any]]:
             "problem": make_row(problem),
             "status": "proved" if word == "k" else "rejected",
             "body": f"invariant {word}\ninvariant true",
+            "turns": [],
         }
         for word in ("k", "0")
     ]

@@ -42,7 +42,7 @@ from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, push, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.serve import serve
-from proverrl.cli.verify import bench, verify
+from proverrl.cli.verify import verify
 from proverrl.config.load import choose_run
 from proverrl.errors import (
     PeerError,
@@ -80,7 +80,7 @@ def _run_command() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     _open_closed_streams()
-    # A renamed key is told in one line, without the place in our code.
+    # A warning is told in one line, without the place in our code.
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         try:
@@ -151,7 +151,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, mcp, bench, inspect, problems, proofs, push, compare),
+    *(verify, serve, mcp, inspect, problems, proofs, push, compare),
     *(contamination, recheck, report, watch, search, formalize, fit_critic, prove, init, plan),
 ):
     cli.add_command(command)

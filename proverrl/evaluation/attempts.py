@@ -27,10 +27,6 @@ ANOTHER_NAME = "give another --name, or delete the evaluation's files to make it
 _RESTORE_SETTINGS = f"restore the file, {ANOTHER_NAME}"
 ATTEMPTS_SEAL = "attempts_sha256"
 """What a table says of the attempts that it counts (``SealSum``)."""
-NO_TURNS = (
-    "was written by an earlier version, which did not say what a turn cost; evaluate again under "
-    "another --name"
-)
 
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -38,12 +34,12 @@ _K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
 
 
 class TurnCostRow(TypedDict):
-    """What a turn cost; ``num_tokens`` is None where a server did not say. Earlier versions wrote
-    no ``finish_reason``; ``reason`` says why there is no candidate."""
+    """What a turn cost; ``num_tokens`` is None where a server did not say, and ``reason`` says why
+    there is no candidate."""
 
     candidate: str | None
     num_tokens: _Count | None
-    finish_reason: NotRequired[FinishReason]
+    finish_reason: FinishReason
     reason: NotRequired[str]
 
 
@@ -75,19 +71,19 @@ class MessageRow(TypedDict):
 
 @with_config(ROW)
 class AttemptRow(TypedDict):
-    """One attempt. Earlier versions wrote no ``turns``; ``problem`` holds its text where a row
-    carries it, ``search`` what a search spent, ``usage`` what a server counted since the last."""
+    """One attempt. ``problem`` holds its text where a row carries it, ``search`` what a search
+    spent, ``usage`` what a server counted since the last."""
 
     problem_id: Annotated[str, Field(min_length=1)]
     attempt: _Count
     status: Annotated[Status, Field(strict=False)]
+    turns: list[TurnCostRow]
     level: NotRequired[int | str]
     family: NotRequired[str]
     category: NotRequired[str]
     cause: NotRequired[Cause]
     body: NotRequired[str | None]
     prelude: NotRequired[str]
-    turns: NotRequired[list[TurnCostRow]]
     diagnostics: NotRequired[list[MessageRow]]
     problem: NotRequired[dict[str, Any]]
     search: NotRequired[dict[str, Any]]
@@ -119,8 +115,8 @@ LevelRow = TypedDict(
 
 @with_config(ROW)
 class SummaryRow(TypedDict):
-    """The table of an evaluation, as far as it is read again. Its figures of completions are None
-    where an earlier version stored attempts among them."""
+    """The table of an evaluation, as far as it is read again. Shares of no completions are
+    None."""
 
     name: NotRequired[str]
     benchmark: NotRequired[str]
@@ -136,12 +132,12 @@ class SummaryRow(TypedDict):
     seconds: NotRequired[float]
     canaries: NotRequired[dict[str, _Count]]
     levels: NotRequired[list[LevelRow]]
-    completions: NotRequired[_Count | None]
-    truncated: NotRequired[_Count | None]
+    completions: NotRequired[_Count]
+    truncated: NotRequired[_Count]
     truncated_share: NotRequired[_Share | None]
-    without_candidate: NotRequired[_Count | None]
+    without_candidate: NotRequired[_Count]
     without_candidate_share: NotRequired[_Share | None]
-    without_candidate_reason: NotRequired[str | None]
+    without_candidate_reason: NotRequired[str]
     warnings: NotRequired[list[str]]
     usage: NotRequired[CostRow]
     attempts_sha256: NotRequired[str]
@@ -165,13 +161,9 @@ class AttemptFile:
 
     def __iter__(self) -> Iterator[tuple[int, AttemptRow]]:
         owner = read_owner(self.path)
-        required = bool(owner)
         for line, place, row in iter_typed_lines(self.path, _ATTEMPT, RESTORE, self._tell):
-            # An earlier version may have begun the file.
-            required |= SEAL in row
-            if not has_own_seal(row, owner, required=required):
-                where = f"{self.path}, line {line}"
-                raise RunError(f"{where}: {CHANGED}; {RESTORE}{_tell_missing(self.path)}")
+            if not has_own_seal(row, owner):
+                raise RunError(f"{self.path}, line {line}: {CHANGED}; {RESTORE}")
             name, number = row["problem_id"], row["attempt"]
             numbers = self._numbers.setdefault(name, set())
             if number in numbers:
@@ -196,40 +188,36 @@ def read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
     summary = read_row(path, _SUMMARY, ANEW)
-    check_seal(summary, str(path), ANEW, required=ATTEMPTS_SEAL in summary)
+    check_seal(summary, str(path), ANEW)
     return summary
 
 
 def read_owner(attempts: Path) -> str:
-    """The seal of the settings that a file of attempts belongs to, with which each is sealed; empty
-    where an earlier version wrote them. Raises RunError: they were changed, or cannot be read."""
+    """The seal of the settings that a file of attempts belongs to, with which each is sealed.
+    Raises RunError: they are missing, were changed, or cannot be read."""
     path = attempts.with_suffix(".settings")
     if not path.exists():
-        return ""
+        raise RunError(
+            f"{path}, to which the attempts beside it belong, is missing; {_RESTORE_SETTINGS}"
+        )
     settings = read_row(path, SETTINGS, _RESTORE_SETTINGS)
     check_seal(settings, str(path), _RESTORE_SETTINGS)
-    return str(settings.get(SEAL, ""))
-
-
-def _tell_missing(attempts: Path) -> str:
-    path = attempts.with_suffix(".settings")
-    return "" if path.exists() else f". {path}, to which the attempts belong, is missing"
+    return str(settings[SEAL])
 
 
 class SealSum:
-    """The sum of attempts' seals, the same in any order; as text empty where one has none."""
+    """The sum of attempts' seals, the same in any order."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._total: int | None = 0
+        self._total = 0
         for row in rows:
             self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        known = self._total is not None and SEAL in row
-        self._total = (self._total or 0) + int(row[SEAL], 16) if known else None
+        self._total += int(row[SEAL], 16)
 
     def __str__(self) -> str:
-        return "" if self._total is None else f"{self._total % 2**256:064x}"
+        return f"{self._total % 2**256:064x}"
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:

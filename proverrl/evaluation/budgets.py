@@ -51,8 +51,8 @@ class Point:
 def measure_spending(
     problems: Mapping[str, ProblemTally], unit: BudgetUnit
 ) -> dict[str, Spending] | None:
-    """What each problem cost, in order of the problem ids; None where it is not known of one: an
-    endpoint did not say how many tokens it wrote, or an earlier version stored the attempts.
+    """What each problem cost, in order of the problem ids; None where an endpoint did not say how
+    many tokens it wrote for one.
 
     Attempts that were not judged are left out, cost and all.
     """
@@ -68,17 +68,14 @@ def measure_spending(
 def _measure(tally: ProblemTally, unit: BudgetUnit) -> Spending | None:
     total, solved_at = 0, None
     seen: set[int | None] = {None}
-    if any(attempt.turns is None for attempt in tally.made):
-        return None
     for attempt in tally.in_order:
-        turns = attempt.turns or ()
         if unit == "turns":
-            total += len(turns)
+            total += len(attempt.turns)
         elif unit == "calls":
-            seen.update(candidate for candidate, _ in turns)
+            seen.update(candidate for candidate, _ in attempt.turns)
             total = len(seen) - 1
         else:
-            for _, num_tokens in turns:
+            for _, num_tokens in attempt.turns:
                 if num_tokens is None:
                     return None
                 total += num_tokens

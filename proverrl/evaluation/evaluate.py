@@ -37,12 +37,7 @@ from proverrl.files.lines import write_atomically
 from proverrl.files.seal import add_seal
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
-from proverrl.rollout.completion_counts import (
-    CompletionCounts,
-    describe_lost,
-    warn_of_lost,
-    warn_of_room,
-)
+from proverrl.rollout.completion_counts import describe_lost, warn_of_lost, warn_of_room
 from proverrl.rollout.instruct import Writer
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
@@ -194,7 +189,7 @@ async def _calibrate(
 
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:
     """How far it is, of ``total`` attempts."""
-    figures = store.completions.figures() if store.completions is not None else {}
+    figures = store.completions.figures()
     warnings = _warn(evaluation, figures, store.left_out)
     return Standing(len(store.rows), total, store.num_proved, describe_lost(figures), warnings)
 
@@ -251,7 +246,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     distinct = {(name, t["candidate"]) for name, t in turns if t["candidate"] is not None}
     lengths = [turn["num_tokens"] for _, turn in turns]
     counts = count_completions(rows)
-    lost = counts.figures() if counts is not None else dict.fromkeys(CompletionCounts().figures())
+    lost = counts.figures()
     everything = {"level": "all", **_summarise_group(evaluation.problems, by_problem, evaluation)}
 
     def split(name: str, key: Callable[[Problem], int | str]) -> list[dict[str, Any]]:
@@ -281,7 +276,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "verifier_calls": len(distinct),
         "num_turns": len(turns),
         "generated_tokens": None if None in lengths else sum(lengths),
-        "completions": None if counts is None else counts.num,
+        "completions": counts.num,
         **lost,
         "warnings": [
             text for text in _warn(evaluation, lost, list_left_out(rows)).values() if text

@@ -18,10 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import (
     ANOTHER_NAME,
-    NO_TURNS,
     SETTINGS,
     AttemptFile,
     read_owner,
@@ -98,7 +97,7 @@ class AttemptStore:
         self.path = folder / f"{name}.jsonl"
         self.rows: list[Row] = []
         self.num_proved = 0
-        self.completions: CompletionCounts | None = CompletionCounts()
+        self.completions = CompletionCounts()
         self.left_out: set[str] = set()
         self._settings_path = folder / f"{name}.settings"
         with saving(folder):
@@ -147,10 +146,7 @@ class AttemptStore:
     def _read(self) -> list[Row]:
         """The attempts in the order of the file; of a doubled one the first, and no half line."""
         found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
-        rows = [dict(row) for _, row in found]
-        if any("turns" not in row for row in rows):
-            raise RunError(f"{self.path} {NO_TURNS}")
-        return rows
+        return [dict(row) for _, row in found]
 
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""
@@ -164,18 +160,14 @@ class AttemptStore:
     def _count(self, rows: Sequence[Row]) -> None:
         self.num_proved += sum(row["status"] == Status.PROVED for row in rows)
         self.left_out |= list_left_out(rows)
-        if self.completions is not None:
-            self.completions = count_completions(rows, self.completions)
+        count_completions(rows, self.completions)
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         # As they are read back.
         given = json.loads(json.dumps(dict(settings), sort_keys=True))
         if not self._settings_path.exists():
             if self.path.exists() and self.path.stat().st_size:
-                raise UsageError(
-                    f"{self.path} was written by an earlier version, which did not say under which "
-                    f"settings; {ANOTHER_NAME}"
-                )
+                read_owner(self.path)
             text = json.dumps(add_seal(given), indent=1) + "\n"
             write_atomically(self._settings_path, text)
             return
@@ -210,14 +202,11 @@ def list_left_out(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 
 def count_completions(
     rows: Sequence[Mapping[str, Any]], counts: CompletionCounts | None = None
-) -> CompletionCounts | None:
-    """What became of the completions of some attempts, added to ``counts``; None when an earlier
-    version stored attempts among them, which did not say."""
+) -> CompletionCounts:
+    """What became of the completions of some attempts, added to ``counts``."""
     counts = counts or CompletionCounts()
     for row in rows:
         for turn in row["turns"]:
-            if "finish_reason" not in turn:
-                return None
             # A search of several verifies bodies that nobody wrote.
             if turn["num_tokens"] != 0:
                 truncated = turn["finish_reason"] == "length"
@@ -227,7 +216,7 @@ def count_completions(
 
 def sum_usage(rows: Sequence[Mapping[str, Any]]) -> TokenUsage | None:
     """What a server's completions cost, those that were thrown away included; None where no server
-    wrote them, or an earlier version stored them. What was under way when an evaluation was
-    interrupted is in it as far as it had been answered when a block was stored."""
+    wrote them. What was under way when an evaluation was interrupted is in it as far as it had been
+    answered when a block was stored."""
     told = [TokenUsage(**row["usage"]) for row in rows if "usage" in row]
     return sum(told, TokenUsage()) if told else None

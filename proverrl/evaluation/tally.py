@@ -21,11 +21,9 @@ from proverrl.errors import RunError
 from proverrl.evaluation.attempts import (
     AGAIN,
     ATTEMPTS_SEAL,
-    NO_TURNS,
     AttemptFile,
     AttemptRow,
     SealSum,
-    TurnCostRow,
     describe_gaps,
 )
 from proverrl.types import Status
@@ -42,13 +40,11 @@ UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
 class Attempt(NamedTuple):
     """What figures rest on. ``turns`` has the hash of each turn's candidate (in a search, of its
-    number), None where there was none, and its tokens, None where a server did not say; it is None
-    in rows of earlier versions.
-    """
+    number), None where there was none, and its tokens, None where a server did not say."""
 
     number: int
     status: Status
-    turns: tuple[tuple[int | None, int | None], ...] | None
+    turns: tuple[tuple[int | None, int | None], ...]
 
 
 @dataclass
@@ -107,9 +103,8 @@ class ProblemTally:
 
     def add(self, row: AttemptRow, place: int) -> None:
         """Count one attempt, whose line begins at ``place``."""
-        status, turns = row["status"], row.get("turns")
-        costs = None if turns is None else tuple(_measure_turns(row, turns))
-        self.made.append(Attempt(row["attempt"], status, costs))
+        status = row["status"]
+        self.made.append(Attempt(row["attempt"], status, tuple(_measure_turns(row))))
         self.statuses[status] += 1
         if status is Status.PROVED:
             body = row.get("body") or ""
@@ -201,10 +196,8 @@ def tally_rows(
     return AttemptTally(path, problems, reasons, texts, damage, str(seals))
 
 
-def _measure_turns(
-    row: AttemptRow, turns: Sequence[TurnCostRow]
-) -> Iterator[tuple[int | None, int | None]]:
-    for number, turn in enumerate(turns):
+def _measure_turns(row: AttemptRow) -> Iterator[tuple[int | None, int | None]]:
+    for number, turn in enumerate(row["turns"]):
         candidate = turn["candidate"]
         # Each call of a search was paid, also where it asked again what was not judged.
         call = (row["attempt"], number) if "search" in row else candidate
@@ -269,8 +262,7 @@ class StoredEvaluation:
 
     def require_attempts(self, *, damaged: bool = False) -> AttemptTally:
         """The attempts, for figures to rest on; ``damaged`` admits lines that were passed over,
-        doubled or cut. Raises RunError: there are none, their file is damaged, or an earlier
-        version wrote it."""
+        doubled or cut. Raises RunError: there are none, or their file is damaged."""
         lines = self.path.with_suffix(".jsonl")
         if not lines.is_file():
             raise RunError(f"{lines}: no such file; give evals/NAME.json of a run")
@@ -279,8 +271,6 @@ class StoredEvaluation:
             raise RunError(f"{tally.damage[0]}; {AGAIN}")
         if not tally.total:
             raise RunError(f"{lines} holds no attempt; {AGAIN}")
-        if any(item.turns is None for problem in tally.problems.values() for item in problem.made):
-            raise RunError(f"{lines} {NO_TURNS}")
         return tally
 
     @property

@@ -21,7 +21,7 @@ TRAINING = (
 EXTRAS = (
     dict.fromkeys(TRAINING, "train")
     | {name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")}
-    | {"lean_dojo": "leandojo", "peft": "lora", "trl": "bench"}
+    | {"lean_dojo": "leandojo", "peft": "lora"}
 )
 """The extra that brings a module which the core of the package does without."""
 

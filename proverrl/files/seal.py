@@ -30,18 +30,15 @@ def write_sealed(row: Mapping[str, Any]) -> str:
     return f'{said[:-1]}, "{SEAL}": "{_hash_text(said)}"}}'
 
 
-def has_own_seal(row: Mapping[str, Any], owner: str = "", *, required: bool = False) -> bool:
-    """Whether a read object is as it was written. One without a seal passes unless it is
-    ``required``."""
-    if SEAL not in row:
-        return not required
+def has_own_seal(row: Mapping[str, Any], owner: str = "") -> bool:
+    """Whether a read object is as it was written."""
     said = {key: value for key, value in row.items() if key != SEAL}
-    return bool(row[SEAL] == _hash(said, owner))
+    return SEAL in row and bool(row[SEAL] == _hash(said, owner))
 
 
-def check_seal(row: Mapping[str, Any], where: str, remedy: str, *, required: bool = False) -> None:
+def check_seal(row: Mapping[str, Any], where: str, remedy: str) -> None:
     """Raises ``RunError`` with the place and the remedy unless ``has_own_seal``."""
-    if not has_own_seal(row, required=required):
+    if not has_own_seal(row):
         raise RunError(f"{where}: {CHANGED}; {remedy}")
 
 

@@ -79,7 +79,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         state = read_object(checkpoint / STATE_FILE)
     except (OSError, ValueError) as error:
         raise _explain_damage(checkpoint, str(error)) from error
-    if not has_own_seal(state, required=True):
+    if not has_own_seal(state):
         raise _explain_damage(checkpoint, CHANGED)
     state.pop(SEAL)
     step, place = state.get("step"), _NAME.fullmatch(checkpoint.name)

@@ -159,7 +159,7 @@ def _raised_limits(folder: Path, config: Config) -> list[str]:
     try:
         more = [steps] if now[steps] > before[steps] else []
         more += [key for key in LIMITS if (now[key] or math.inf) > (before[key] or math.inf)]
-    except TypeError as error:
+    except (KeyError, TypeError) as error:
         raise RunError(f"{folder / RESOLVED_FILE}: a limit is not a number ({error})") from error
     if more and latest_checkpoint(folder / "checkpoints") is None:
         raise RunError(
@@ -173,8 +173,7 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
     """By their keys. Raises ``RunError`` if the file is damaged."""
     path = folder / RESOLVED_FILE
     try:
-        # A run of an earlier version is held to the defaults of what it could not choose.
-        return flatten_table(Config().dump()) | flatten_table(read_stored_table(path))
+        return flatten_table(read_stored_table(path))
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
 
@@ -182,13 +181,12 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
 def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
     """Store what the run is made of: every setting, the commit, all versions, and whether
     ``policy.path`` was a folder when the run began. A resumed run may stand in another working
-    folder, so that it keeps what was stored, and stores nothing where nothing was."""
+    folder, so that it keeps what was stored."""
     file = folder / RESOLVED_FILE
-    before = read_object(file) if file.exists() else None
-    if before is None:
-        from_folder = {FROM_FOLDER: bool(config.policy.path) and Path(config.policy.path).is_dir()}
+    if file.exists():
+        from_folder = read_object(file).get(FROM_FOLDER)
     else:
-        from_folder = {FROM_FOLDER: before[FROM_FOLDER]} if FROM_FOLDER in before else {}
+        from_folder = bool(config.policy.path) and Path(config.policy.path).is_dir()
     value = {
         "config": config.dump(),
         "command": " ".join(["proverrl", *sys.argv[1:]]),
@@ -203,7 +201,7 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "engine": engine,
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        **from_folder,
+        FROM_FOLDER: from_folder,
     }
     write_atomically(file, json.dumps(value, indent=1) + "\n")
 

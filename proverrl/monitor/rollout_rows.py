@@ -67,6 +67,7 @@ class _RolloutRow(TypedDict):
     rollout_id: str
     problem: ProblemRow
     status: str
+    turns: list[_TurnRow]
     cause: NotRequired[str]
     completion: NotRequired[_CompletionRow]
     body: NotRequired[str | None]
@@ -74,7 +75,6 @@ class _RolloutRow(TypedDict):
     reward: NotRequired[Number]
     advantage: NotRequired[Number]
     seconds: NotRequired[Number]
-    turns: NotRequired[list[_TurnRow]]
     diagnostics: NotRequired[list[MessageRow]]
 
 
@@ -159,14 +159,8 @@ def iter_rollouts(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_turns(row: Mapping[str, Any]) -> list[StoredTurn]:
-    """The turns of a row of ``iter_rollouts``. Raises RunError: the file was written by a version
-    that stored no tokens, or figures are missing."""
+    """The turns of a row of ``iter_rollouts``. Raises RunError: figures are missing."""
     name = row.get("rollout_id")
-    if "turns" not in row:
-        raise RunError(
-            f"rollout {name!r} was stored without its tokens, by an earlier version; run the "
-            "training again to inspect it"
-        )
     if not row["turns"]:
         raise RunError(f"rollout {name!r} is damaged: it has no turn")
     turns = [_read_turn(turn) for turn in row["turns"]]

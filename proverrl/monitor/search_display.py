@@ -226,7 +226,7 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
 
 def list_warnings(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """What more than half of all completions came to, where that was nothing; from each
-    ``result.json``, those of earlier versions left out."""
+    ``result.json``."""
     counts = sum_figures(results, num="completions")
     if counts is None:
         return []

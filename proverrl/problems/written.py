@@ -77,7 +77,7 @@ class VerdictFile:
                 Status(row["status"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{place} is not a verdict; give another --out file") from error
-        if not has_own_seal(row, required=True):
+        if not has_own_seal(row):
             raise UsageError(f"{place} was {CHANGED}; give another --out file")
         if found != entry.id or (not key and line_number != entry.line):
             here = repr(entry.id[:80]) if entry.id else f"line {entry.line}, which cannot be read"

@@ -27,10 +27,6 @@ UNIT_NAMES: dict[BudgetUnit, str] = {
     "calls": "verifier calls",
     "tokens": "tokens written",
 }
-_NO_COST = (
-    "what a turn cost is not known, since an earlier version stored these attempts; evaluate again "
-    "under another --name."
-)
 _NO_TOKENS = "the endpoint did not report how many tokens it wrote."
 
 
@@ -60,22 +56,20 @@ class BudgetTable:
 def build_tables(shelf: Shelf) -> tuple[list[BudgetTable], list[str]]:
     """A table a unit, and sentences about what has none."""
     tables = []
-    missing: dict[str, list[str]] = {}
+    missing: list[str] = []
     for unit in UNITS:
         spendings: dict[int, dict[str, Spending]] = {}
         for place, column in enumerate(shelf.columns):
             spending = measure_spending(column.evaluation.problems, unit)
             if spending is not None:
                 spendings[place] = spending
-            elif column.title not in missing.get(_NO_COST, ()):
-                # Turns come first, and are known wherever anything is.
-                missing.setdefault(_NO_COST if unit == "turns" else _NO_TOKENS, []).append(
-                    column.title
-                )
+            else:
+                # Only tokens can be unknown.
+                missing.append(column.title)
         table = _build_table(shelf, unit, spendings)
         if table is not None:
             tables.append(table)
-    return tables, [f"{', '.join(titles)}: {why}" for why, titles in missing.items()]
+    return tables, [f"{', '.join(missing)}: {_NO_TOKENS}"] if missing else []
 
 
 def _build_table(

@@ -1,8 +1,8 @@
 """What became of completions and what they cost.
 
 Flows in: run records, result files. Flows out: a row for the training of each run and for each
-evaluation, tables of them, lines for a terminal, warnings. Figures that an earlier version did not
-store are None. Not handled here: verdicts (``sections``), spending per problem (``budgets``).
+evaluation, tables of them, lines for a terminal, warnings. Not handled here: verdicts
+(``sections``), spending per problem (``budgets``).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _describe_usage(usage: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def make_completion_table(results: Sequence[Path]) -> Table:
     """What share of each evaluation's completions came to nothing, and what a server counted, where
-    one wrote them; dashes for a result of an earlier version.
+    one wrote them.
 
     Raises RunError for a file that is no result.
     """

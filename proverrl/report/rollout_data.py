@@ -170,18 +170,15 @@ def _add_rollout(step: _CollectedStep, row: Row) -> None:
 
 def _describe_rollout(step: _CollectedStep, row: Row, rollout_id: str) -> Row:
     completion = row.get("completion") or {}
-    stored = "turns" in row
-    turns = read_turns(row) if stored else []
+    turns = read_turns(row)
     rollout: Row = {
         "id": rollout_id,
         "status": row["status"],
         "reward": row.get("reward"),
         "advantage": row.get("advantage"),
         "seconds": row.get("seconds"),
-        "num_turns": len(turns) or 1,
-        "tokens": (
-            sum(len(turn.token_ids) for turn in turns) if stored else completion.get("num_tokens")
-        ),
+        "num_turns": len(turns),
+        "tokens": sum(len(turn.token_ids) for turn in turns),
     }
     if step.tokens_left <= 0:
         return rollout
@@ -193,9 +190,6 @@ def _describe_rollout(step: _CollectedStep, row: Row, rollout_id: str) -> Row:
         "is_body": body is not None,
         "messages": describe_messages(row),
     }
-    if not stored:
-        step.tokens_left -= completion.get("num_tokens") or 0
-        return rollout
     return rollout | {"turns": [*_describe_turns(step, turns, row["turns"])]}
 
 

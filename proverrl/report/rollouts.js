@@ -117,17 +117,13 @@
       card.append(note);
       return;
     }
-    if (rollout.turns) {
-      const readout = make("div", "readout", "Point at a token, tap it, or use the arrow keys.");
-      readout.setAttribute("aria-live", "polite");
-      const largest = largestOf(rollout.turns);
-      const body = make("div", "turns");
-      rollout.turns.forEach((turn, index) => body.append(...turnParts(turn, index, rollout.turns, readout, largest)));
-      body.append(readout);
-      card.append(body);
-    } else {
-      card.append(make("p", "dim", "It was stored without its tokens, by an earlier version."));
-    }
+    const readout = make("div", "readout", "Point at a token, tap it, or use the arrow keys.");
+    readout.setAttribute("aria-live", "polite");
+    const largest = largestOf(rollout.turns);
+    const body = make("div", "turns");
+    rollout.turns.forEach((turn, index) => body.append(...turnParts(turn, index, rollout.turns, readout, largest)));
+    body.append(readout);
+    card.append(body);
     card.append(make("p", "dim", "The file that was judged last, with the verifier’s messages at their lines:"));
     card.append(Listing.build(problem, rollout));
   }

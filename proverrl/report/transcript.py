@@ -91,23 +91,22 @@ def render_list(rows: Sequence[Row], step: int) -> Table:
     for name in ("reward", "advantage", "turns", "tokens"):
         table.add_column(name, justify="right")
     for row in rows:
-        turns = row.get("turns") or ()
-        completion = row.get("completion") or {}
+        turns = row["turns"]
         num_tokens = sum(len(turn["token_ids"]) for turn in turns)
         table.add_row(
             Text(row["rollout_id"]),
             _status(row["status"]),
             _figure(row.get("reward"), 2),
             _figure(row.get("advantage"), 3),
-            str(len(turns)) if turns else "-",
-            str(num_tokens or completion.get("num_tokens") or "-"),
+            str(len(turns)),
+            str(num_tokens or "-"),
         )
     return table
 
 
 def render_rollout(row: Row, decode: Decode) -> RenderableType:
     """All turns of a rollout, each with its tokens, verdict and feedback. Raises RunError: the row
-    holds no tokens (an earlier version wrote it), or is damaged."""
+    is damaged."""
     turns = read_turns(row)
     head = Text(f"{row['rollout_id']}  ", style="bold")
     head.append_text(_status(row["status"]))

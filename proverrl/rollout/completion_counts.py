@@ -54,7 +54,7 @@ class CompletionCounts:
 
 def sum_figures(rows: Iterable[Mapping[str, Any]], *, num: str) -> CompletionCounts | None:
     """Stored figures together; ``num`` is the key of how many completions there were. The reason is
-    the commonest of the rows' commonest. Rows of earlier versions are left out; None when no other
+    the commonest of the rows' commonest. Rows without completions are left out; None when no other
     is there."""
     needed = (num, "truncated", "truncated_share", "without_candidate", "without_candidate_reason")
     known = [row for row in rows if None not in map(row.get, needed)]

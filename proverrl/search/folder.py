@@ -110,7 +110,7 @@ class SearchFolder:
             raise RunError(
                 f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
-        check_seal(saved, str(path), "start in another folder with --out", required=True)
+        check_seal(saved, str(path), "start in another folder with --out")
         keys = sorted({*settings, *self.settings})
         other = [key for key in keys if settings.get(key) != self.settings.get(key)]
         if other:

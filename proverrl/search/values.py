@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter, with_config
@@ -71,7 +71,7 @@ class _HeadRow(TypedDict):
 
 @with_config(ROW)
 class _ValueRow(TypedDict):
-    features: NotRequired[int]
+    features: int
     size: int
     layers: int
     policy_sha256: str
@@ -257,7 +257,7 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise UsageError(f"{folder} holds no value model: {error}; {_REMEDY}") from error
-    if about.get("features", 1) != FEATURES:
+    if about["features"] != FEATURES:
         raise UsageError(
             f"the value model in {folder} was fitted by another version of proverrl, to other "
             f"features of a prefix; {_REMEDY}"

@@ -304,6 +304,5 @@ def _read_row(key: str, text: object, checksum: object) -> Verdict | None:
         verdict = _VERDICT.validate_python(raw)
     except (ValueError, RecursionError, RecordError):
         return None
-    # Rows of earlier versions have no states.
-    whole = {field.name for field in fields(Verdict)} <= {*raw, "states"}
+    whole = {field.name for field in fields(Verdict)} <= raw.keys()
     return verdict if whole and verdict.status.judged else None

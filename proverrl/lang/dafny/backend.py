@@ -83,7 +83,6 @@ def open_dafny(options: BackendOptions) -> Backend:
     elif second:
         name += f"; second judge: {second.name}"
         verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
-        # Only where it is there, so that verdicts of earlier versions stay known.
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
 

@@ -1,4 +1,4 @@
-"""``proverrl bench scale``: at how many servers the process that asks them becomes the limit.
+"""``bench scale``: at how many servers the process that asks them becomes the limit.
 
 Flows in: sizes of a cluster. Flows out: verdicts a second, and the processor time that one costs
 the driver. The servers are stand-ins in one process (``scale_side``), which answer after the time
@@ -54,7 +54,7 @@ def measure_scale(*, say: Callable[[str], None]) -> list[Scaled]:
 
 def _measure(servers: int, workers: int, seconds: float) -> Scaled:
     side = subprocess.Popen(
-        [sys.executable, "-m", "proverrl.bench.scale_side", *map(str, (servers, workers, seconds))],
+        [sys.executable, "-m", "scripts.bench.scale_side", *map(str, (servers, workers, seconds))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

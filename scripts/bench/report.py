@@ -21,7 +21,7 @@ from typing import Any
 from rich.table import Table
 
 from proverrl.errors import RunError
-from proverrl.files.seal import add_seal
+from proverrl.files.seal import SEAL, add_seal
 from proverrl.types import HOLE
 
 TARGETS = {"seconds": 60.0, "peak_mb": 2000.0, "page_mb": 20.0}
@@ -121,8 +121,11 @@ def write_run(size: Size, folder: Path) -> None:
     _write_json(folder / "resolved.json", {"config": config})
     problems = [_make_problem(number, rng) for number in range(size.problems)]
     _write_lines(folder / "heldout.jsonl", problems)
-    _write_lines(folder / "evals" / "after.jsonl", map(add_seal, _make_attempts(size, rng)))
-    _write_json(folder / "evals" / "after.json", _make_summary(size))
+    settings = add_seal({})
+    _write_json(folder / "evals" / "after.settings", settings)
+    attempts = (add_seal(row, settings[SEAL]) for row in _make_attempts(size, rng))
+    _write_lines(folder / "evals" / "after.jsonl", attempts)
+    _write_json(folder / "evals" / "after.json", add_seal(_make_summary(size)))
     _write_lines(folder / "metrics.jsonl", _make_metrics(size, rng))
     for step in range(1, size.steps + 1):
         rows = _make_rollouts(size, step, problems, rng)
@@ -173,7 +176,11 @@ def _make_attempts(size: Size, rng: random.Random) -> Iterator[dict[str, Any]]:
             "completion_text": body,
             "finish_reason": "stop",
             "turns": [
-                {"candidate": f"{rng.getrandbits(128):032x}", "num_tokens": rng.randint(20, 200)}
+                {
+                    "candidate": f"{rng.getrandbits(128):032x}",
+                    "num_tokens": rng.randint(20, 200),
+                    "finish_reason": "stop",
+                }
             ],
             "status": "proved" if proved else "timeout" if lost else "rejected",
             "diagnostics": [] if proved else _make_messages(rng),

@@ -1,4 +1,4 @@
-"""``proverrl bench pool``: the pool's own cost, what faults cost, warm Dafny against cold.
+"""``bench pool``: the pool's own cost, what faults cost, warm Dafny against cold.
 
 Flows in: sizes. Flows out: one JSON object and a table with the target beside each figure. The
 pool's own cost is measured inside this process, with workers that answer at once or only sleep.
@@ -19,11 +19,11 @@ from typing import Any
 
 from rich.table import Table
 
-from proverrl.bench.faults import measure_faults
-from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Worker
 from proverrl.verifier.pool import Upkeep, VerifierPool
+from scripts.bench.faults import measure_faults
+from scripts.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 
 Say = Callable[[str], None]
 PARTS = ("overhead", "faults", "dafny")
@@ -226,7 +226,7 @@ async def measure_pool(
 
 def make_table(results: dict[str, Any]) -> Table:
     """One row per figure that has a target."""
-    table = Table(title="proverrl bench pool")
+    table = Table(title="bench pool")
     table.add_column("figure")
     table.add_column("measured", justify="right")
     table.add_column("target", justify="right")

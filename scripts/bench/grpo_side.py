@@ -1,7 +1,7 @@
-"""One side of ``proverrl bench grpo``, in a process of its own.
+"""One side of ``python -m scripts.bench grpo``, in a process of its own.
 
 Flows in: the work as JSON. Flows out: a file of each process, ``out-RANK.json``, with what a step
-costs it. Run as ``python -m proverrl.bench.grpo_side SIDE ORDER``, by torchrun for several; side
+costs it. Run as ``python -m scripts.bench.grpo_side SIDE ORDER``, by torchrun for several; side
 ``model`` makes the checkpoint of both.
 """
 
@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from proverrl.bench.grpo import SIDES, StepCost, Work
 from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.follow import Follower, dismiss, start_learners
@@ -32,6 +31,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Completion, Problem, Prompt, Sampling
+from scripts.bench.grpo import SIDES, StepCost, Work
 
 _TEXTS = tuple(
     f"method M{n}(a: array<int>, k: nat) returns (r: int)\n  requires k <= a.Length\n"

@@ -1,8 +1,8 @@
-"""The servers of ``proverrl bench scale``: many ports of one process.
+"""The servers of ``python -m scripts.bench scale``: many ports of one process.
 
 Flows in: how many, the workers of each, and the seconds that a candidate takes one of them. Flows
 out: the ports, as a line. Each answers as ``proverrl serve`` would if it proved everything. Run as
-``python -m proverrl.bench.scale_side SERVERS WORKERS SECONDS``; ends with its standard input.
+``python -m scripts.bench.scale_side SERVERS WORKERS SECONDS``; ends with its standard input.
 """
 
 from __future__ import annotations

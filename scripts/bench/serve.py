@@ -1,4 +1,4 @@
-"""``proverrl bench serve``: what the HTTP interface costs, and what faults cost behind it.
+"""``bench serve``: what the HTTP interface costs, and what faults cost behind it.
 
 Flows in: how many checks. Flows out: rates, waiting times and lost verdicts, one row for each load.
 The server is a process of its own over stand-in workers (``serve_side``); the clients speak the
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from proverrl.bench.faults import Fault, price_fault
+from scripts.bench.faults import Fault, price_fault
 
 _FAULT_EVERY = 100
 _PADDING = "-- " + 320 * "x" + "\n"
@@ -93,7 +93,7 @@ async def _measure(load: Load, num: int) -> Served:
     kind = "echo" if load.fault else "sleep"
     words = kind, str(load.work_ms / 1000), str(load.workers)
     side: Process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proverrl.bench.serve_side", *words, stdin=PIPE, stdout=PIPE
+        sys.executable, "-m", "scripts.bench.serve_side", *words, stdin=PIPE, stdout=PIPE
     )
     assert side.stdin is not None
     assert side.stdout is not None
@@ -175,7 +175,7 @@ async def _post(
 
 def make_table(rows: list[Served]) -> Table:
     """One line for each load."""
-    table = Table(title="proverrl bench serve")
+    table = Table(title="bench serve")
     table.add_column("load")
     for name in ("checks/s", "p50 ms", "p99 ms", "lost", "MB", "kimina 2.0.0", "of the bound"):
         table.add_column(name, justify="right")

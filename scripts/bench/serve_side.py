@@ -1,9 +1,9 @@
-"""The server of ``proverrl bench serve``, in a process of its own, over stand-in workers.
+"""The server of ``python -m scripts.bench serve``, in a process of its own, over stand-in workers.
 
 Flows in: what a worker is (``sleep``, with the seconds of each candidate, or ``echo``, a real
 process that candidates can crash) and how many. Flows out: the port, as a line, and at the end the
 mean seconds that a worker took to start. Run as
-``python -m proverrl.bench.serve_side sleep|echo SECONDS WORKERS``; ends with its standard input.
+``python -m scripts.bench.serve_side sleep|echo SECONDS WORKERS``; ends with its standard input.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import time
 
 import uvicorn
 
-from proverrl.bench.faults import EchoWorker
-from proverrl.bench.pool import SleepingWorker
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
@@ -25,6 +23,8 @@ from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits, Worker
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.pool import Upkeep, VerifierPool
+from scripts.bench.faults import EchoWorker
+from scripts.bench.pool import SleepingWorker
 
 
 async def serve(kind: str, seconds: float, workers: int) -> None:

@@ -1,4 +1,4 @@
-"""``proverrl bench lean``: Lean's own server against one process a candidate, and what faults cost.
+"""``bench lean``: Lean's own server against one process a candidate, and what faults cost.
 
 Flows in: a file of problems with references, and sizes. Flows out: one JSON object and a table with
 the target beside each figure. All figures are taken one after the other on the Lean at hand, with
@@ -312,7 +312,7 @@ async def measure_lean(
 
 def make_table(results: dict[str, Any]) -> Table:
     """One row per figure that has a target."""
-    table = Table(title=f"proverrl bench lean: {results['toolchain']}")
+    table = Table(title=f"bench lean: {results['toolchain']}")
     table.add_column("figure")
     table.add_column("measured", justify="right")
     table.add_column("target", justify="right")

@@ -1,4 +1,4 @@
-"""``proverrl bench grpo``: a step of this package's GRPO against TRL's GRPOTrainer.
+"""``bench grpo``: a step of this package's GRPO against TRL's GRPOTrainer.
 
 Flows in: sizes. Flows out: one JSON object and a table. Both sides load the same checkpoint, get
 the same prompts, group size, token limit, number of updates and a reward that costs nothing, and
@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +26,12 @@ from rich.table import Table
 
 from proverrl.config import EngineName
 from proverrl.errors import UsageError
-from proverrl.files.extras import require_module
 
 Side = Literal["proverrl", "trl"]
 SIDES: tuple[Side, ...] = ("proverrl", "trl")
 Say = Callable[[str], None]
 
-SIDE_MODULE = "proverrl.bench.grpo_side"
+SIDE_MODULE = "scripts.bench.grpo_side"
 
 LAUNCH = ("-m", "torch.distributed.run", "--standalone")
 """Starts several processes of a side on this machine."""
@@ -82,8 +82,8 @@ def measure_grpo(
                 f"--{name.replace('_', '-')} {getattr(work, name)} cannot be shared by "
                 f"{work.processes} processes; take a multiple of {work.processes}"
             )
-    if "trl" in sides:
-        require_module("trl", "this comparison")
+    if "trl" in sides and find_spec("trl") is None:
+        raise UsageError("trl is not installed; it comes with: bash scripts/setup.sh dev")
     found: dict[str, list[StepCost]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory(prefix="proverrl-bench-") as folder:
         if not model:
@@ -106,7 +106,7 @@ def measure_grpo(
 def make_table(results: dict[str, Any]) -> Table:
     """One column a side, and how many times as much the second takes."""
     costs = results["costs"]
-    table = Table(title="proverrl bench grpo")
+    table = Table(title="bench grpo")
     table.add_column("a step")
     for side in costs:
         table.add_column(side, justify="right")
