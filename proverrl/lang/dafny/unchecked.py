@@ -59,7 +59,7 @@ def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int
     spans += [(s, e) for s, e, is_loop in list_clauses(program, "modifies") if is_loop]
     spans += [(s, e) for s, e, _ in list_clauses(program, "modify")]
     words = ("method", "lemma", "colemma")
-    called = {name for p in around.programs for name in list_declared(p.tokens, *words)}
+    called = {n for p in around.programs for n in list_declared(p.tokens, *words)} | {"MoveNext"}
     for dot in range(1, len(tokens) - 2):
         if tokens[dot].sign == "." and tokens[dot + 1].text in called:
             spans.append((find_outer(tokens, dot - 1, _STATEMENT_STARTS, -1) + 1, dot))
