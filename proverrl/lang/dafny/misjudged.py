@@ -116,7 +116,6 @@ def list_elements(element: Element) -> Iterator[Element]:
 
 def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """What Dafny 2.3 would prove anything from, in a program or a body."""
-    yield from _find_promises(program, around)
     yield from _find_reads(program, around)
     for part in program.parts:
         if part.inherited and program.tokens[part.start - 1].text == ",":
@@ -131,22 +130,10 @@ def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
             yield from _find_after_fresh(program, element, around)
 
 
-def _find_promises(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
-    """Selections from what may be a map in what a forall statement ensures (issues 2375, 2605)."""
-    if program.promises and around.has_word(*_MAPS):
-        for start, end in program.promises:
-            for place in _find_selections(program, start, end, around):
-                message = (
-                    "Dafny does not check that the key is in the map where a forall statement "
-                    "ensures this; give the map a name and a type, or state it with a function"
-                )
-                yield program.tokens[place].refuse("cheat", "unchecked-key", message)
-
-
-def _find_selections(
+def find_selections(
     program: ParsedProgram, start: int, end: int, around: Surroundings
 ) -> Iterator[int]:
-    """Where something is selected that may be a value of a map."""
+    """Where something is selected, or changed, that may be a value of a map or a multiset."""
     tokens = program.tokens
     for place in range(start + 1, end):
         before = tokens[place - 1]
@@ -274,7 +261,7 @@ def _find_after_fresh(
     members = {e.name for _, e in around.functions}
     has_maps = around.has_word(*_MAPS)
     selections = (
-        set(_find_selections(program, after[0], after[-1] + 1, around))
+        set(find_selections(program, after[0], after[-1] + 1, around))
         if after and has_maps
         else set()
     )

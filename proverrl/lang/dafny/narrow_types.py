@@ -44,6 +44,8 @@ class _Types:
         # The narrow types that are collections, and those of them that say more of these.
         self.collections: set[str] = set()
         self.sized: set[str] = set()
+        # Those that may be subsets of datatypes or tuples, and their synonyms.
+        self.members: set[str] = set()
         for program in around.programs:
             for element in list_elements(program.root):
                 if element.word == "type":
@@ -60,6 +62,10 @@ class _Types:
             self.narrow.add(name)
             if is_collection or "<" in behind:
                 self.collections.add(name)
+        base = words[words.index(":") + 1] if ":" in words else ""
+        is_plain = _NUMERIC.fullmatch(base) or base in COLLECTIONS | _HARMLESS
+        if (is_subset and not is_plain) or not self.members.isdisjoint(behind):
+            self.members.add(name)
         if (is_subset and is_collection) or not self.sized.isdisjoint(behind):
             self.sized.add(name)
 
@@ -131,6 +137,8 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
     if not around.has_word("nat", "type"):
         return
     types = _Types(around)
+    for token in _find_member_updates(types, program.tokens):
+        yield _refuse(token)
     for start, end in _split(program):
         tokens = program.tokens[start:end]
         if not any(_holds_narrow(types, tokens, place) for place in range(len(tokens))):
@@ -244,6 +252,19 @@ def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator
             _may_be_null(around, before.text)
         ):
             yield token
+
+
+def _find_member_updates(types: _Types, tokens: Sequence[Token]) -> Iterator[Token]:
+    """``d.(x := v)``, which keeps the type of ``d``, where that may be a subset of a datatype."""
+    if types.members:
+        for place in range(1, len(tokens) - 2):
+            if [token.sign for token in tokens[place : place + 2]] == [".", "("]:
+                words = types.of(tokens[place - 1].text)
+                untyped = tokens[place - 1].text in types._around.untyped
+                known = types._around.datatypes | {"("}
+                whole = (kind[0] in known and types.members.isdisjoint(kind) for kind in words)
+                if untyped or not words or not all(whole):
+                    yield tokens[place]
 
 
 def _may_be_null(around: Surroundings, name: str) -> bool:

@@ -13,14 +13,15 @@ import re
 from collections.abc import Callable, Iterator
 
 from proverrl.lang.dafny.loop_measures import list_clauses
-from proverrl.lang.dafny.misjudged import Surroundings, list_elements
-from proverrl.lang.dafny.syntax.cursor import is_name
+from proverrl.lang.dafny.misjudged import Surroundings, find_selections, list_elements
+from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import find_close
+from proverrl.lang.dafny.syntax.tokens import find_close, find_outer
 from proverrl.lang.records import Finding
 
 _STEPS = frozenset("assert assume calc reveal expect".split())
 _TWO_STATE = ("old", "unchanged", "allocated", "fresh")
+_STATEMENT_STARTS = frozenset([";", "}", ":=", "=>", "else"])
 _UNCHECKED_BASES = re.compile(r"seq|string|bool|bv[0-9]+")
 
 Rule = Callable[[ParsedProgram, Surroundings], Iterator[int]]
@@ -44,6 +45,26 @@ def _find_promised_steps(program: ParsedProgram, around: Surroundings) -> Iterat
     """``forall ensures (assert P; Q) { }``: P is never proved."""
     for start, end in program.promises:
         yield from (i for i in range(start, end) if program.tokens[i].sign in _STEPS)
+
+
+def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """A key outside a map, and -1 occurrences in a multiset, where Dafny 2.3 checks neither: in
+    what a forall statement ensures (2375, 2605), in the frames of loops and of ``modify``, and in
+    what stands before the name of a method that is called. A comprehension is believed outside its
+    range, and ``|m[1 := -1]|`` to be less by one."""
+    if not around.has_word("map", "imap", "multiset"):
+        return
+    tokens = program.tokens
+    spans = list(program.promises)
+    spans += [(s, e) for s, e, is_loop in list_clauses(program, "modifies") if is_loop]
+    spans += [(s, e) for s, e, _ in list_clauses(program, "modify")]
+    words = ("method", "lemma", "colemma")
+    called = {n for p in around.programs for n in list_declared(p.tokens, *words)} | {"MoveNext"}
+    for dot in range(1, len(tokens) - 2):
+        if tokens[dot].sign == "." and tokens[dot + 1].text in called:
+            spans.append((find_outer(tokens, dot - 1, _STATEMENT_STARTS, -1) + 1, dot))
+    for start, end in spans:
+        yield from find_selections(program, start, end, around)
 
 
 def _find_two_state(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
@@ -183,4 +204,5 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
     ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
+    ("unchecked-key", _find_selected, "name what is selected in a variable or a function"),
 )
