@@ -14,7 +14,7 @@ from functools import cached_property
 
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 _MAPS = ("map", "imap")
@@ -22,6 +22,7 @@ _FUNCTIONS = ("function", "predicate", "copredicate")
 _EVALUATED = (*_FUNCTIONS, "method", "lemma", "colemma", "const")
 _STAGED = frozenset("inductive copredicate least greatest".split())
 _PROOF_STEPS = frozenset("assert calc reveal".split())
+_REBINDING = frozenset("|| ==> <== <==> ; :: => := :| if match old set iset".split())
 _PLAIN_TYPES = frozenset("int bool real char string ORDINAL seq set iset multiset map imap".split())
 
 
@@ -135,12 +136,36 @@ def _find_promises(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
     """Selections from what may be a map in what a forall statement ensures (issues 2375, 2605)."""
     if program.promises and around.has_word(*_MAPS):
         for start, end in program.promises:
+            known = _list_known_keys(program, start, end)
             for place in _find_selections(program, start, end, around):
+                inside = tuple(token.text for token in program.tokens[place - 1 : place + 3])
+                if inside in known and program.tokens[place - 2].text != ".":
+                    continue
                 message = (
                     "Dafny does not check that the key is in the map where a forall statement "
-                    "ensures this; give the map a name and a type, or state it with a function"
+                    "ensures this; write 'k in m' in its range for 'm[k]', or use a function"
                 )
                 yield program.tokens[place].refuse("cheat", "unchecked-key", message)
+
+
+def _list_known_keys(
+    program: ParsedProgram, start: int, end: int
+) -> set[tuple[str, str, str, str]]:
+    """``m[k]``, as its tokens, for each ``k in m`` among the conjuncts of the range of the forall
+    statement that promises what stands from ``start`` to ``end``; nothing where either of them
+    may bind or mean other values."""
+    tokens = program.tokens
+    starts = [statement for statement, last in program.foralls if statement < start < last]
+    bar = find_outer(tokens, max(starts, default=start), ("|", "ensures"))
+    if not starts or not _REBINDING.isdisjoint(token.text for token in tokens[bar:end]):
+        return set()
+    known = set()
+    while tokens[bar].text != "ensures":
+        conjunct = tokens[bar + 1 : (bar := find_outer(tokens, bar + 1, ("&&", "ensures")))]
+        words = [token.text for token in conjunct]
+        if len(words) == 3 and words[1] == "in" and is_name(conjunct[0]) and is_name(conjunct[2]):
+            known.add((words[2], "[", words[0], "]"))
+    return known
 
 
 def _find_selections(
