@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -313,13 +314,21 @@ method M(n: nat) returns (r: int)
 
 
 class BareProblems(KnownProblems):
-    """Problems as they are, whatever their types."""
+    """Problems as they are, whatever their types, and with ``refutes`` false whatever small inputs
+    show of them, so that the other walls are asked."""
+
+    def __init__(self, *, refutes: bool = False) -> None:
+        super().__init__()
+        self._refutes = refutes
+
+    async def find_refuted(self, *given: Any) -> str:
+        return await super().find_refuted(*given) if self._refutes else ""
 
     async def write_types(self, process: DafnyProcess, candidate: Candidate) -> WrittenText:
         return WrittenText(candidate.source, {})
 
 
-def judge(candidates: list[Candidate]) -> Iterator[Verdict]:
+def judge(candidates: list[Candidate], *, refutes: bool = False) -> Iterator[Verdict]:
     """What real Dafny and the walls say, without the audit."""
     try:
         toolchain = find_dafny_toolchain()
@@ -327,7 +336,7 @@ def judge(candidates: list[Candidate]) -> Iterator[Verdict]:
         pytest.skip(str(error))
 
     async def judge_all() -> list[Verdict]:
-        worker = await start_dafny_worker(toolchain, Limits(), BareProblems())
+        worker = await start_dafny_worker(toolchain, Limits(), BareProblems(refutes=refutes))
         try:
             return [await worker.judge(candidate) for candidate in candidates]
         finally:
@@ -491,6 +500,12 @@ PLACES = {
         "  assert n == n + 1;\n}\n",
         "{bug}",
     ),
+    "what a forall statement ensures, behind a condition": (
+        "statements",
+        f"lemma L(x: int)\n  requires x > 1000\n  ensures x < 5000\n{{\n{HOLE}\n}}\n",
+        "if !(x < 5000) {{ ghost var m: multiset<int> := multiset{{}}; "
+        "forall z: int | z == 0 ensures |m[1 := -1]| == -1 {{ }} }}",
+    ),
     "a line of our calc": (
         "calc",
         f"lemma L(n: int)\n  ensures n + 1 == n\n{{\n  calc {{\n    true;\n{HOLE}\n  }}\n}}\n",
@@ -535,13 +550,14 @@ def test_a_bug_is_seen_wherever_it_stands() -> None:
         Candidate(Problem(place, "dafny", kind, "", statement), form.format(bug=CALC))
         for place, (kind, statement, form) in PLACES.items()
     ]
-    found = dict(zip(PLACES, judge(candidates), strict=True))
+    found = dict(zip(PLACES, judge(candidates, refutes=True), strict=True))
     assert {place: verdict.status for place, verdict in found.items()} == (
         dict.fromkeys(PLACES, Status.UNSOUND)
     )
     assert [verdict.checks[-1] for verdict in found.values()] == [
         "wall:refuted",
         "wall:relevance",
+        "wall:consequence",
         "wall:refuted",
         "wall:relevance",
         "wall:refuted",
@@ -568,6 +584,24 @@ method Fill(n: nat) returns (a: array<int>)
   ensures a.Length == n && forall i :: 0 <= i < n ==> a[i] == i
   {HOLE}
 """
+    divides = f"""\
+predicate Divides(d: int, n: int) {{ exists k :: d * k == n }}
+lemma Sums(d: int, a: int, b: int)
+  requires Divides(d, a) && Divides(d, b)
+  ensures Divides(d, a + b)
+{{
+  {HOLE}
+}}
+"""
+    halves = f"""\
+function Half(n: nat): nat {{ n / 2 }}
+lemma H(a: nat, b: nat)
+  ensures Half(2 * a) + Half(2 * b) == a + b
+{{
+  {HOLE}
+}}
+"""
+    cube = f"lemma C(n: int)\n  ensures (n * n * n - n) % 3 == 0\n{{\n  {HOLE}\n}}\n"
     bodies = [
         (LOOP_PROBLEM, "invariant 0 <= i <= n\ninvariant r == 2 * i", "relevance:1"),
         (LOOP_PROBLEM, "invariant 0 <= i <= n && r == 2 * i\ndecreases n - i", "relevance:1"),
@@ -591,11 +625,33 @@ method Fill(n: nat) returns (a: array<int>)
             "{ a := new int[n]; forall i | 0 <= i < n { a[i] := i; } }",
             "relevance:1",
         ),
+        # Several variables at once keep their types, with nothing known of them.
+        (
+            Problem("sums", "dafny", "statements", "", divides),
+            "var i, j :| d * i == a && d * j == b; assert d * (i + j) == a + b;",
+            "relevance:1",
+        ),
+        (
+            Problem("halves", "dafny", "statements", "", halves),
+            "var x, y, z := 10 / (Half(4) - 1), (b, a).0, [Half(6), 1]; assert x + y == 10 + b;",
+            "relevance:1",
+        ),
+        # What is promised is not asked where the prover would run out on it.
+        (
+            Problem("cube", "dafny", "statements", "", cube),
+            "ghost var k := n / 3;"
+            "if n % 3 == 0 { assert n * n * n - n == 3 * (k * (n * n - 1)); }"
+            "else if n % 3 == 1 { assert n * n * n - n == (n - 1) * (n * (n + 1));"
+            "  assert n * n * n - n == 3 * (k * (n * (n + 1))); }"
+            "else { assert n * n * n - n == (n + 1) * (n * (n - 1)); assert n + 1 == 3 * (k + 1);"
+            "  assert n * n * n - n == 3 * ((k + 1) * (n * (n - 1))); }",
+            "relevance:0",
+        ),
     ]
     verdicts = list(judge([Candidate(problem, body) for problem, body, _ in bodies]))
     assert [v.status for v in verdicts] == [Status.PROVED] * len(bodies)
     assert [v.checks[-2] for v in verdicts] == [check for _, _, check in bodies]
     # Where claims speak of the program it is asked for less.
     assert [v.checks[-1] for v in verdicts] == [
-        f"consequence:{number}" for number in (2, 2, 4, 6, 2, 2)
+        f"consequence:{number}" for number in (2, 2, 4, 6, 2, 2, 0, 4, 10)
     ]

@@ -19,10 +19,10 @@ from proverrl.cli.main import cli
 from proverrl.lang import find_language
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.problems import includes
-from proverrl.problems.includes import Included, IncludeError, join_includes
+from proverrl.problems.includes import Included, IncludeError, combine, join_includes
 from proverrl.problems.input_paths import list_changed
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate, read_inputs
-from proverrl.types import Status
+from proverrl.types import Diagnostic, Status, Verdict
 from tests.fake_verifier import FakeVerifier
 from tests.serve_world import SETTINGS, in_loop, listen
 
@@ -437,6 +437,18 @@ def test_what_could_change_the_meaning_of_an_included_file_is_verified_with_it(
     (tree / "lib/base.dfy").write_text(library)
     (tree / "top.dfy").write_text(f'include "lib/base.dfy"\n{top}')
     assert list_apart(tree) == []
+
+
+def test_what_fails_in_an_included_file_is_said_of_it() -> None:
+    # A second judge reads all of the files, and does not confirm the first one for the other.
+    wrong = Verdict(Status.REJECTED, (Diagnostic("error", "it does not hold", 3),))
+    unsure = Verdict(Status.UNCONFIRMED, (Diagnostic("error", "not confirmed"),))
+    parts = (Included("base.dfy", 2, 1),)
+    found = combine((wrong, unsure), parts)
+    assert found.status is Status.REJECTED
+    assert [d.message for d in found.diagnostics] == ["in base.dfy, line 3: it does not hold"]
+    proved = Verdict(Status.PROVED, checks=("audit",))
+    assert combine((proved, unsure), parts) is unsure
 
 
 def test_each_file_is_a_question_of_its_own(tree: Path) -> None:

@@ -159,6 +159,8 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
             obligations=tuple(entry for v in verdicts for entry in v.obligations),
             seconds=own.seconds,
         )
+    # What another judge did not confirm may be of any of them.
+    failed.sort(key=lambda v: v.status is Status.UNCONFIRMED)
     if failed[0] is own:
         return own
     part = parts[[v is failed[0] for v in others].index(True)]

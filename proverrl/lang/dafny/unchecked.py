@@ -21,6 +21,7 @@ from proverrl.lang.records import Finding
 
 _STEPS = frozenset("assert assume calc reveal expect".split())
 _TWO_STATE = ("old", "unchanged", "allocated", "fresh")
+_REBINDING = frozenset("|| ==> <== <==> ; :: => := :| if match old set iset".split())
 _STATEMENT_STARTS = frozenset([";", "}", ":=", "=>", "else"])
 _UNCHECKED_BASES = re.compile(r"seq|string|bool|bv[0-9]+")
 
@@ -64,7 +65,31 @@ def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int
         if tokens[dot].sign == "." and tokens[dot + 1].text in called:
             spans.append((find_outer(tokens, dot - 1, _STATEMENT_STARTS, -1) + 1, dot))
     for start, end in spans:
-        yield from find_selections(program, start, end, around)
+        known = _list_known_keys(program, start, end)
+        for place in find_selections(program, start, end, around):
+            inside = tuple(token.text for token in tokens[place - 1 : place + 3])
+            if inside not in known or tokens[place - 2].text == ".":
+                yield place
+
+
+def _list_known_keys(
+    program: ParsedProgram, start: int, end: int
+) -> set[tuple[str, str, str, str]]:
+    """``m[k]``, as its tokens, for each ``k in m`` among the conjuncts of the range of the forall
+    statement that promises what stands from ``start`` to ``end``; nothing where either of them
+    may bind or mean other values."""
+    tokens = program.tokens
+    starts = [statement for statement, last in program.foralls if statement < start < last]
+    bar = find_outer(tokens, max(starts, default=start), ("|", "ensures"))
+    if not starts or not _REBINDING.isdisjoint(token.text for token in tokens[bar:end]):
+        return set()
+    known = set()
+    while tokens[bar].text != "ensures":
+        conjunct = tokens[bar + 1 : (bar := find_outer(tokens, bar + 1, ("&&", "ensures")))]
+        words = [token.text for token in conjunct]
+        if len(words) == 3 and words[1] == "in" and is_name(conjunct[0]) and is_name(conjunct[2]):
+            known.add((words[2], "[", words[0], "]"))
+    return known
 
 
 def _find_two_state(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
@@ -204,5 +229,9 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
     ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
-    ("unchecked-key", _find_selected, "name what is selected in a variable or a function"),
+    (
+        "unchecked-key",
+        _find_selected,
+        "write 'k in m' in its range for 'm[k]', or name what is selected",
+    ),
 )

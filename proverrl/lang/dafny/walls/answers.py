@@ -165,9 +165,10 @@ class Questioned(Questions):
         return sum(self.edited.drop(element, place) for element, place in self._failing) > 0
 
     def open_heads(self) -> None:
-        """Take away what the policy's blocks stand behind, and what they are to prove."""
+        """Take away what the policy's blocks stand behind, and what they are to prove but for what
+        forall statements ensure, which may hide a bug."""
         for element in reversed(self.elements):
-            if element.start in self.hints:
+            if element.start in self.hints and self.word(element) != "forall":
                 self.edited.open(element)
 
 

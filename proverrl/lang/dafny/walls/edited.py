@@ -17,7 +17,7 @@ from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
@@ -159,7 +159,7 @@ class EditedProgram:
     them and texts; ``names`` are those that lost their meaning, ``variables`` the same by the first
     token of the member in which they did, ``conjuncts`` where those of a clause begin and end, by
     its first token, if there are several, ``apart`` the statements that stand on a path of their
-    own."""
+    own, ``closings`` as ``insertions``, behind all of these at their place."""
 
     owned: OwnedProgram
     kept: list[str] = field(default_factory=list)
@@ -168,6 +168,7 @@ class EditedProgram:
     variables: dict[int, set[str]] = field(default_factory=dict)
     conjuncts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     apart: set[int] = field(default_factory=set)
+    closings: list[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.kept = list(self.program.text)
@@ -245,17 +246,26 @@ class EditedProgram:
         return True
 
     def _loosen(self, start: int, sign: int, end: int) -> bool:
-        """Leave nothing known of a variable but its type, which its value may give it."""
+        """Leave nothing known of variables but their types, which their values may give them."""
         tokens, program = self.program.tokens, self.program
         called = tokens[sign + 1].text in list_declared(tokens, "lemma", "colemma", "method")
-        if called or tokens[sign - 2].text not in ("var", "ghost") or start in self.apart:
+        first = start + 1 + (tokens[start].text == "ghost")
+        names = [token.text for token in tokens[first:sign:2]]
+        are_typed = any(token.text != "," for token in tokens[first + 1 : sign : 2])
+        # What is chosen has one condition, and else each variable a value.
+        heads = [""] if tokens[sign].text == ":|" else [f"{name} == " for name in names]
+        signs = [sign]
+        while heads[1:] and tokens[signs[-1]].text in (",", ":="):
+            signs.append(find_outer(tokens, signs[-1] + 1, (",", ";")))
+        are_matched = len(signs) == len(heads) + bool(heads[1:])
+        if called or are_typed or not are_matched or start in self.apart:
             return self.blank(sign, end)
         self.apart.add(start)
-        chosen = tokens[sign].text == ":|"
-        self.cut(program.places[sign], program.end(sign))
-        value = " :| true || (" if chosen else f" :| true || {tokens[sign - 1].text} == ("
-        self.insertions.append((program.end(sign), value))
-        self.insertions.append((program.end(end - 1), ")"))
+        for place, head in zip(signs, heads, strict=False):
+            self.cut(program.places[place], program.end(place))
+            opening = ") && " if place > sign else " :| true || ("
+            self.insertions.append((program.end(place), f"{opening}{head}("))
+        self.insertions.append((program.end(end - 1), "))"))
         return True
 
     def open(self, element: Element) -> bool:
@@ -290,7 +300,7 @@ class EditedProgram:
         """The text as it stands now."""
         pieces, segments = [], []
         done = length = 0
-        for place, piece in sorted(self.insertions, key=lambda item: item[0]):
+        for place, piece in sorted([*self.insertions, *self.closings], key=lambda item: item[0]):
             for start, text in ((done, "".join(self.kept[done:place])), (place, piece)):
                 segments.append((length, start, text if text is piece else ""))
                 pieces.append(text)

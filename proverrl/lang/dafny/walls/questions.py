@@ -178,6 +178,14 @@ class Questions:
         ]
         return sum(self.edited.blank(demand.start, demand.end) for demand in demands) > 0
 
+    def leave_promises(self) -> None:
+        """Ask nothing of what the declarations promise at their ends: where a prover runs out on
+        that it tells nothing of the questions."""
+        for holder in self.holders:
+            if holder.word in WITH_STATEMENTS and holder.slots[-1].kind == "statements":
+                end = self.program.end(holder.slots[-1].end - 1)
+                self.edited.closings.append((end, " assume false;"))
+
     def question_exits(self) -> None:
         """Ask for ``false`` wherever a declaration may end: one that can begin and never end is
         either not correct or does not terminate. A lemma may demand what is impossible."""

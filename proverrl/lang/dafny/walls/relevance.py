@@ -108,6 +108,7 @@ async def ask_consequence(
     if not reached:
         opened.question_branches()
         opened.open_heads()
+        opened.leave_promises()
     # What ensures false needs its demands for it.
     needless = Questioned(EditedProgram(owned), owned.holders)
     if needless.forget_demands():
