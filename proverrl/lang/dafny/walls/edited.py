@@ -107,12 +107,10 @@ _PLAIN_OPERATORS = frozenset("== != < <= > >= + - * [ ] .. := , | { } ( ) && ; .
 
 def _is_plain(token: Token, following: Token) -> bool:
     """Whether a token is of a comparison of sums, collections and their elements."""
-    is_called = following.text == "("
-    is_value = (
-        (is_name(token) and not is_called)
-        or token.kind == "number"
-        or token.text in ("in", "else", "if")
-    )
+    if following.text == "(" and (is_name(token) or token.text == "."):
+        # A call, or the update of a datatype.
+        return False
+    is_value = is_name(token) or token.kind == "number" or token.text in ("in", "else", "if")
     return is_value or (token.kind == "operator" and token.text in _PLAIN_OPERATORS)
 
 
