@@ -28,6 +28,7 @@ AskFailures = Callable[[str], Awaitable[Reply]]
 
 GAVE_UP = "the prover ran out of its limit"
 _OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
+_FORALL = "possible violation of postcondition of forall statement"
 _ENDLESS = ("termination", "decrease", "bounded below")
 """How Dafny says that it does not see a loop end."""
 
@@ -78,6 +79,16 @@ class Questioned(Questions):
             raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
         for error, notes in _list_errors(reply):
             self._take(written, error, notes)
+        for line in reply.unknown:
+            if _FORALL not in line:
+                self.doubt = line
+                return
+            # Dafny does not say which, so all of them count as failing.
+            self._failing += [
+                (element, self.program.places[element.start])
+                for element in self.elements
+                if element.start in self.hints and self.word(element) == "forall"
+            ]
         self.gave_up = not outcomes.isdisjoint(LIMIT_OUTCOMES)
         if not self._failing and self.gave_up:
             self.doubt = GAVE_UP
