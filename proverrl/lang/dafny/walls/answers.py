@@ -35,7 +35,8 @@ _ENDLESS = ("termination", "decrease", "bounded below")
 
 class Questioned(Questions):
     """Questions, and what of them and of the claims fails. ``doubt`` says why nothing is known,
-    ``gave_up`` that a prover ran out on something."""
+    ``gave_up`` that a prover ran out on something, ``unplaced`` what fails at a place that Dafny
+    does not name."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Questioned(Questions):
         super().__init__(edited, holders, loops)
         self.doubt = ""
         self.gave_up = False
+        self.unplaced = ""
         self._failed: set[Key] = set()
         self._failing: list[tuple[Element, int]] = []
         self._left_out: set[Key] = set()
@@ -79,10 +81,8 @@ class Questioned(Questions):
             raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
         for error, notes in _list_errors(reply):
             self._take(written, error, notes)
-        for line in reply.unknown:
-            if _FORALL not in line:
-                self.doubt = line
-                return
+        self.unplaced = next((line for line in reply.unknown if _FORALL not in line), "")
+        if any(_FORALL in line for line in reply.unknown):
             # Dafny does not say which, so all of them count as failing.
             self._failing += [
                 (element, self.program.places[element.start])

@@ -157,5 +157,6 @@ async def _compare(ask: AskFailures, asked: Questioned, open_blank: OpenBlank) -
     believed = tuple(text for key, text in asked.believed.items() if blank.fails(key))
     # What a prover gave up on was neither proved nor refuted.
     doubt = "" if believed and blank.doubt == GAVE_UP else blank.doubt
-    doubt = GAVE_UP if believed and asked.gave_up else doubt
+    if believed and (asked.gave_up or asked.unplaced):
+        doubt = asked.unplaced or GAVE_UP
     return WallFinding(() if doubt else believed, num_asked, doubt)
