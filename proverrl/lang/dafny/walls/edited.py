@@ -223,7 +223,7 @@ class EditedProgram:
     def drop(self, element: Element, place: int) -> bool:
         """Take away what fails at a place of an element; False where nothing was left of it."""
         start, end = element.start, element.end
-        words = [token.text for token in self.program.tokens[start:end]]
+        words = _list_words(self.program, element)
         if element.word in CALLABLES or element.word == "const":
             return False
         for first, last in self.conjuncts.get(start, ()):

@@ -104,20 +104,23 @@ async def ask_consequence(
         asked.question_exits()
     if not reached:
         asked.question_loops()
-    opened = Questioned(EditedProgram(owned), owned.holders)
+    texts = [(asked, _ask_all)]
     if not reached:
+        opened = Questioned(EditedProgram(owned), owned.holders)
         opened.question_branches()
         opened.open_heads()
         opened.leave_promises()
+        texts.append((opened, _ask_in_rounds))
     # What ensures false needs its demands for it.
     needless = Questioned(EditedProgram(owned), owned.holders)
     if needless.forget_demands():
         needless.question_runs()
+        texts.append((needless, _ask_in_rounds))
     num_asked = 0
-    for number, questioned in enumerate((asked, opened, needless)):
+    for questioned, ask_it in texts:
         if not questioned.num_questions:
             continue
-        await (_ask_in_rounds if number else _ask_all)(ask, questioned)
+        await ask_it(ask, questioned)
         found = await _compare(ask, questioned, open_blank)
         num_asked += questioned.num_questions
         if found.believed or found.doubt:

@@ -52,7 +52,6 @@ class SecondJudge:
         again = analysed = await first.verify(candidate, deadline_seconds=seconds, lane=lane)
         if first is self._verifier and _is_judged(again) and not again.proved:
             again = await self._plain.verify(candidate, deadline_seconds=seconds, lane=lane)
-        if again is not analysed:
             again = replace(again, seconds=again.seconds + analysed.seconds)
         told = f"second-judge: {again.toolchain}"
         verdict = replace(
