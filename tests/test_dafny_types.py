@@ -138,7 +138,7 @@ class SlowProcess:
         self.trace = trace
         self.num_asked = 0
 
-    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
+    async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
         raise AssertionError(source)
 
     ask_failures = ask

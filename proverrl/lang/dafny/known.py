@@ -33,8 +33,9 @@ _MAX_KNOWN_PROBLEMS = 100_000
 class DafnyProcess(Protocol):
     """A Dafny to ask; all raise ``WorkerError`` on any doubt about the answer."""
 
-    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        """Verify a program under an rlimit (None: the usual one)."""
+    async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
+        """Verify a program under an rlimit (None: the usual one); ``only``: nothing but the
+        entries that match one of these patterns, with ``*`` for any text."""
 
     async def ask_failures(self, source: str) -> Reply:
         """Verify a program that may assume and leave out bodies, and name all that fails."""

@@ -49,7 +49,7 @@ async def find_refuted(process: DafnyProcess, problem: Problem) -> str:
         joined = join_invariants(text, admitted=True)
     except GrammarError:
         return ""
-    reply = await process.ask(joined.text, _RLIMIT) if names else None
+    reply = await process.ask(joined.text, _RLIMIT, name_entry(f"{RUN_NAME}*")) if names else None
     proved = {e.name for e in reply.entries if e.outcome == "verified"} if reply else set()
     refuted = (n for i, n in enumerate(names) if name_entry(f"{RUN_NAME}{i}") in proved)
     return next(refuted, "")

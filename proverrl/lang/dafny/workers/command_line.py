@@ -15,6 +15,7 @@ from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FAILURE_OPTIONS,
     FILE_NAME,
+    PROCEDURE_OPTION,
     TYPE_OPTIONS,
     Reply,
     parse_reply,
@@ -63,8 +64,8 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         worker._toolchain = toolchain
         return worker
 
-    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        return (await self._ask(source, rlimit))[0]
+    async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
+        return (await self._ask(source, rlimit, *map(PROCEDURE_OPTION.format, only)))[0]
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``: the command line always names its prover."""

@@ -55,6 +55,9 @@ TYPE_OPTIONS = ("/noVerify", "/titrace")
 FAILURE_OPTIONS = ("/noCheating:0", "/errorLimit:100")
 """The options for a text that may assume and leave out bodies, of which all failures are named."""
 
+PROCEDURE_OPTION = "/proc:{}"
+"""Makes Dafny verify the entries that match a pattern and no others."""
+
 _TRACE = ("DEBUG: ", "    ", "  ----> ")
 
 

@@ -20,6 +20,7 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FAILURE_OPTIONS,
     FILE_NAME,
+    PROCEDURE_OPTION,
     TYPE_OPTIONS,
     Reply,
     parse_reply,
@@ -88,8 +89,8 @@ class DafnyServerWorker(GroupWorker):
         text, trace = split_trace(await self._ask(source, None, *TYPE_OPTIONS))
         return parse_reply(text), trace
 
-    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        return parse_reply(await self._ask(source, rlimit))
+    async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
+        return parse_reply(await self._ask(source, rlimit, *map(PROCEDURE_OPTION.format, only)))
 
     async def ask_failures(self, source: str) -> Reply:
         return parse_reply(await self._ask(source, None, *FAILURE_OPTIONS))
