@@ -217,7 +217,11 @@ async def confirm(proofs: Judged) -> Judged:
     wall = SecondJudge(*pools)
     confirmed = []
     for form, candidate, verdict in proofs:
-        again = await wall.confirm(candidate, verdict, deadline_seconds=60, lane=DEFAULT_LANE)
+        try:
+            again = await wall.confirm(candidate, verdict, deadline_seconds=60, lane=DEFAULT_LANE)
+        except ProblemError as error:
+            # Without the audit a text that is not the problem's program comes this far.
+            again = replace(verdict, status=Status.UNCONFIRMED, checks=(str(error),))
         confirmed.append((form, candidate, again))
     await wall.aclose()
     return confirmed
