@@ -4,7 +4,8 @@ Flows in: what was read of a program or of a body, and the program around it. Fl
 ``seq<nat>`` is narrower than ``seq<int>``. Where both meet in one expression Dafny 2.3 takes the
 type of the first for that of all and checks nothing: ``s + t``, ``s[i := v]``, the branches of a
 conditional (its issues 1676 and 3059). So a statement or clause that holds a collection over a
-narrow type may hold these only if all its names are plainly of one such type.
+narrow type may hold these only if all its names are plainly of one such type. So may one in which
+they begin with a display, or a lambda, of single values of such a type (``[n] + [i]``).
 Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from proverrl.lang.dafny.misjudged import Surroundings, list_elements
-from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, is_name
+from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
@@ -32,6 +33,8 @@ _LIMITS = frozenset(
     assert var ghost""".split()
 )
 _NEUTRAL = frozenset("Keys Values Length".split())
+_ARITHMETIC = frozenset("+ - * / %".split())
+_CHOOSING = frozenset("if match var ;".split())
 _HARMLESS = frozenset("< > , bool char string".split())
 
 
@@ -93,7 +96,8 @@ class _Types:
             # What is stored in it is checked, and its slices are wide.
             return False
         inside = "<" in words and not self.narrow.isdisjoint(words[1:])
-        return inside or not self.collections.isdisjoint(words)
+        gives = words[-1] in self.narrow and not {*ARROWS}.isdisjoint(words)
+        return inside or gives or not self.collections.isdisjoint(words)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -108,6 +112,19 @@ class _Types:
             if any(self.is_narrow(words) for words in parts):
                 patterns = (b.place for b in program.bindings if b.kind == "pattern")
                 found |= {program.tokens[place].text for place in patterns}
+        return self._add_untyped(found)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """The names that may stand for values of narrow types, or for what holds these."""
+        known = {*self._around.types, *self.results}
+        holding = {
+            n for n in known if not self.narrow.isdisjoint(w for ws in self.of(n) for w in ws)
+        }
+        return self._add_untyped(holding | self.names)
+
+    def _add_untyped(self, found: set[str] | frozenset[str]) -> frozenset[str]:
+        """These names, and those without a type that stand beside one."""
         pieces = [
             {token.text for token in program.tokens[start:end] if is_name(token)}
             for program in self._around.programs
@@ -117,7 +134,7 @@ class _Types:
             more = {n for names in pieces if names & found for n in names & self._around.untyped}
             if more <= found:
                 return frozenset(found)
-            found |= more
+            found = found | more
 
 
 def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
@@ -141,10 +158,11 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
         yield _refuse(token)
     for start, end in _split(program):
         tokens = program.tokens[start:end]
-        if not any(_holds_narrow(types, tokens, place) for place in range(len(tokens))):
-            continue
+        is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
         for place, token in enumerate(tokens):
-            if not _is_mixing(types, tokens, place):
+            if not _is_mixing(types, tokens, place) or not (
+                is_held or _begins_narrow(types, program, start + place)
+            ):
                 continue
             # What is said of a sum or of an update changes nothing about its parts.
             part = tokens if token.text in _MIXING else _cut_operands(tokens, place)
@@ -175,6 +193,48 @@ def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
     # Type arguments in an expression, and the types of what is declared here.
     before = [token.text for token in tokens[max(0, place - 6) : place]]
     return "as" in before[-1:] or ("<" in before and not {"array"} & {*before})
+
+
+def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
+    """Whether what gives its type to a sum, an update or a conditional is a display, or a lambda,
+    of values that may be of a narrow type."""
+    tokens, text = program.tokens, program.tokens[place].sign
+    if text == "+":
+        start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
+        end = find_outer(tokens, start, ("+",))
+        while end < place and {token.text for token in tokens[start:end]} <= {*"()[]{}"}:
+            # What is empty takes its type from the next one.
+            start, end = end + 1, find_outer(tokens, end + 1, ("+",))
+    elif text == "[":
+        start, end = find_outer(tokens, place - 2, step=-1), place
+    else:
+        start = place + 1 if text == "then" else find_outer(tokens, place, ("=>",)) + 1
+        end = find_outer(tokens, start, ("else", "case"))
+    return any(
+        tokens[i].text in types.values and _is_given(program, i, start) for i in range(start, end)
+    )
+
+
+def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
+    """Whether a name behind ``start`` is what a lambda gives, or an element of a display and no
+    operand of a number, whose type is wide, as is that of what is selected."""
+    tokens = program.tokens
+    if any(start <= first < place < last for first, last in program.lambdas):
+        return True
+    inside = [token.text for token in tokens[place + 1 : find_close(tokens, place + 1) + 1]]
+    if (inside[:1] == ["["] and ".." not in inside) or tokens[place - 1].text == "|":
+        return False
+    while (opened := find_outer(tokens, place - 1, step=-1)) >= start:
+        before = tokens[opened - 1]
+        is_behind = is_name(before) or before.text in (")", "]", ">", "multiset")
+        if tokens[opened].sign == "[" or (is_behind and tokens[opened].sign == "("):
+            first = find_outer(tokens, place - 1, (",", ":="), -1) + 1
+            last = find_outer(tokens, place, (",", ":="))
+            is_sum = find_outer(tokens, first + (tokens[first].text == "-"), _ARITHMETIC) < last
+            words = {token.text for token in tokens[first:last]}
+            return not is_behind and not (is_sum and _CHOOSING.isdisjoint(words))
+        place = opened
+    return False
 
 
 def _is_of_one_type(types: _Types, tokens: Sequence[Token]) -> bool:
@@ -214,7 +274,12 @@ def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) ->
     if not 0 <= place < len(tokens):
         return False
     token = tokens[place]
-    if token.kind == "number" or token.text in ("|", "Length"):
+    if token.kind == "number":
+        # A part of a tuple may be anything.
+        return step > 0 or not place or tokens[place - 1].sign != "."
+    if token.text in types.names:
+        return False
+    if token.text in ("|", "Length"):
         return True
     following = tokens[place + 1].text if place + 1 < len(tokens) else ""
     words = types.of(token.text)
