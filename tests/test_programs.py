@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,12 @@ def test_a_proof_verifies_the_code_even_where_its_contract_asks_for_nothing() ->
     (verdict,) = judge(ask("k > 1"), ["{ }"])
     assert verdict.status is Status.UNSOUND
     assert f"missing ['{OWN}']" in verdict.diagnostics[0].message
+
+
+def test_a_verdict_holds_for_programs_with_words_or_for_those_without() -> None:
+    problem = ask()
+    silent = replace(problem, informal="")
+    assert Candidate(problem, VERIFIED).key != Candidate(silent, VERIFIED).key
 
 
 def test_a_limit_is_never_a_success() -> None:
