@@ -182,11 +182,28 @@ class Obligations:
         return self.proved == self.total > 0
 
 
+class Stage(StrEnum):
+    """Who decided about a candidate: the last that looked at it."""
+
+    NOBODY = ""
+    AUDIT = "audit"
+    """Its text alone."""
+    READING = "reading"
+    """The verifier's parser and type checker; for Lean what the problem imports."""
+    PROVER = "prover"
+    """The verifier's prover; for Lean its elaborator and its kernel."""
+    WALL = "wall"
+    """What is asked about an accepted proof."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the verifier said about one candidate.
 
-    ``checks`` names what was checked, in order, for a person to read. ``seconds`` is the time
+    ``stage`` decided, by ``rule`` where the audit or a wall did. ``believed`` counts what a bare
+    file rests on by its user's choice, by its word; ``at_limit`` says that the verdict hangs on the
+    verifier's resource limit. ``checks`` names what was checked, in order, for a person to read
+    and for nothing else. ``seconds`` is the time
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
     credit; ``goals`` are those left open or, on request, those before an error, and ``states``
@@ -203,6 +220,10 @@ class Verdict:
     header_seconds: float = 0.0
     queue_seconds: float = 0.0
     toolchain: str = ""
+    stage: Stage = Stage.NOBODY
+    rule: str = ""
+    believed: tuple[tuple[str, int], ...] = ()
+    at_limit: bool = False
     checks: tuple[str, ...] = ()
     cause: Cause = ""
     states: tuple[BodyState, ...] = ()
@@ -224,6 +245,11 @@ class Verdict:
     def fatal(self) -> bool:
         """Whether the candidate ended the checker and was rejected for it."""
         return is_fatal(self.status, self.cause)
+
+    @property
+    def failed_in_prover(self) -> bool:
+        """Whether it was read and the prover did not prove it, and nothing worse is known of it."""
+        return self.stage is Stage.PROVER and self.status in (Status.REJECTED, Status.EXHAUSTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,14 +356,34 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Opinion:
+    """What is known of the meaning of a statement or program beside its verdict; no proof of it:
+    ``agrees`` where a critic calls it right, ``is_empty`` where it is proved to say nothing, and a
+    ``score`` between 0 and 1 of its parts."""
+
+    agrees: bool = False
+    is_empty: bool = False
+    score: float = 0.0
+
+    def __or__(self, other: Opinion) -> Opinion:
+        """What both say together."""
+        return Opinion(
+            self.agrees or other.agrees,
+            self.is_empty or other.is_empty,
+            max(self.score, other.score),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
-    """All turns on one problem."""
+    """All turns on one problem; ``opinion`` is of the last one's candidate."""
 
     id: str
     problem: Problem
     role: Role
     turns: tuple[Turn, ...]
     hint: Hint | None = None
+    opinion: Opinion = Opinion()
 
     def __post_init__(self) -> None:
         if not self.turns:
@@ -355,11 +401,6 @@ class Rollout:
         last, verdict = self.turns[-1].completion, self.turns[-1].verdict
         unread = Status.CRASHED if last.finish_reason == "no_room" else Status.REJECTED
         return unread if verdict is None else verdict.status
-
-    def mark(self, check: str) -> Rollout:
-        """The same with one more check on the last verdict, and nothing else of it changed."""
-        last = self.turns[-1].verdict
-        return self if last is None else self.judge(replace(last, checks=(*last.checks, check)))
 
     def judge(self, verdict: Verdict) -> Rollout:
         """The same with this as the last verdict."""

@@ -1,11 +1,10 @@
 """Judges again what may have failed by its limits alone, for commands that judge for a person.
 
 Flows in: candidates, and a verifier with appeals. Flows out: verdicts; one that hangs on the limit
-has ``AT_LIMIT`` among its checks, and what ran out of time is TIMEOUT, however long it worked: that
-this counts against a text is a rule for policies, which could leave their groups by it. Where z3
-runs out Dafny 2.3 says now and then that an assertion does not hold, and it never says what was
-used. So a refusal is judged again where z3 had the time to use up its limit, which costs the quick
-ones nothing.
+is ``at_limit``, and what ran out of time is TIMEOUT, however long it worked: that this counts
+against a text is a rule for policies, which could leave their groups by it. Where z3 runs out Dafny
+2.3 says now and then that an assertion does not hold, and it never says what was used. So a refusal
+is judged again where z3 had the time to use up its limit, which costs the quick ones nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from proverrl.lang.open import open_verifier
-from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 from proverrl.verifier.base import AT_LIMIT
-from proverrl.verifier.cache import CachedVerifier, was_overturned
+from proverrl.verifier.cache import CachedVerifier
 
 FACTOR = 2.0
 RLIMIT = 30_000_000
@@ -38,9 +37,7 @@ class SecondLook:
         first = await self._verifier.verify(candidate, deadline_seconds=deadline_seconds)
         first = _call_timeout(first, deadline_seconds)
         ran_out = first.status is Status.EXHAUSTED
-        is_failure = first.status is Status.REJECTED and "obligations" in first.checks
-        if was_overturned(first):
-            return replace(first, checks=(*first.checks, AT_LIMIT))
+        is_failure = first.status is Status.REJECTED and first.failed_in_prover
         if self._rlimit is None or not (
             ran_out or (is_failure and first.seconds >= self._rlimit / _MOST_PER_SECOND)
         ):
@@ -51,13 +48,13 @@ class SecondLook:
         if not ran_out and verdict.status is first.status:
             return first
         diagnostics = verdict.diagnostics
-        if verdict.status is Status.EXHAUSTED and "obligations" in verdict.checks:
+        if verdict.status is Status.EXHAUSTED and verdict.failed_in_prover:
             remedy = f"{AT_LIMIT}: --rlimit {self._rlimit} and twice that do not suffice; raise it"
             diagnostics = (Diagnostic("error", remedy), *diagnostics)
         return replace(
             verdict,
             diagnostics=diagnostics,
-            checks=(*verdict.checks, AT_LIMIT),
+            at_limit=True,
             seconds=first.seconds + again.seconds,
         )
 
@@ -78,4 +75,6 @@ def _call_timeout(verdict: Verdict, seconds: float) -> Verdict:
         return verdict
     said = f"no answer in {seconds:g} seconds, nor in twice that; it may be a proof all the same: "
     found = Diagnostic("error", f"{said}raise --timeout")
-    return replace(verdict, status=Status.TIMEOUT, diagnostics=(found,), checks=())
+    return replace(
+        verdict, status=Status.TIMEOUT, diagnostics=(found,), stage=Stage.NOBODY, checks=()
+    )

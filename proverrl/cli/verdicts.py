@@ -32,7 +32,6 @@ from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_str
 from proverrl.problems.checks import (
     Complaint,
     annotate,
-    count_believed,
     describe_believed,
     find_errors,
     passes,
@@ -252,7 +251,7 @@ class _Judging:
         ] += 1
         if self._keep:
             self.rows.append(row)
-        self._believed.update(count_believed(row))
+        self._believed.update(row["believed"])
         if passes(row, strict=self._strict):
             self._num_passed += 1
         elif self._github:
@@ -313,8 +312,8 @@ def _print_plain(screen: PanelConsole, row: Row) -> None:
     if row["status"] == "error":
         return
     status = "nothing to prove" if row.get("nothing_to_prove") else row["status"]
-    status += f" ({AT_LIMIT})" if AT_LIMIT in row["checks"] else ""
-    counts = count_believed(row)
+    status += f" ({AT_LIMIT})" if row["at_limit"] else ""
+    counts = row["believed"]
     status += f" (believed: {describe_believed(counts)})" if counts else ""
     shown, more = _list_shown(row)
     place = row["id"]
@@ -336,8 +335,8 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
-    remark = f"  {AT_LIMIT}" if AT_LIMIT in row["checks"] else ""
-    counts = count_believed(row)
+    remark = f"  {AT_LIMIT}" if row["at_limit"] else ""
+    counts = row["believed"]
     believed = (f"  believed: {describe_believed(counts)}" if counts else "", "yellow")
     line = Text.assemble((f"{status.value:11}", style), " ", name, took, believed, remark)
     screen.print(line, soft_wrap=True)

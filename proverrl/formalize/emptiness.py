@@ -19,9 +19,9 @@ from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.parts import Asking
-from proverrl.rewards.verdicts import EMPTY, earns_for_form
+from proverrl.rewards.verdicts import earns_for_form
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem, Rollout, Verdict
+from proverrl.types import Candidate, Opinion, Problem, Rollout, Verdict
 from proverrl.verifier.base import Verifier
 
 
@@ -75,10 +75,10 @@ async def find_emptiness(
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """What was found out about a last body: a mark for its verdict, empty for none; the number of
+    """What was found out about a last body: an opinion of it; the number of
     calls; and the verdict that left the question open, if one did."""
 
-    mark: str
+    opinion: Opinion
     num_calls: int
     unjudged: Verdict | None = None
 
@@ -86,9 +86,9 @@ class Marking:
 async def mark_empty(
     draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
-    """The draws with a mark on the verdict of each last turn whose body would earn something for
-    its form and says nothing; where that was not judged the verdict of the question, by which the
-    rollout leaves its group, stands in. The calls that it takes are added to the draw's."""
+    """The draws with ``is_empty`` in the opinion of each last turn whose body would earn something
+    for its form and says nothing. Where that was not judged the verdict of the question, by
+    which the rollout leaves its group, stands in. The calls are added to the draw's."""
 
     async def ask(candidate: Candidate) -> Marking:
         problem = candidate.problem
@@ -103,7 +103,7 @@ async def mark_empty(
             deadline_seconds=deadline_seconds,
             needs_call=True,
         )
-        return Marking(EMPTY if found.reason else "", found.num_calls, found.unjudged)
+        return Marking(Opinion(is_empty=bool(found.reason)), found.num_calls, found.unjudged)
 
     return await mark_draws(draws, ask)
 
@@ -135,4 +135,4 @@ def _mark(rollout: Rollout, answers: Mapping[str, Marking]) -> Rollout:
         return rollout
     if answer.unjudged is not None:
         return rollout.judge(answer.unjudged)
-    return rollout.mark(answer.mark) if answer.mark else rollout
+    return replace(rollout, opinion=rollout.opinion | answer.opinion)

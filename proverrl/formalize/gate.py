@@ -16,10 +16,9 @@ from proverrl.errors import ProblemError
 from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang.critique.language import Critique, ask_critique, read_answer
 from proverrl.policy.base import Policy
-from proverrl.rewards.verdicts import CRITIC_AGREES
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Completion, Problem, Rollout, Sampling
+from proverrl.types import Completion, Opinion, Problem, Rollout, Sampling
 
 _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 
@@ -90,8 +89,8 @@ async def ask_critics(
 
 
 async def add_critiques(draws: Sequence[JudgedDraw], critic: Critic) -> list[JudgedDraw]:
-    """The draws with a mark on the verdict of each well-formed statement that the critic calls
-    right, for the reward to read. Nothing else of a verdict changes."""
+    """The draws with ``agrees`` in the opinion of each well-formed statement that the critic calls
+    right."""
     last = [(r.problem, r.turns[-1]) for draw in draws for r in draw.rollouts]
     asked = {
         (turn.candidate.key, problem.informal): (problem, turn.candidate.body)
@@ -112,4 +111,4 @@ def _mark(rollout: Rollout, right: Set[tuple[str, str]]) -> Rollout:
     last = rollout.turns[-1].candidate
     if last is None or (last.key, rollout.problem.informal) not in right:
         return rollout
-    return rollout.mark(CRITIC_AGREES)
+    return replace(rollout, opinion=rollout.opinion | Opinion(agrees=True))

@@ -17,9 +17,8 @@ from proverrl.errors import UsageError
 from proverrl.formalize.emptiness import Marking, mark_draws
 from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
-from proverrl.rewards.verdicts import write_score
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Candidate, Opinion, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
 ACCEPTED = 0.6
@@ -74,7 +73,7 @@ async def rate_statement(
 async def mark_scores(
     draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
-    """The draws with their score on the verdict of each well-formed statement that is not proved,
+    """The draws with their score in the opinion of each well-formed statement that is not proved,
     was not found to say nothing, and scores ``ACCEPTED`` at least. What was not judged, and the
     calls, count as those of ``mark_empty``, which comes first."""
 
@@ -83,9 +82,9 @@ async def mark_scores(
             candidate.problem, candidate.body, verifier, deadline_seconds=deadline_seconds
         )
         if verdict is None or not verdict.status.judged:
-            return Marking("", int(verdict is not None), verdict)
+            return Marking(Opinion(), int(verdict is not None), verdict)
         score = lean_score(ratings) if ratings else 0.0
-        return Marking(write_score(score) if score >= ACCEPTED else "", 1)
+        return Marking(Opinion(score=score if score >= ACCEPTED else 0.0), 1)
 
     return await mark_draws(draws, ask)
 

@@ -271,5 +271,6 @@ async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
         verdict = await asker.ask("well_formed", asked)
     except NotJudgedError:
         return None
-    counted = "obligations" in verdict.checks
-    return sum(entry.total for entry in verdict.obligations) if counted else None
+    if not verdict.failed_in_prover:
+        return None
+    return sum(entry.total for entry in verdict.obligations)

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
 from proverrl.problems.includes import find_checkout
-from proverrl.verifier.base import AT_LIMIT, BELIEVED
+from proverrl.verifier.base import AT_LIMIT
 from proverrl.version import __version__
 
 Row = Mapping[str, Any]
@@ -41,28 +41,18 @@ def passes(row: Row, *, strict: bool) -> bool:
     return row["status"] == "proved" or (bool(row.get("nothing_to_prove")) and not strict)
 
 
-def count_believed(row: Row) -> dict[str, int]:
-    """What a row's verdict rests on by the user's choice: each word and how often it was used."""
-    found = (
-        check.removeprefix(BELIEVED).split(":")
-        for check in row.get("checks", ())
-        if check.startswith(BELIEVED)
-    )
-    return {word: int(count) for word, count in found}
-
-
 def describe_believed(counts: Mapping[str, int]) -> str:
-    """What ``count_believed`` found, for a person to read."""
+    """What a verdict rests on by the user's choice, for a person to read."""
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
 
 
 def _list_remarks(row: Row) -> dict[str, str]:
     """What a verdict rests on, hangs on, and which second judge was asked."""
-    remarks = {f"{BELIEVED}{word}": str(count) for word, count in count_believed(row).items()}
-    for name, _, value in (check.partition(": ") for check in row.get("checks", ())):
-        if name in (AT_LIMIT, _SECOND_JUDGE):
-            remarks[name] = value or "true"
-    return remarks
+    remarks = {f"believed:{word}": str(count) for word, count in row["believed"].items()}
+    if row["at_limit"]:
+        remarks[AT_LIMIT] = "true"
+    told = (check.partition(": ") for check in row["checks"])
+    return remarks | {name: value for name, _, value in told if name == _SECOND_JUDGE}
 
 
 class Complaint(NamedTuple):
@@ -186,7 +176,7 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
     """What a log says of a row beside its errors, each with its rule."""
-    if counts := count_believed(row):
+    if counts := row["believed"]:
         places = tuple(
             Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
             for one in row["diagnostics"]
@@ -195,7 +185,7 @@ def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
         said = f"believed, not proved: {describe_believed(counts)}"
         line, column = places[0][:2] if places else (0, 1)
         yield "believed", Complaint(line, column, said, places)
-    if row["status"] == "proved" and AT_LIMIT in row.get("checks", ()):
+    if row["status"] == "proved" and row["at_limit"]:
         yield "at-the-limit", Complaint(0, 1, f"proved, but {_NOTES['at-the-limit']}")
 
 

@@ -22,7 +22,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.base import Language
 from proverrl.lang.records import Includes
 from proverrl.types import Diagnostic, Status, Verdict
-from proverrl.verifier.base import BELIEVED, NOTHING
+from proverrl.verifier.base import NOTHING
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_FILES = 500
@@ -149,11 +149,11 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
         if proved is None:
             return own
         # What is believed was counted over all files; remarks without a count may be of any.
-        checks = [check for check in proved.checks if not check.startswith(BELIEVED)]
-        checks += [check for v in others for check in v.checks if ":" not in check]
-        checks += [check for check in own.checks if check.startswith(BELIEVED)]
+        checks = [*proved.checks, *(c for v in others for c in v.checks if ":" not in c)]
         return replace(
             proved,
+            believed=own.believed,
+            at_limit=any(v.at_limit for v in verdicts),
             checks=tuple(dict.fromkeys(checks)),
             diagnostics=tuple(d for d in own.diagnostics if d.severity != "error"),
             obligations=tuple(entry for v in verdicts for entry in v.obligations),

@@ -170,6 +170,10 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
         "header_seconds": round(verdict.header_seconds, 3),
         "queue_seconds": round(verdict.queue_seconds, 3),
         "toolchain": verdict.toolchain,
+        "stage": verdict.stage.value,
+        "rule": verdict.rule,
+        "believed": dict(verdict.believed),
+        "at_limit": verdict.at_limit,
         "checks": list(verdict.checks),
     }
     if is_empty_file(submission, verdict):

@@ -24,12 +24,6 @@ _PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
     "verified": 0.6,
     "meant": 1.0,
 }
-CRITIC_AGREES = "critic: right"
-"""Among the checks of a verdict: a critic calls the statement right. It is no proof of anything."""
-EMPTY = "empty: it says nothing"
-"""Among the checks of a verdict: the statement promises nothing, or nothing can meet it."""
-_SCORE = "LeanScorer: "
-"""Begins a check of a verdict: a score that stands in for a proof of the meaning, and is none."""
 PAYS_FOR_FORM: frozenset[RewardName] = frozenset(("statement", "program"))
 """The rewards that pay for statements and programs which are not right."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
@@ -91,20 +85,20 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
     ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
     earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
-    verifier does not find well formed. With ``reward.score_share`` that share of the score that is
-    marked on the verdict is earned there. What is proved to say nothing (``EMPTY``) earns nothing.
+    verifier does not find well formed. With ``reward.score_share`` that share of the opinion's
+    score is earned there. What is proved to say nothing earns nothing.
     Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
     """
     is_proved = _proved(rollout)
     check_fit(rollout.problem, "statement")
-    marks = _list_marks(rollout)
-    is_read = is_proved or (_is_well_formed(rollout) and EMPTY not in marks)
+    opinion = rollout.opinion
+    is_read = is_proved or (_is_well_formed(rollout) and not opinion.is_empty)
     means = float(is_proved)
     if config.critic and is_read:
-        means = max(means, config.critic_share * (CRITIC_AGREES in marks))
+        means = max(means, config.critic_share * opinion.agrees)
     parts = {"means": means, "well_formed": float(is_read)}
     if config.score_share:
-        parts["score"] = config.score_share * _read_score(marks) * (is_read and not is_proved)
+        parts["score"] = config.score_share * opinion.score * (is_read and not is_proved)
     return Reward(sum(parts.values()), parts)
 
 
@@ -112,14 +106,14 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """The score of Re:Form (Yan et al. 2025, arXiv 2507.16331): 0 without a candidate, where the
     audit refuses it and for a contract that says nothing; 0.01 for what is no program, 0.2 for code
     that is not proved to meet its contract, 0.6 for code that is, and 1 where the contract is also
-    proved at least as strong as what is meant; nothing for a contract that is proved to say nothing
-    (``EMPTY``). The published code gives 1.6 for the last, where 1
+    proved at least as strong as what is meant; nothing for a contract that is proved to say
+    nothing. The published code gives 1.6 for the last, where 1
     was evidently intended, and takes a timeout of that proof for a success, which is 0.6 here.
     Raises ``RecordError`` for a problem that asks for no program."""
     _proved(rollout)
     check_fit(rollout.problem, "program")
     grade = find_grade(rollout)
-    value = _PROGRAM_SCORES[grade] if grade and EMPTY not in _list_marks(rollout) else 0.0
+    value = _PROGRAM_SCORES[grade] if grade and not rollout.opinion.is_empty else 0.0
     return Reward(value, {"program": value})
 
 
@@ -138,7 +132,7 @@ def earns_for_form(rollout: Rollout) -> bool:
     for being one, unless it says nothing."""
     if not rollout.status.judged or rollout.status is Status.PROVED:
         return False
-    if EMPTY in _list_marks(rollout):
+    if rollout.opinion.is_empty:
         return False
     return _is_well_formed(rollout) or find_grade(rollout) in ("unproved", "verified")
 
@@ -150,21 +144,6 @@ def _is_well_formed(rollout: Rollout) -> bool:
     if turn.candidate is None or turn.verdict is None:
         return False
     return formalizing.is_well_formed(turn.candidate, turn.verdict)
-
-
-def _list_marks(rollout: Rollout) -> tuple[str, ...]:
-    verdict = rollout.turns[-1].verdict
-    return () if verdict is None else verdict.checks
-
-
-def write_score(score: float) -> str:
-    """A score as a mark on a verdict."""
-    return f"{_SCORE}{score}"
-
-
-def _read_score(marks: tuple[str, ...]) -> float:
-    found = (float(mark.removeprefix(_SCORE)) for mark in marks if mark.startswith(_SCORE))
-    return next(found, 0.0)
 
 
 def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:

@@ -29,7 +29,7 @@ from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
 from proverrl.verifier.about import LanguageAbout
-from proverrl.verifier.base import Lane
+from proverrl.verifier.base import Lane, refuse_text
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.process_group import LAST_WORDS
 from proverrl.verifier.remote_server import DISTRUSTED
@@ -116,7 +116,7 @@ class Desk:
         if ours > most:
             return entry.refuse("bad-problem", f"its statement is longer than {most} characters")
         said = f"longer than {most} characters with its statement (--max-text)"
-        return Verdict(Status.REJECTED, (Diagnostic("error", said),), checks=("audit:text",))
+        return refuse_text(Status.REJECTED, "text", (Diagnostic("error", said),))
 
     def admit(self, request: Request) -> str:
         """The client's name. Raises ``Refusal``: it has no key, or nothing can be judged."""

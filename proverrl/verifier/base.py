@@ -14,16 +14,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.lines import find_text_fault
-from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 
 NOTHING = "nothing to verify: "
 """Begins what is said of a text without a proof obligation, or without a theorem."""
 
-BELIEVED = "believed:"
-"""Begins each check that counts what a bare file has believed by the user's choice."""
-
 AT_LIMIT = "at the limit"
-"""The check of a verdict that hangs on a resource limit."""
+"""How a verdict is called that hangs on a resource limit."""
 
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
@@ -201,4 +198,10 @@ def refuse_broken_text(candidate: Candidate) -> Verdict | None:
     if not fault:
         return None
     said = Diagnostic("error", f"the text {fault}")
-    return Verdict(Status.REJECTED, (said,), checks=("audit:text",))
+    return refuse_text(Status.REJECTED, "text", (said,))
+
+
+def refuse_text(status: Status, rule: str, diagnostics: Iterable[Diagnostic]) -> Verdict:
+    """The audit's verdict on a text that breaks one of its rules."""
+    checks = (f"{Stage.AUDIT}:{rule}",)
+    return Verdict(status, tuple(diagnostics), stage=Stage.AUDIT, rule=rule, checks=checks)

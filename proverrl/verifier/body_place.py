@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import refuse_text
 
 _INK = re.compile(r"[^\n]")
 
@@ -46,4 +47,4 @@ def refuse_opening(candidate: Candidate, rule: str, message: str) -> Verdict:
     """The audit's verdict on a body that does not begin as it has to."""
     line, column = candidate.head.count("\n") + 1, end_column(candidate.head)
     missing = Diagnostic("error", message, line, column, body_line=1, body_column=0)
-    return Verdict(Status.REJECTED, (missing,), checks=(f"audit:{rule}",))
+    return refuse_text(Status.REJECTED, rule, (missing,))

@@ -39,9 +39,6 @@ _MAX_IN_MEMORY = 20_000
 _MOST_CHARACTERS = 2**16
 """Of one verdict in memory: a proof can have Lean print megabytes."""
 
-OVERTURNED = "appeal"
-"""The check of a proof that was refused at first and found under the larger limits."""
-
 _VERDICT = TypeAdapter(Verdict)
 
 Identify = Callable[[Candidate], str]
@@ -143,9 +140,9 @@ class CachedVerifier:
     async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Judge a refused candidate again, with other workers and larger limits.
 
-        The cache is bypassed. A proof has ``OVERTURNED`` among its checks, and ``verify`` returns
-        it from now on; any other verdict changes nothing. Raises ``UsageError`` if this verifier
-        was opened without appeals.
+        The cache is bypassed. A proof is ``at_limit``, and ``verify`` returns it from now on; any
+        other verdict changes nothing. Raises ``UsageError`` if this verifier was opened without
+        appeals.
         """
         if self._appeals is None:
             raise UsageError("this verifier hears no appeals; open it with appeal_factor")
@@ -155,7 +152,7 @@ class CachedVerifier:
         )
         if not verdict.proved:
             return verdict
-        verdict = replace(verdict, checks=(*verdict.checks, f"{OVERTURNED}: {factor:g} x limits"))
+        verdict = replace(verdict, at_limit=True)
         self._keep(self.make_key(candidate), verdict)
         return verdict
 
@@ -230,7 +227,7 @@ class CachedVerifier:
 
 def was_overturned(verdict: Verdict) -> bool:
     """Whether a proof was first refused and then found by an appeal."""
-    return verdict.proved and any(check.startswith(OVERTURNED + ":") for check in verdict.checks)
+    return verdict.proved and verdict.at_limit
 
 
 def open_database(path: Path) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from proverrl.types import Candidate, Verdict
-from proverrl.verifier.base import BELIEVED, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 _HEX_DIGITS = 8
 
@@ -62,8 +62,7 @@ class ConfirmingVerifier:
         verdict = await self._inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         share = int(candidate.key[:_HEX_DIGITS], 16) / 16**_HEX_DIGITS
         # What one judge has believed by a user's choice, no other one can prove.
-        is_open = any(check.startswith(BELIEVED) for check in verdict.checks)
-        if not verdict.proved or is_open or share >= self._rate:
+        if not verdict.proved or verdict.believed or share >= self._rate:
             return verdict
         for wall in self._walls:
             verdict = await wall.confirm(

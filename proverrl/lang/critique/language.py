@@ -23,7 +23,8 @@ from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS
 from proverrl.lang.english import write_digits
 from proverrl.lang.records import Extraction
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from proverrl.verifier.pool import VerifierPool
 from proverrl.verifier.router import Backend
 
@@ -32,7 +33,6 @@ RIGHT = "right"
 REFUSED = "refused"
 """The kind of error of a body that the verifier did not prove."""
 TOOLCHAIN = "critique 1 (labels, no prover)"
-_CHECK = "label"
 _MAX_CHARACTERS = 8_192
 _NAME = re.compile(r"(?<![\w'\\])[^\W\d][\w'?!]*")
 """No part of a number (``0x3E8``, ``1_000``) or of a character (``'a'``)."""
@@ -222,6 +222,11 @@ def _read_label(problem: Problem) -> tuple[dict[str, Any], str]:
         ) from error
 
 
+def _conclude(status: Status, *wrong: Diagnostic) -> Verdict:
+    checks = ("format", "label")
+    return Verdict(status, wrong, toolchain=TOOLCHAIN, stage=Stage.PROVER, checks=checks)
+
+
 class CritiqueWorker:
     """Compares with the label."""
 
@@ -238,12 +243,11 @@ class CritiqueWorker:
         said = read_answer(candidate.body)
         if said.is_correct is None:
             wrong = Diagnostic("error", f"format: {said.reasons}", body_line=1, body_column=0)
-            return Verdict(Status.REJECTED, (wrong,), toolchain=TOOLCHAIN, checks=("format",))
+            return _conclude(Status.REJECTED, wrong)
         if not min(grade(candidate.body, CRITIQUE.read_label(candidate.problem))):
             wrong = Diagnostic("error", "judgement: it is not that of the label")
-            checks = ("format", _CHECK)
-            return Verdict(Status.REJECTED, (wrong,), toolchain=TOOLCHAIN, checks=checks)
-        return Verdict(Status.PROVED, toolchain=TOOLCHAIN, checks=("format", _CHECK))
+            return _conclude(Status.REJECTED, wrong)
+        return _conclude(Status.PROVED)
 
     def kill(self) -> None:
         """There is no process."""
@@ -287,7 +291,7 @@ class CritiqueLanguage(Language):
             self.check_problem(candidate.problem)
         except ProblemError as error:
             wrong = Diagnostic("error", str(error))
-            return Verdict(Status.REJECTED, (wrong,), checks=("audit:label",))
+            return refuse_text(Status.REJECTED, "label", (wrong,))
         return None
 
     def check_problem(self, problem: Problem) -> None:

@@ -29,6 +29,7 @@ from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
 AUDIT_VERSION = 20
@@ -130,7 +131,7 @@ def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verd
         findings = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
-        return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
+        return refuse_text(Status.UNSOUND, "prelude", (Diagnostic("error", message),))
     if not findings:
         return None
     worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
@@ -142,7 +143,7 @@ def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verd
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
     if newer:
         diagnostics = (Diagnostic("error", newer), *diagnostics)
-    return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
+    return refuse_text(status, worst.rule, diagnostics)
 
 
 def _find_unjoined(candidate: Candidate) -> list[Finding]:

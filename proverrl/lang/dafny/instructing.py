@@ -13,7 +13,7 @@ from itertools import pairwise
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.parts import ErrorKind, StructureKind
-from proverrl.types import Status, Verdict
+from proverrl.types import Stage, Status, Verdict
 
 _WORDS = {
     "decreases": "measure",
@@ -70,8 +70,8 @@ class DafnyInstructing:
         errors = [message for message in told if message != _NOTE]
         if verdict.status is Status.EXHAUSTED:
             return {"timeout": max(1, len(errors))}
-        if "obligations" not in verdict.checks:
-            return {"type" if "resolve" in verdict.checks else "syntax": len(errors)}
+        if not verdict.failed_in_prover:
+            return {"syntax" if verdict.stage is Stage.AUDIT else "type": len(errors)}
         return Counter(map(_find_kind, errors))
 
     def count_structure(self, body: str, name: str) -> Mapping[StructureKind, int]:

@@ -34,10 +34,11 @@ from proverrl.types import (
     Candidate,
     Diagnostic,
     Obligations,
+    Stage,
     Status,
     Verdict,
 )
-from proverrl.verifier.base import BELIEVED, NOTHING, Limits
+from proverrl.verifier.base import NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
 
 _NO_BODY = "has no body"
@@ -135,7 +136,7 @@ def judge_reply(
     """
     diagnostics = _make_diagnostics(reply, candidate)
     counts = Counter(finding.trust for finding in trusted)
-    believed = [f"{BELIEVED}{word}:{count}" for word, count in sorted(counts.items())]
+    stage = Stage.PROVER if reply.resolved else Stage.READING
 
     def conclude(status: Status, *more: str, error: str = "") -> Verdict:
         """``more`` names what was looked at beside the audit and the resolution, in order."""
@@ -145,7 +146,9 @@ def judge_reply(
             # Behind an error they would pass for notes of it.
             diagnostics=(*_make_notes(trusted), *errors, *diagnostics),
             obligations=count_obligations(reply),
-            checks=("audit", "resolve", *more, *believed),
+            stage=stage,
+            believed=tuple(sorted(counts.items())),
+            checks=("audit", "resolve", *more),
         )
 
     is_whole = "missing-body" not in {finding.rule for finding in trusted}
@@ -218,9 +221,10 @@ def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
 def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
     """The verdict on a text of which a second Dafny verified all that there was, with everything
     that it said: what fails, each with its place, and what was proved by contradiction, among the
-    warnings. A text that was not read has no check ``obligations``."""
+    warnings."""
     diagnostics = tuple(_make_diagnostic(message, candidate) for message in reply.messages)
     checks = ("resolve", "obligations") if reply.entries else ("resolve",)
+    stage = Stage.PROVER if reply.entries else Stage.READING
     status = Status.REJECTED
     if not reply.entries and not reply.errors:
         nothing = Diagnostic("error", f"{NOTHING}the program has no proof obligation")
@@ -230,7 +234,9 @@ def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
             raise WorkerError(f"Dafny named no error, and yet an outcome is {', '.join(odd)}")
         limited = any(message.kind == "limit" for message in reply.messages)
         status = Status.PROVED if reply.all_verified and not limited else Status.EXHAUSTED
-    return Verdict(status, diagnostics, obligations=count_obligations(reply), checks=checks)
+    return Verdict(
+        status, diagnostics, obligations=count_obligations(reply), stage=stage, checks=checks
+    )
 
 
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:

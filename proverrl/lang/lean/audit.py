@@ -44,6 +44,7 @@ from proverrl.lang.lean.words import (
 from proverrl.lang.records import Category, Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column
 
 LEAN_AUDIT_VERSION = 12
@@ -145,10 +146,10 @@ def audit_lean_candidate(candidate: Candidate) -> Verdict | None:
     if not found:
         return None
     found.sort(key=lambda entry: _RANKS[entry[1].category])
-    return Verdict(
+    return refuse_text(
         _STATUSES[found[0][1].category],
-        tuple(_make_diagnostic(candidate, part, finding) for part, finding in found),
-        checks=(f"audit:{found[0][1].rule}",),
+        found[0][1].rule,
+        [_make_diagnostic(candidate, part, finding) for part, finding in found],
     )
 
 

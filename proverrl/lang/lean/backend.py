@@ -21,7 +21,7 @@ from proverrl.lang.lean.deep import CHECKERS, ParanoidVerifier, find_checkers
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.keywords import LEAN_RELEASE
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
-from proverrl.lang.lean.workers.worker import NO_REPLAY, LeanWorker
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.lang.records import Part
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.base import Worker
@@ -130,10 +130,10 @@ def check_lean() -> list[Part]:
 def _check_way(found: LeanToolchain, why: str) -> Part:
     """Whether workers that ask Lean in one way start, which means that it passes the canaries."""
     try:
-        checks = asyncio.run(_try_canaries(found))
+        replays = asyncio.run(_try_canaries(found))
     except VerifierError as error:
         return Part(found.backend, "weak", *_split_remedy(error))
-    if NO_REPLAY in checks:
+    if not replays:
         missing = "this Lean cannot replay proofs in its kernel (it has no compiled `Lean.Replay`)"
         return Part(found.backend, "weak", f"tells true from false; {why}; {missing}")
     return Part(found.backend, "ok", f"tells true from false; {why}")
@@ -149,13 +149,14 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
-async def _try_canaries(toolchain: LeanToolchain) -> tuple[str, ...]:
-    """What was checked of a true theorem, after a worker passed its canaries."""
+async def _try_canaries(toolchain: LeanToolchain) -> bool:
+    """Whether a true theorem is replayed, after a worker passed its canaries."""
     try:
         async with asyncio.timeout(_CANARY_SECONDS):
             worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())
             try:
-                return (await worker.judge(CANARIES[0](2, 0))).checks
+                await worker.judge(CANARIES[0](2, 0))
+                return worker.replays
             finally:
                 worker.kill()
                 await worker.join()

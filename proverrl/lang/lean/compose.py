@@ -229,7 +229,7 @@ class LeanComposing(Composing):
         verdict = audit_lean_candidate(whole)
         if verdict is None or verdict.status is Status.INCOMPLETE:
             return []
-        return [(verdict.checks[0].removeprefix("audit:"), verdict.diagnostics[0].message)]
+        return [(verdict.rule, verdict.diagnostics[0].message)]
 
     def own_preamble(self, parent: Problem) -> str:
         return parent.preamble

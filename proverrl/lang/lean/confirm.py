@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 
 
@@ -37,7 +37,14 @@ class FreshProcess:
         status = Status.UNSOUND if again.status.judged else again.status
         if again.fatal:
             status = Status.UNCONFIRMED
-        return replace(timed, status=status, diagnostics=(why,), cause=again.cause)
+        return replace(
+            timed,
+            status=status,
+            diagnostics=(why,),
+            stage=Stage.WALL,
+            rule="fresh-process",
+            cause=again.cause,
+        )
 
     async def aclose(self) -> None:
         await self._verifier.aclose()

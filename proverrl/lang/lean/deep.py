@@ -25,7 +25,7 @@ from proverrl.errors import WorkerError
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target, split_header
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 from proverrl.verifier.process_group import ProcessGroup
 
@@ -78,6 +78,8 @@ def apply_outcomes(verdict: Verdict, outcomes: Sequence[DeepOutcome]) -> Verdict
                 verdict,
                 status=Status.UNSOUND,
                 diagnostics=(why, *verdict.diagnostics),
+                stage=Stage.WALL,
+                rule=failure.checker,
                 checks=(*verdict.checks, f"deep:{failure.checker}:refused"),
             )
     ran = [f"deep:{outcome.checker}" for outcome in outcomes if outcome.passed]

@@ -22,7 +22,7 @@ from proverrl.lang.lean.identity import DeclarationReport
 from proverrl.lang.lean.syntax.lexical import has_notation
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
-from proverrl.types import FILE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import NOTHING
 from proverrl.verifier.body_place import find_body_place
 
@@ -114,12 +114,12 @@ def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> 
     if errors:
         limited = all(is_limit(message.text) for message in errors)
         status = Status.EXHAUSTED if limited else Status.REJECTED
-        return Verdict(status, diagnostics, find_open_goals(errors), checks=("audit", "messages"))
+        return _conclude(status, diagnostics, ("audit", "messages"), goals=find_open_goals(errors))
     if not done.reached_end:
         swallowed = Diagnostic("error", "Lean did not read the text to its end")
-        return Verdict(Status.UNSOUND, (swallowed, *diagnostics), checks=("audit", "messages"))
+        return _conclude(Status.UNSOUND, (swallowed, *diagnostics), ("audit", "messages"))
     if any(_is_sorry_warning(message) for message in done.messages):
-        return Verdict(Status.INCOMPLETE, diagnostics, checks=("audit", "messages"))
+        return _conclude(Status.INCOMPLETE, diagnostics, ("audit", "messages"))
     return None
 
 
@@ -144,7 +144,7 @@ def judge_declaration(
         why = f"the proof rests on axioms that are not allowed: {', '.join(foreign)}"
         return _unsound(why, diagnostics, report.axioms, (*done, "target", "type"))
     checks = (*done, "target", "type", f"axioms:{len(report.axioms)}")
-    return Verdict(Status.PROVED, diagnostics, axioms=report.axioms, checks=checks)
+    return _conclude(Status.PROVED, diagnostics, checks, axioms=report.axioms)
 
 
 def judge_file(
@@ -157,7 +157,7 @@ def judge_file(
     done = ("audit", "no-errors", "no-sorry", "no-statement")
     if not axioms:
         nothing = Diagnostic("error", f"{NOTHING}the file declares no named theorem")
-        return Verdict(Status.REJECTED, (nothing, *diagnostics), checks=done)
+        return _conclude(Status.REJECTED, (nothing, *diagnostics), done)
     used = tuple(sorted({axiom for found in axioms.values() for axiom in found or ()}))
     if unknown := [name for name, found in axioms.items() if found is None]:
         why = f"the axioms of these theorems cannot be asked for: {', '.join(unknown)}"
@@ -166,7 +166,7 @@ def judge_file(
         why = f"the file rests on axioms that are not allowed: {', '.join(foreign)}"
         return _unsound(why, diagnostics, used, done)
     checks = (*done, f"theorems:{len(axioms)}", f"axioms:{len(used)}")
-    return Verdict(Status.PROVED, diagnostics, axioms=used, checks=checks)
+    return _conclude(Status.PROVED, diagnostics, checks, axioms=used)
 
 
 def find_doubt(candidate: Candidate) -> str | None:
@@ -184,9 +184,19 @@ def _unsound(
     axioms: tuple[str, ...],
     checks: tuple[str, ...],
 ) -> Verdict:
-    return Verdict(
-        Status.UNSOUND, (Diagnostic("error", why), *diagnostics), axioms=axioms, checks=checks
-    )
+    found = (Diagnostic("error", why), *diagnostics)
+    return _conclude(Status.UNSOUND, found, checks, axioms=axioms)
+
+
+def _conclude(
+    status: Status,
+    diagnostics: tuple[Diagnostic, ...],
+    checks: tuple[str, ...],
+    *,
+    goals: tuple[str, ...] = (),
+    axioms: tuple[str, ...] = (),
+) -> Verdict:
+    return Verdict(status, diagnostics, goals, axioms, stage=Stage.PROVER, checks=checks)
 
 
 def is_limit(text: str) -> bool:

@@ -57,7 +57,7 @@ class DafnyComposing(Composing):
         index out of range in a contract) would fail with every body."""
         if verdict.status is Status.UNSOUND:
             return "refused by the audit", ""
-        if "obligations" not in verdict.checks and not verdict.proved:
+        if not (verdict.failed_in_prover or verdict.proved):
             return "does not resolve", next((d.message for d in verdict.diagnostics), "")
         own = f".{read_problem(problem).target.name}"
         for entry in verdict.obligations:

@@ -185,7 +185,7 @@ class DafnyFormalizing:
             return True
         entry, _ = find_own_entries(candidate.head)
         failed = any(o.entry == entry and o.proved < o.total for o in verdict.obligations)
-        return "obligations" in verdict.checks and not failed
+        return verdict.failed_in_prover and not failed
 
 
 def read_meaning(problem: Problem, english: English) -> Meaning | None:

@@ -109,7 +109,7 @@ class DafnyProgramming:
         distrusted = verdict.status in (Status.UNSOUND, Status.UNCONFIRMED)
         if distrusted or (not is_given and is_trivial(candidate)):
             return "refused"
-        if "obligations" not in verdict.checks:
+        if not verdict.failed_in_prover:
             return "unread"
         if is_given:
             return "unproved"

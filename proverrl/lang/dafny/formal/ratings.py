@@ -50,7 +50,7 @@ def rate_parts(problem: Problem, body: str, verdict: Verdict) -> str:
     """A letter for each clause that is meant, then a C for each that is written, not meant, and no
     stronger form of one that is; empty where the verdict says nothing."""
     found = read_contracts(problem, body)
-    if found is None or "obligations" not in verdict.checks:
+    if found is None or not verdict.failed_in_prover:
         return ""
     *_, written, meant = found
     held = {o.entry for o in verdict.obligations if o.all_proved}

@@ -30,7 +30,7 @@ from proverrl.lang.dafny.search.states import (
 )
 from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
-from proverrl.types import ANNOTATE, Candidate, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, Candidate, Problem, Stage, Status, Verdict
 
 kinds = frozenset({"statements", ANNOTATE, *CLAUSE_KINDS})
 """Kinds of problems whose bodies have hints that can be pooled."""
@@ -91,7 +91,8 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     """The clauses, or in ``statements`` the lines, in which something fails. An invariant that does
     not hold on entry never does, and neither does what Dafny cannot resolve; all else may hold
     beside other hints."""
-    if verdict.status is not Status.REJECTED or verdict.checks[:2] != ("audit", "resolve"):
+    is_read = verdict.stage in (Stage.READING, Stage.PROVER)
+    if verdict.status is not Status.REJECTED or not is_read:
         return None
     problem, body = candidate.problem, candidate.body
     if problem.kind == ANNOTATE:

@@ -21,7 +21,7 @@ from proverrl.lang.dafny.walls.refuted import find_refuted
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_consequence, ask_relevance
 from proverrl.lang.dafny.workers.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.written_types import get_empty_body
-from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 
 _FOUND = {
     "relevance": "it is proved although what the program does was forgotten, so for another reason",
@@ -80,6 +80,11 @@ def _read(candidate: Candidate, written: WrittenText) -> OwnedProgram:
 def _refuse(verdict: Verdict, found: WallFinding, rule: str) -> Verdict:
     why = _FOUND[rule] if found.believed else _UNKNOWN
     said = Diagnostic("error", f"{rule}: {why}: {(*found.believed, found.doubt)[0]}")
-    checks = ("audit", "resolve", f"wall:{rule}")
-    status = Status.UNSOUND if found.believed else Status.UNCONFIRMED
-    return replace(verdict, status=status, diagnostics=(said,), checks=checks)
+    return replace(
+        verdict,
+        status=Status.UNSOUND if found.believed else Status.UNCONFIRMED,
+        diagnostics=(said,),
+        stage=Stage.WALL,
+        rule=rule,
+        checks=("audit", "resolve", f"{Stage.WALL}:{rule}"),
+    )

@@ -19,11 +19,11 @@ from proverrl.lang.dafny.annotate import align_admitted
 from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.workers.reply import is_contradiction
 from proverrl.lang.dafny.written_types import get_empty_body
-from proverrl.types import ANNOTATE, FILE, Candidate, Diagnostic, Status, Verdict
+from proverrl.types import ANNOTATE, FILE, Candidate, Diagnostic, Stage, Status, Verdict
 from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 from proverrl.verifier.body_place import find_offset
 
-WALL = "wall:second-judge"
+_RULE = "second-judge"
 VERSION = 2
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
@@ -79,13 +79,20 @@ class SecondJudge:
 
 
 def _is_judged(verdict: Verdict) -> bool:
-    return verdict.status.judged and "obligations" in verdict.checks
+    return verdict.status.judged and verdict.stage is Stage.PROVER
 
 
 def _stop(verdict: Verdict, status: Status, *why: Diagnostic) -> Verdict:
     """What becomes of a proof that this wall does not let through."""
     errors = tuple(replace(one, severity="error") for one in why)
-    return replace(verdict, status=status, diagnostics=errors, checks=(*verdict.checks, WALL))
+    return replace(
+        verdict,
+        status=status,
+        diagnostics=errors,
+        stage=Stage.WALL,
+        rule=_RULE,
+        checks=(*verdict.checks, f"{Stage.WALL}:{_RULE}"),
+    )
 
 
 def _refuse(verdict: Verdict, again: Verdict, what: str) -> Verdict:

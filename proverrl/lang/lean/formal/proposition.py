@@ -25,7 +25,7 @@ from proverrl.lang.lean.formal.difference import ask_difference
 from proverrl.lang.lean.formal.errors import reword, spoil
 from proverrl.lang.lean.formal.phrases import read_phrase
 from proverrl.lang.lean.syntax.declarations import read_theorem
-from proverrl.types import HOLE, Candidate, Problem, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Verdict
 
 _KINDS: dict[str, Forms] = {
     "Prop": forms("a proposition | a statement || a statement that is true or false"),
@@ -165,7 +165,7 @@ class LeanFormalizing:
             return True
         line = candidate.source.rpartition(_AGREES)[0].count("\n") + 1
         errors = [d for d in verdict.diagnostics if d.severity == "error"]
-        return "messages" in verdict.checks and all(d.line >= line for d in errors)
+        return verdict.stage is Stage.PROVER and all(d.line >= line for d in errors)
 
 
 def _read_meant(problem: Problem) -> str:

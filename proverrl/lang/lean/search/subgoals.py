@@ -33,7 +33,7 @@ from proverrl.lang.lean.search.states import is_unsolved, offset_in
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import shift_line
 from proverrl.lang.records import Sketch, Subgoal
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.body_place import end_column, hole_column
 
 # What ``Sketching`` promises.
@@ -58,7 +58,7 @@ class LeanSketch(Sketch):
 
 def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
     """The body with holes where it fails; None when it fails nowhere in its text, or everywhere."""
-    if verdict.status is not Status.REJECTED or "messages" not in verdict.checks:
+    if verdict.status is not Status.REJECTED or verdict.stage is not Stage.PROVER:
         return None
     problem, body = candidate.problem, candidate.body
     blocks = find_blocks(problem, body)

@@ -45,14 +45,13 @@ from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
 from proverrl.lang.records import NO_GOALS
-from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
 # import lost, would make a statement of another meaning.
 _OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
-NO_REPLAY = "replay:not-possible-here"
-"""Among the checks of a proof that no kernel saw again."""
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
 _CANARY_NAME = "proverrl_canary"
@@ -98,6 +97,8 @@ class LeanWorker(GroupWorker):
         self._toolchain = toolchain
         self._limits = limits
         self._known = known
+        self.replays = True
+        """Whether this Lean could replay the last proof that was to be."""
         self._headers: dict[tuple[str, str], Environment] = {}
 
     @classmethod
@@ -170,7 +171,8 @@ class LeanWorker(GroupWorker):
         if candidate.problem.kind != FILE:
             raise ProblemError(_explain_header(candidate.problem, done, self._toolchain))
         diagnostics = make_diagnostics(done.messages, candidate, 0)
-        return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
+        checks = ("audit", "header")
+        return Verdict(Status.REJECTED, diagnostics, stage=Stage.READING, checks=checks)
 
     async def _judge_statement(
         self, candidate: Candidate, text: SplitFile, env: Environment
@@ -212,8 +214,9 @@ class LeanWorker(GroupWorker):
         outcome = await self.session.replay(env, target, self._limits.allowed_axioms, challenge)
         if outcome is None:
             return verdict
+        self.replays = outcome.ran
         if not outcome.ran:
-            checks = (*verdict.checks, NO_REPLAY)
+            checks = (*verdict.checks, "replay:not-possible-here")
             if (doubt := find_doubt(candidate)) is None:
                 return replace(verdict, checks=checks)
             why = Diagnostic("error", f"{doubt}, which needs a replay; {outcome.detail}")
@@ -336,7 +339,7 @@ def _refuse_encoding(text: str) -> Verdict | None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         diagnostic = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
-        return Verdict(Status.REJECTED, (diagnostic,), checks=("audit",))
+        return refuse_text(Status.REJECTED, "text", (diagnostic,))
     return None
 
 
