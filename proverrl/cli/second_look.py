@@ -37,7 +37,7 @@ class SecondLook:
         first = await self._verifier.verify(candidate, deadline_seconds=deadline_seconds)
         first = _call_timeout(first, deadline_seconds)
         ran_out = first.status is Status.EXHAUSTED
-        is_failure = first.status is Status.REJECTED and first.failed_in_prover
+        is_failure = first.status is Status.REJECTED and _failed_in_z3(first)
         if self._rlimit is None or not (
             ran_out or (is_failure and first.seconds >= self._rlimit / _MOST_PER_SECOND)
         ):
@@ -48,7 +48,7 @@ class SecondLook:
         if not ran_out and verdict.status is first.status:
             return first
         diagnostics = verdict.diagnostics
-        if verdict.status is Status.EXHAUSTED and verdict.failed_in_prover:
+        if verdict.status is Status.EXHAUSTED and _failed_in_z3(verdict):
             remedy = f"{AT_LIMIT}: --rlimit {self._rlimit} and twice that do not suffice; raise it"
             diagnostics = (Diagnostic("error", remedy), *diagnostics)
         return replace(
@@ -67,6 +67,11 @@ def open_patient(rlimit: int | None, **options: Any) -> SecondLook:
     """What ``open_verifier`` opens with these options, as ``proverrl verify`` judges."""
     limit = rlimit or RLIMIT
     return SecondLook(open_verifier(rlimit=limit, appeal_factor=FACTOR, **options), limit)
+
+
+def _failed_in_z3(verdict: Verdict) -> bool:
+    """Lean counts no obligations, and its limits are others."""
+    return verdict.failed_in_prover and bool(verdict.obligations)
 
 
 def _call_timeout(verdict: Verdict, seconds: float) -> Verdict:

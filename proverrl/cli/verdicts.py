@@ -251,7 +251,7 @@ class _Judging:
         ] += 1
         if self._keep:
             self.rows.append(row)
-        self._believed.update(row["believed"])
+        self._believed.update(row.get("believed", {}))
         if passes(row, strict=self._strict):
             self._num_passed += 1
         elif self._github:

@@ -271,6 +271,5 @@ async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
         verdict = await asker.ask("well_formed", asked)
     except NotJudgedError:
         return None
-    if not verdict.failed_in_prover:
-        return None
-    return sum(entry.total for entry in verdict.obligations)
+    counted = verdict.failed_in_prover and verdict.obligations
+    return sum(entry.total for entry in verdict.obligations) if counted else None

@@ -48,10 +48,11 @@ def describe_believed(counts: Mapping[str, int]) -> str:
 
 def _list_remarks(row: Row) -> dict[str, str]:
     """What a verdict rests on, hangs on, and which second judge was asked."""
-    remarks = {f"believed:{word}": str(count) for word, count in row["believed"].items()}
-    if row["at_limit"]:
+    believed = row.get("believed", {}).items()
+    remarks = {f"believed:{word}": str(count) for word, count in believed}
+    if row.get("at_limit"):
         remarks[AT_LIMIT] = "true"
-    told = (check.partition(": ") for check in row["checks"])
+    told = (check.partition(": ") for check in row.get("checks", ()))
     return remarks | {name: value for name, _, value in told if name == _SECOND_JUDGE}
 
 
@@ -176,7 +177,7 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
     """What a log says of a row beside its errors, each with its rule."""
-    if counts := row["believed"]:
+    if counts := row.get("believed"):
         places = tuple(
             Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
             for one in row["diagnostics"]
@@ -185,7 +186,7 @@ def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
         said = f"believed, not proved: {describe_believed(counts)}"
         line, column = places[0][:2] if places else (0, 1)
         yield "believed", Complaint(line, column, said, places)
-    if row["status"] == "proved" and row["at_limit"]:
+    if row["status"] == "proved" and row.get("at_limit"):
         yield "at-the-limit", Complaint(0, 1, f"proved, but {_NOTES['at-the-limit']}")
 
 

@@ -33,8 +33,8 @@ from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, Po
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256
-_SCHEMA = 2
-"""Rows of an older schema carry no checksum and are dropped when the file is opened."""
+_SCHEMA = 3
+"""Rows of an older schema lack parts of a verdict and are dropped when the file is opened."""
 _MAX_IN_MEMORY = 20_000
 _MOST_CHARACTERS = 2**16
 """Of one verdict in memory: a proof can have Lean print megabytes."""

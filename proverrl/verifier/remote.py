@@ -360,6 +360,8 @@ def _read_row(candidate: Candidate, row: Mapping[str, Any]) -> Verdict:
         said = f"problem {candidate.problem.id!r}: {row.get('message', '')}"
         raise ToolchainError(said) if row.get("cause") == "no-backend" else ProblemError(said)
     fields = {name: value for name, value in row.items() if name not in ("id", "key", "index")}
+    if isinstance(counts := fields.get("believed"), Mapping):
+        fields["believed"] = tuple(counts.items())
     try:
         verdict = _VERDICT.validate_python(fields)
     except (ValidationError, RecordError) as error:

@@ -222,8 +222,7 @@ def _read_label(problem: Problem) -> tuple[dict[str, Any], str]:
         ) from error
 
 
-def _conclude(status: Status, *wrong: Diagnostic) -> Verdict:
-    checks = ("format", "label")
+def _conclude(status: Status, *checks: str, wrong: tuple[Diagnostic, ...] = ()) -> Verdict:
     return Verdict(status, wrong, toolchain=TOOLCHAIN, stage=Stage.PROVER, checks=checks)
 
 
@@ -243,11 +242,11 @@ class CritiqueWorker:
         said = read_answer(candidate.body)
         if said.is_correct is None:
             wrong = Diagnostic("error", f"format: {said.reasons}", body_line=1, body_column=0)
-            return _conclude(Status.REJECTED, wrong)
+            return _conclude(Status.REJECTED, "format", wrong=(wrong,))
         if not min(grade(candidate.body, CRITIQUE.read_label(candidate.problem))):
             wrong = Diagnostic("error", "judgement: it is not that of the label")
-            return _conclude(Status.REJECTED, wrong)
-        return _conclude(Status.PROVED)
+            return _conclude(Status.REJECTED, "format", "label", wrong=(wrong,))
+        return _conclude(Status.PROVED, "format", "label")
 
     def kill(self) -> None:
         """There is no process."""

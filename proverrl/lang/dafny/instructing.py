@@ -71,7 +71,8 @@ class DafnyInstructing:
         if verdict.status is Status.EXHAUSTED:
             return {"timeout": max(1, len(errors))}
         if not verdict.failed_in_prover:
-            return {"syntax" if verdict.stage is Stage.AUDIT else "type": len(errors)}
+            was_read = verdict.stage not in (Stage.NOBODY, Stage.AUDIT)
+            return {"type" if was_read else "syntax": len(errors)}
         return Counter(map(_find_kind, errors))
 
     def count_structure(self, body: str, name: str) -> Mapping[StructureKind, int]:

@@ -136,7 +136,7 @@ def judge_reply(
     """
     diagnostics = _make_diagnostics(reply, candidate)
     counts = Counter(finding.trust for finding in trusted)
-    stage = Stage.PROVER if reply.resolved else Stage.READING
+    stage = Stage.PROVER if reply.entries else Stage.READING
 
     def conclude(status: Status, *more: str, error: str = "") -> Verdict:
         """``more`` names what was looked at beside the audit and the resolution, in order."""

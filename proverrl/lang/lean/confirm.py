@@ -30,8 +30,7 @@ class FreshProcess:
         )
         timed = replace(verdict, seconds=verdict.seconds + again.seconds)
         if again.proved:
-            more = tuple(check for check in again.checks if check not in verdict.checks)
-            return replace(timed, checks=(*verdict.checks, *more))
+            return replace(timed, checks=tuple(dict.fromkeys((*verdict.checks, *again.checks))))
         said = again.diagnostics[0].message if again.diagnostics else again.status.value
         why = Diagnostic("error", f"a fresh Lean does not confirm the proof: {said}")
         status = Status.UNSOUND if again.status.judged else again.status
