@@ -49,8 +49,10 @@ KNOW_A_LANGUAGE = (
     "benchmarks/programs",
     "benchmarks/statement_rows",
 )
-MAX_LINES = 400
+MAX_LINES = 600
 MAX_LOOP_LINES = 300
+# Who shows a verdict's checks to a person; for all others there are its other fields.
+PRINTERS = ("evaluation/recheck.py", "problems/checks.py", "problems/inputs.py", "search/folder.py")
 FORBIDDEN_NAMES = frozenset({"utils", "helpers", "common", "manager"})
 # The sinks of the monitor, the top of the CLI and modules of somebody else: nowhere else may a bug
 # be caught.
@@ -240,6 +242,28 @@ def find_long_loops(package: Path) -> list[str]:
     return find_long_modules(package, "loops", MAX_LOOP_LINES)
 
 
+def find_readers_of_checks(package: Path) -> list[str]:
+    """Places that read what a verdict's checks say, but to make other checks of them."""
+    found = []
+    for path, tree in iter_modules(package):
+        relative = path.relative_to(package).as_posix()
+        if relative in PRINTERS:
+            continue
+        made: set[ast.AST] = set()
+        for node in ast.walk(tree):
+            names = [node.arg] if isinstance(node, ast.keyword) else []
+            names += map(ast.unparse, node.targets) if isinstance(node, ast.Assign) else []
+            if names == ["checks"]:
+                made.update(ast.walk(node))
+        found += [
+            f"{relative}:{node.lineno}"
+            for node in ast.walk(tree)
+            if (isinstance(node, ast.Attribute) and node.attr == "checks" and node not in made)
+            or (isinstance(node, ast.Constant) and node.value == "checks")
+        ]
+    return found
+
+
 def find_forbidden_names(package: Path) -> list[str]:
     return [
         str(path.relative_to(package))
@@ -288,6 +312,13 @@ def test_no_module_is_too_long() -> None:
 
 def test_no_loop_is_too_long() -> None:
     assert find_long_loops(PACKAGE) == []
+
+
+def test_what_is_said_of_checks_decides_nothing() -> None:
+    found = find_readers_of_checks(PACKAGE)
+    # A setting of that name, and that a proof must have some.
+    named = {place.partition(":")[0] for place in found}
+    assert named == {"integrations/verifiers.py", "types.py"}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -428,10 +459,23 @@ def test_a_planted_broad_except_is_found(tmp_path: Path) -> None:
 
 def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
     package = plant(
-        tmp_path, {"types.py": "\n" * 401, "errors.py": "\n" * 400, "verifier/utils.py": ""}
+        tmp_path, {"types.py": "\n" * 601, "errors.py": "\n" * 600, "verifier/utils.py": ""}
     )
-    assert find_long_modules(package) == ["types.py: 401 lines"]
+    assert find_long_modules(package) == ["types.py: 601 lines"]
     assert find_forbidden_names(package) == ["verifier/utils.py"]
+
+
+def test_planted_readers_of_checks_are_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "rewards/a.py": 'def f(v):\n    return "x" in v.checks\n',
+            "rewards/b.py": 'def f(row):\n    return row["checks"]\n',
+            "rewards/c.py": "def f(v):\n    checks = (*v.checks, 1)\n    r(v, checks=checks)\n",
+            "search/folder.py": "def f(v):\n    return list(v.checks)\n",
+        },
+    )
+    assert find_readers_of_checks(package) == ["rewards/a.py:2", "rewards/b.py:2"]
 
 
 def test_a_planted_twin_name_is_found(tmp_path: Path) -> None:
