@@ -63,7 +63,7 @@ async def judge(worker: Worker | None, candidate: Candidate) -> tuple[str, str]:
             return Status.CRASHED.value, str(error)
         return verdict.status.value, next((d.message for d in verdict.diagnostics), "")
     found = verdict.diagnostics[0]
-    return f"refused ({verdict.checks[0]})", f"line {found.line}: {found.message}"
+    return f"refused ({verdict.rule})", f"line {found.line}: {found.message}"
 
 
 async def check(

@@ -47,7 +47,7 @@ async def hunt(seeds: range, *, bare: bool) -> tuple[Counter[str], list[str]]:
                     await worker.join()
                     worker = None
                     continue
-            counts[" ".join((verdict.status.value, *verdict.checks[-1:]))] += 1
+            counts[f"{verdict.status} {verdict.stage} {verdict.rule}".rstrip()] += 1
             if verdict.proved:
                 proved.append(f"{hole} {seed}:\n{candidate.body}\n")
                 print(proved[-1], flush=True)

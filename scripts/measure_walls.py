@@ -40,7 +40,7 @@ from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.walls.second_judge import SecondJudge
 from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain, find_dafny_toolchain
-from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Limits
 from proverrl.verifier.pool import VerifierPool
 from tests.dafnybench_tasks import read_tasks
@@ -184,9 +184,9 @@ async def judge(
             try:
                 verdict = (audits and audit_candidate(candidate)) or await worker.judge(candidate)
             except (ProblemError, GrammarError) as error:
-                verdict = Verdict(Status.REJECTED, checks=(str(error),))
+                verdict = Verdict(Status.REJECTED, (Diagnostic("error", str(error)),))
             except WorkerError as error:
-                verdict = Verdict(Status.CRASHED, checks=(str(error),))
+                verdict = Verdict(Status.CRASHED, (Diagnostic("error", str(error)),))
             seconds += worker.cpu_seconds - before
             judged.append((form, candidate, verdict))
             if verdict.status is Status.CRASHED:
@@ -254,7 +254,10 @@ def measure(title: str, texts: Sequence[Text], *, audits: bool) -> None:
     print(f"| all | {' | '.join(str(counts[name].total()) for name in columns)} |")
     for form, candidate, verdict in [*judged, *last] if audits else last:
         if verdict.proved is not audits:
-            said = verdict.checks[-1:] if audits else (candidate.body,)
+            told = f"{verdict.stage} {verdict.rule}: " + "; ".join(
+                found.message for found in verdict.diagnostics[:1]
+            )
+            said = told if audits else (candidate.body,)
             print(f"  {form}: {candidate.problem.id}: {verdict.status.value}: {said}")
 
 
