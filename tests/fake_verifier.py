@@ -13,7 +13,6 @@ from dataclasses import replace
 from proverrl.errors import VerifierError
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats
-from proverrl.verifier.cache import OVERTURNED
 
 Judge = Callable[[Candidate], Verdict | Status]
 
@@ -88,7 +87,7 @@ class FakeVerifier:
         verdict = self._verdict(self._judge_appeal(candidate))
         if not verdict.proved:
             return verdict
-        return replace(verdict, checks=(*verdict.checks, f"{OVERTURNED}: fake"))
+        return replace(verdict, at_limit=True)
 
     def _verdict(self, answer: Verdict | Status) -> Verdict:
         if isinstance(answer, Verdict):

@@ -12,6 +12,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.records import Extraction
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from proverrl.verifier.pool import VerifierPool
 from proverrl.verifier.router import Backend
 
@@ -75,7 +76,7 @@ class Sums(Language):
         if candidate.problem.kind == FILE or candidate.body.isdigit():
             return None
         wrong = Diagnostic("error", "only a number may stand here", 1)
-        return Verdict(Status.REJECTED, (wrong,), checks=("audit:number",))
+        return refuse_text(Status.REJECTED, "number", (wrong,))
 
     def check_problem(self, problem: Problem) -> None:
         if not problem.statement.rstrip().endswith(f"= {HOLE}"):

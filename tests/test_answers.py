@@ -216,7 +216,7 @@ def test_lean_begins_its_proof_with_the_answer() -> None:
     assert settled.body == "refine ⟨7, ?_⟩\n  induction n with\n  | zero => rfl"
     missing = LEAN.settle(Candidate(asked, "exact ⟨7, sorry⟩"))
     assert isinstance(missing, Verdict)
-    assert missing.checks == ("audit:answer",)
+    assert missing.rule == "answer"
     with pytest.raises(ProblemError, match="what is asked for is a theorem"):
         LEAN.check_problem(replace(asked, statement=text.format("f n = 2 * n + 7")))
     assert "∃" not in LEAN.show_text(replace(asked, metadata={SHOWN: WORDS_ALONE}))

@@ -312,7 +312,7 @@ def test_a_prelude_is_refused() -> None:
     problem = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
     verdict = audit_candidate(Candidate(problem, "", prelude="lemma T() {}\n"))
     assert verdict is not None
-    assert (verdict.status, verdict.checks) == (Status.UNSOUND, ("audit:prelude",))
+    assert (verdict.status, verdict.rule) == (Status.UNSOUND, "prelude")
 
 
 def test_a_hole_must_stand_apart() -> None:
@@ -628,7 +628,7 @@ def test_what_hides_nothing_is_no_cheat(head: str, body: str, status: str, messa
     )
     verdict = audit_candidate(Candidate(problem, body))
     assert verdict is not None
-    assert (verdict.status, verdict.checks) == (status, ("audit:keywords",))
+    assert (verdict.status, verdict.rule) == (status, "keywords")
     assert verdict.diagnostics[0].message == f"keywords: {message}"
 
 
@@ -658,7 +658,7 @@ def test_an_attribute_that_is_added_to_our_program(attribute: str, status: str, 
     body = text.replace("method", f"method {attribute}")
     verdict = audit_candidate(Candidate(Problem("a", "dafny", "annotate", "", text + HOLE), body))
     assert verdict is not None
-    assert (verdict.status, verdict.checks) == (status, (f"audit:{rule}",))
+    assert (verdict.status, verdict.rule) == (status, rule)
 
 
 @pytest.mark.parametrize(

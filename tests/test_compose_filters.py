@@ -35,7 +35,7 @@ from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
 from tests.fake_verifier import FakeVerifier
 from tests.filter_tools import make_tools
@@ -149,9 +149,7 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
 
 def refuse(candidate: Candidate) -> Verdict:
     entry = Obligations("Impl$$_module.__default.Sum", 5, 3)
-    return Verdict(
-        Status.REJECTED, obligations=(entry,), checks=("audit", "resolve", "obligations")
-    )
+    return Verdict(Status.REJECTED, obligations=(entry,), stage=Stage.PROVER)
 
 
 def test_calls_are_counted_once_for_each_question() -> None:

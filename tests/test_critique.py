@@ -34,28 +34,30 @@ from proverrl.lang.english import spell, write_digits
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt
-from proverrl.rewards.verdicts import CRITIC_AGREES, statement_reward
+from proverrl.rewards.verdicts import statement_reward
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import balanced_interval, mean_interval
 from proverrl.types import (
     Candidate,
     Completion,
+    Opinion,
     Problem,
     Prompt,
     Rollout,
     Sampling,
+    Stage,
     Status,
     Turn,
     Verdict,
 )
-from proverrl.verifier.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, refuse_text, verify_all
 from tests.builders import build_rollout
 from tests.test_statements import MEANT, ask, ask_verifier
 
 YES = '{"reasons": "says what is meant", "is_correct": true}'
 NO = '{"reasons": "wrong goal", "is_correct": false}'
-WELL_FORMED = ("audit", "resolve", "obligations")
+WELL_FORMED = Verdict(Status.REJECTED, stage=Stage.PROVER)
 ASKED = ask(MEANT)
 """Dafny's contract problem whose meaning is MEANT."""
 FALSE_GOAL = "requires k > 2\nensures r == 3 * n + k + 1"
@@ -214,7 +216,7 @@ def test_a_problem_without_a_label_is_refused() -> None:
 def test_a_bare_file_is_never_judged_by_labels() -> None:
     file = Problem("f", "critique", "file", "", "/*{HOLE}*/")
     (verdict,) = judge([Candidate(file, YES)])
-    assert (verdict.status, verdict.checks) == (Status.REJECTED, ("audit:label",))
+    assert (verdict.status, verdict.rule) == (Status.REJECTED, "label")
     assert ".critique" not in find_suffixes()
 
 
@@ -315,21 +317,21 @@ def roll(verdicts: Sequence[Verdict]) -> JudgedDraw:
 def test_a_critic_s_word_earns_at_most_what_a_proof_earns_and_changes_no_status() -> None:
     verdicts = [
         Verdict(Status.PROVED, checks=("entries:2",)),
-        Verdict(Status.REJECTED, checks=WELL_FORMED),
-        Verdict(Status.REJECTED, checks=("audit", "resolve")),
-        Verdict(Status.UNSOUND, checks=("audit:cheat",)),
+        WELL_FORMED,
+        Verdict(Status.REJECTED, stage=Stage.READING),
+        refuse_text(Status.UNSOUND, "cheat", ()),
     ]
 
     def earn(answer: str, **settings: object) -> list[float]:
         critic = make_critic(answer)
         (draw,) = asyncio.run(add_critiques([roll(verdicts)], critic))
         assert len(asked_by(critic)) == 2
-        assert [r.status for r in draw.rollouts] == [v.status for v in verdicts]
-        for rollout, before in zip(draw.rollouts, verdicts, strict=True):
-            after = rollout.turns[-1].verdict
-            assert after is not None
-            checks = tuple(c for c in after.checks if c != CRITIC_AGREES)
-            assert replace(after, checks=checks) == before
+        assert [r.turns[-1].verdict for r in draw.rollouts] == verdicts
+        agrees = answer == YES
+        assert [r.opinion for r in draw.rollouts] == [
+            *2 * [Opinion(agrees=agrees)],
+            *2 * [Opinion()],
+        ]
         config = RewardConfig.model_validate({"name": "statement", **settings})
         return [statement_reward(rollout, config).total for rollout in draw.rollouts]
 

@@ -147,7 +147,7 @@ def test_the_place_of_a_change_is_told() -> None:
     problem = make_problem()
     verdict = audit_candidate(Candidate(problem, PROGRAM.replace("r := 0;", "r := 1;")))
     assert verdict is not None
-    assert (verdict.status, verdict.checks) == (Status.UNSOUND, ("audit:changed-program",))
+    assert (verdict.status, verdict.rule) == (Status.UNSOUND, "changed-program")
     found = verdict.diagnostics[0]
     assert found.message == (
         "changed-program: the program was changed: expected '0' (line 8 of the problem), found '1'"
@@ -269,11 +269,11 @@ def list_words(aligned: Alignment, hint: AddedHint) -> set[str]:
 @needs_tasks
 def test_a_lost_body_is_not_a_hint() -> None:
     refused = Counter(
-        verdict.checks
+        verdict.rule
         for task in read_tasks(repaired=False)
         if (verdict := audit_candidate(Candidate(task.problem, task.truth)))
     )
-    assert refused == {("audit:changed-program",): 2}
+    assert refused == {"changed-program": 2}
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from proverrl.lang.dafny.workers.toolchain import (
     find_confirming_toolchain,
     find_dafny_toolchain,
 )
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 from tests.fake_language_server import CANARIES, diagnostics, progress, symbols
 
@@ -250,11 +250,11 @@ def test_real_verdicts(real: ConfirmingToolchain) -> None:
             await server.join()
 
     verdicts = asyncio.run(main())
-    assert [(v.status, v.checks) for v in verdicts] == [
-        (Status.REJECTED, ("resolve", "obligations")),
-        (Status.REJECTED, ("resolve", "obligations")),
-        (Status.REJECTED, ("resolve",)),
-        (Status.PROVED, ("resolve", "obligations")),
+    assert [(v.status, v.stage) for v in verdicts] == [
+        (Status.REJECTED, Stage.PROVER),
+        (Status.REJECTED, Stage.PROVER),
+        (Status.REJECTED, Stage.READING),
+        (Status.PROVED, Stage.PROVER),
     ]
     assert [(d.severity, d.line, d.body_line) for d in verdicts[1].diagnostics] == [
         ("error", 3, 1),

@@ -182,7 +182,7 @@ def test_without_a_side_nothing_is_verified_and_the_place_is_the_beginning() -> 
         settled = DAFNY.settle(Candidate(TRUE, body))
         assert isinstance(settled, Verdict), body
         assert settled.status is Status.REJECTED
-        assert settled.checks == ("audit:side",)
+        assert settled.rule == "side"
         found = settled.diagnostics[0]
         assert (found.line, found.column, found.body_line, found.body_column) == (5, 2, 1, 0)
     refused = DAFNY.audit(Candidate(TRUE, "disprove assume false;"))

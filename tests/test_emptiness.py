@@ -11,9 +11,9 @@ import pytest
 from proverrl.config import RewardConfig
 from proverrl.formalize.emptiness import find_emptiness, mark_empty
 from proverrl.lang import find_language
-from proverrl.rewards.verdicts import EMPTY, program_reward, statement_reward
+from proverrl.rewards.verdicts import program_reward, statement_reward
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import HOLE, Candidate, Problem, Rollout, Status, Turn, Verdict
+from proverrl.types import HOLE, Candidate, Opinion, Problem, Rollout, Stage, Status, Turn, Verdict
 from tests.builders import build_rollout
 from tests.fake_verifier import FakeVerifier
 from tests.test_programs import LOOP, ask
@@ -63,7 +63,8 @@ WEAK_CONTRACTS = (
     "requires n % 7 == 3 && k < -1\nensures r == n",
 )
 
-READ = ("audit", "resolve", "obligations")
+READ = Verdict(Status.REJECTED, stage=Stage.PROVER)
+UNREAD = Verdict(Status.REJECTED, stage=Stage.AUDIT)
 
 
 def roll(problem: Problem, bodies: Sequence[str], verdicts: Sequence[Verdict]) -> JudgedDraw:
@@ -136,37 +137,34 @@ def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
         )
         assert (found.reason, found.num_calls) == (reason, num_calls)
         assert (found.unjudged and found.unjudged.status) == (None if status.judged else status)
-        draw = roll(STATED, [body], [Verdict(Status.REJECTED, checks=READ)])
+        draw = roll(STATED, [body], [READ])
         (marked,) = asyncio.run(mark_empty([draw], verifier, deadline_seconds=1))
         (rollout,) = marked.rollouts
         # It leaves its group, as all else that is not judged; it is neither paid nor punished.
         assert rollout.status.judged is status.judged
-        checks = READ if status.judged else ("fake",)
-        assert rollout.turns[-1].verdict is not None
-        assert rollout.turns[-1].verdict.checks == (*checks, *([EMPTY] if reason else []))
+        assert rollout.turns[-1].verdict == (READ if status.judged else found.unjudged)
+        assert rollout.opinion == Opinion(is_empty=bool(reason))
         assert marked.num_calls == draw.num_calls + num_calls
 
 
 def test_only_what_would_earn_something_for_its_form_is_asked_about() -> None:
     verifier = FakeVerifier(lambda candidate: Status.PROVED)
     verdicts = [
-        Verdict(Status.PROVED, checks=READ),
-        Verdict(Status.REJECTED, checks=("audit",)),
+        Verdict(Status.PROVED, stage=Stage.PROVER, checks=("entries:2",)),
+        UNREAD,
         Verdict(Status.TIMEOUT),
-        Verdict(Status.REJECTED, checks=READ),
-        Verdict(Status.REJECTED, checks=READ),
+        READ,
+        READ,
     ]
     bodies = [WEAK_CONTRACTS[0]] * 3 + [WEAK_CONTRACTS[1]] * 2
     draw = roll(STATED, bodies, verdicts)
     (marked,) = asyncio.run(mark_empty([draw], verifier, deadline_seconds=1))
-    found = [EMPTY in r.turns[-1].verdict.checks for r in marked.rollouts if r.turns[-1].verdict]
-    assert found == [False, False, False, True, True]
+    found = [rollout.opinion for rollout in marked.rollouts]
+    assert found == [*3 * [Opinion()], *2 * [Opinion(is_empty=True)]]
     # Two rollouts wrote the same, which is asked once.
     assert marked.num_calls == draw.num_calls + 1
-    # A verdict is otherwise what it was, and so is a rollout of a problem that asks for a proof.
-    last = marked.rollouts[3].turns[-1].verdict
-    assert last is not None
-    assert replace(last, checks=READ) == verdicts[3]
+    # A verdict is what it was, and so is a rollout of a problem that asks for a proof.
+    assert [rollout.turns[-1].verdict for rollout in marked.rollouts] == verdicts
     proof = build_rollout(replace(STATED, kind="statements"), 0, Status.REJECTED)
     other = JudgedDraw((proof,), 1)
     assert asyncio.run(mark_empty([other], verifier, deadline_seconds=1)) == [other]

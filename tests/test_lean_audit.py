@@ -111,7 +111,7 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
     verdict = audit_lean_candidate(make_candidate(case))
     if case["caught_by"].startswith("text:"):
         assert verdict is not None
-        assert verdict.checks == ("audit:" + case["caught_by"].removeprefix("text:"),)
+        assert verdict.rule == case["caught_by"].removeprefix("text:")
         assert verdict.status is Status(case["status"])
         assert verdict.diagnostics[0].severity == "error"
     else:
@@ -251,7 +251,7 @@ def test_the_worst_finding_decides() -> None:
     ):
         verdict = audit_lean_candidate(make(body))
         assert verdict is not None
-        assert (verdict.status, verdict.checks) == (status, (f"audit:{rule}",))
+        assert (verdict.status, verdict.rule) == (status, rule)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_character_of_the_problem_is_free_to_use() -> None:
     assert audit_lean_candidate(Candidate(problem, "exact Eq.refl Α")) is None
     verdict = audit_lean_candidate(make("exact Eq.refl Α"))
     assert verdict is not None
-    assert verdict.checks == ("audit:characters",)
+    assert verdict.rule == "characters"
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_a_habit_at_the_end_of_a_file_is_no_cheat(body: str, status: str, messag
 )
 def test_options_are_on_a_list(option: str, rule: str | None) -> None:
     verdict = audit_lean_candidate(make(f"set_option {option} in\n  rfl"))
-    assert (verdict and verdict.checks) == (None if rule is None else (f"audit:{rule}",))
+    assert (verdict and verdict.rule) == rule
 
 
 # Among them: what Lean checks, how it says so, what it runs, and how much of it it says.
@@ -359,11 +359,11 @@ def test_an_option_that_is_on_no_list_is_refused_in_every_part(name: str) -> Non
         ):
             verdict = audit_lean_candidate(make(body))
             assert verdict is not None
-            assert verdict.checks == ("audit:options",)
+            assert verdict.rule == "options"
         lemma = f"{option}\ntheorem own : True := trivial\n"
         verdict = audit_lean_candidate(make("rfl", lemma))
         assert verdict is not None
-        assert verdict.checks == ("audit:options",)
+        assert verdict.rule == "options"
         if name not in ("autoImplicit", "relaxedAutoImplicit"):
             assert [f.rule for f in audit_text(lemma, "file")][:1] == ["options"]
 
@@ -377,7 +377,7 @@ def test_every_keyword_is_allowed_or_refused() -> None:
         for body in (word, f"exact {word} 1", f"rfl\n{word}", f"simp [{word}]"):
             verdict = audit_lean_candidate(make(body))
             assert verdict is not None
-            assert verdict.checks == ("audit:keywords",)
+            assert verdict.rule == "keywords"
     assert audit_lean_candidate(make("exact (a%b, type_of% x)")) is None
 
 
@@ -409,7 +409,7 @@ def test_what_stalls_lean_is_refused(honest: str, stalling: str) -> None:
     assert audit_lean_candidate(make(honest)) is None
     verdict = audit_lean_candidate(make(stalling))
     assert verdict is not None
-    assert (verdict.status, verdict.checks) == (Status.REJECTED, ("audit:resources",))
+    assert (verdict.status, verdict.rule) == (Status.REJECTED, "resources")
 
 
 @pytest.mark.parametrize(
@@ -437,13 +437,13 @@ def test_a_power_that_the_problem_states_may_be_written_again(body: str, admitte
     problem = Problem("p", "lean", "tactics", "", statement)
     verdict = audit_lean_candidate(Candidate(problem, body))
     assert (verdict is None) == admitted
-    assert verdict is None or verdict.checks == ("audit:resources",)
+    assert verdict is None or verdict.rule == "resources"
     # Elsewhere, and in a bare file, the power is the policy's own.
     file = Problem("p", "lean", "file", "", HOLE)
     for other in (make(body), Candidate(file, f"theorem t : True := by\n  {body}\n")):
         refused = audit_lean_candidate(other)
         assert refused is not None
-        assert refused.checks == ("audit:resources",)
+        assert refused.rule == "resources"
 
 
 @pytest.mark.parametrize(
@@ -492,4 +492,4 @@ def test_no_command_word_passes_wherever_it_stands(word: str, gap: str) -> None:
     for body in (word, f"rfl{gap}{word}", f"exact ({word} x)", f"simp{gap}{word} x : True"):
         verdict = audit_lean_candidate(make(body))
         assert verdict is not None
-        assert verdict.checks == ("audit:commands",)
+        assert verdict.rule == "commands"

@@ -219,7 +219,7 @@ def test_a_hole_that_lean_does_not_mind_is_no_proof(monkeypatch: pytest.MonkeyPa
         assert (await worker.judge(whole)).proved
         text = HOLED.body.replace("sorry", "first | trivial | sorry")
         verdict = await worker.judge(Candidate(HOLED.problem, text))
-        assert (verdict.status, verdict.checks) == (Status.INCOMPLETE, ("audit:holes",))
+        assert (verdict.status, verdict.rule) == (Status.INCOMPLETE, "holes")
 
     run_quickly(work)
 

@@ -16,6 +16,7 @@ from proverrl.types import (
     Problem,
     Reward,
     Rollout,
+    Stage,
     Status,
     Turn,
     Verdict,
@@ -28,27 +29,21 @@ POST = "A postcondition might not hold on this return path."
 INVARIANT = "This loop invariant might not be maintained by the loop."
 TERMINATION = "cannot prove termination; try supplying a decreases clause for the loop"
 FAILED = (Obligations("Impl$$_module.__default.M", 9, 8),)
-REFUSED, UNRESOLVED, PROVER = (
-    ("audit:grammar",),
-    ("audit", "resolve"),
-    ("audit", "resolve", "obligations"),
-)
 
 
-def verdict(*messages: str, checks: tuple[str, ...] = PROVER) -> Verdict:
+def verdict(*messages: str, stage: Stage = Stage.PROVER) -> Verdict:
     errors = tuple(Diagnostic("error", message) for message in messages)
-    return Verdict(
-        Status.REJECTED, errors, obligations=FAILED if checks == PROVER else (), checks=checks
-    )
+    counted = FAILED if stage is Stage.PROVER else ()
+    return Verdict(Status.REJECTED, errors, obligations=counted, stage=stage)
 
 
 def posts(number: int) -> Verdict:
     return verdict(*[POST] * number)
 
 
-PROOF = Verdict(Status.PROVED, obligations=FAILED, checks=("audit",))
-SYNTAX = verdict("grammar: expected 'invariant'", checks=REFUSED)
-EXHAUSTED = Verdict(Status.EXHAUSTED, (Diagnostic("error", "out of resource"),), checks=PROVER)
+PROOF = Verdict(Status.PROVED, obligations=FAILED, stage=Stage.PROVER, checks=("audit",))
+SYNTAX = verdict("grammar: expected 'invariant'", stage=Stage.AUDIT)
+EXHAUSTED = Verdict(Status.EXHAUSTED, (Diagnostic("error", "out of resource"),), stage=Stage.PROVER)
 
 
 def attempt(
@@ -99,7 +94,7 @@ def test_the_journal_reward_of_each_attempt() -> None:
     assert mended.parts == pytest.approx({"tokens": -0.02, "progress": 0.8, "structure": 0.0})
     limited = earn(name, attempt(posts(1)), attempt(EXHAUSTED))
     assert limited.parts["progress"] == pytest.approx(1.0 - 1.2)
-    unresolved = verdict("unresolved identifier: zz", checks=UNRESOLVED)
+    unresolved = verdict("unresolved identifier: zz", stage=Stage.READING)
     assert earn(name, attempt(SYNTAX), attempt(unresolved)).parts["progress"] == pytest.approx(-0.1)
     # An empty output is passed over in the comparison.
     gap = earn(name, attempt(posts(2)), attempt(None), attempt(posts(1)))
@@ -123,7 +118,7 @@ def test_the_potential_of_an_attempt_is_its_weighted_errors() -> None:
     assert earn(name, attempt(posts(30))).total == -10.0
     assert earn(name, attempt(None)).total == -10.0
     assert earn(name, attempt(SYNTAX)).total == -10.0
-    cheat = Verdict(Status.UNSOUND, obligations=FAILED, checks=PROVER)
+    cheat = Verdict(Status.UNSOUND, obligations=FAILED, stage=Stage.PROVER)
     assert earn(name, attempt(cheat)).total == -10.0
     assert earn(name, attempt(posts(3)), attempt(posts(1))).total == pytest.approx(-1.0)
     shaped = earn(name, attempt(posts(2)), attempt(PROOF))
@@ -177,6 +172,11 @@ def test_a_note_is_no_error_and_a_limit_is_one_at_least() -> None:
     assert instructing is not None
     assert instructing.count_errors(verdict(POST, "Related location")) == {"postcondition": 1}
     assert instructing.count_errors(Verdict(Status.EXHAUSTED)) == {"timeout": 1}
+    told = (Diagnostic("error", "no"),)
+    for stage in Stage:
+        kind = {Stage.NOBODY: "syntax", Stage.AUDIT: "syntax", Stage.PROVER: "other"}
+        found = instructing.count_errors(Verdict(Status.REJECTED, told, stage=stage))
+        assert found == {kind.get(stage, "type"): 1}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from proverrl.types import (
     Problem,
     Rollout,
     Split,
+    Stage,
     Status,
     Turn,
     Verdict,
@@ -154,8 +155,7 @@ def test_a_limit_is_never_a_success() -> None:
         """Of so many proved among two obligations of the form, the code and what is meant."""
         entries = {"form": FORM, "own": OWN, "meant": MEANT}
         counted = tuple(Obligations(entries[name], 2, num) for name, num in proved.items())
-        checks = ("audit", "resolve", "obligations")
-        return earn(body, Verdict(Status.EXHAUSTED, obligations=counted, checks=checks))
+        return earn(body, Verdict(Status.EXHAUSTED, obligations=counted, stage=Stage.PROVER))
 
     assert score(form=2, own=2, meant=0) == 0.6
     assert score(form=2, own=2, meant=1) == 0.6
@@ -170,8 +170,7 @@ def test_a_limit_is_never_a_success() -> None:
 def test_evaluations_say_who_meets_which_contract() -> None:
     body = f"ensures r == 7 * n + k\n{LOOP}"
     counted = (Obligations(FORM, 1, 1), Obligations(OWN, 2, 2), Obligations(MEANT, 1, 0))
-    checks = ("audit", "resolve", "obligations")
-    verified = Verdict(Status.REJECTED, obligations=counted, checks=checks)
+    verified = Verdict(Status.REJECTED, obligations=counted, stage=Stage.PROVER)
 
     def find(verdict: Verdict, problem: Problem) -> str | None:
         turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
@@ -180,7 +179,7 @@ def test_evaluations_say_who_meets_which_contract() -> None:
         return row.get("grade")
 
     assert find(verified, ask()) == "verified"
-    proved = Verdict(Status.PROVED, obligations=counted, checks=checks)
+    proved = Verdict(Status.PROVED, obligations=counted, stage=Stage.PROVER, checks=("entries:2",))
     assert find(proved, ask()) == "meant"
     assert find(Verdict(Status.TIMEOUT), ask()) is None
     assert find(proved, build_loop("p")) is None

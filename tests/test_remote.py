@@ -34,7 +34,7 @@ from proverrl.errors import (
 from proverrl.lang import find_language, list_names
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier import remote, remote_server
 from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
@@ -77,6 +77,10 @@ async def test_a_verdict_arrives_whole() -> None:
         header_seconds=0.25,
         queue_seconds=0.5,
         toolchain="fake 1",
+        stage=Stage.READING,
+        rule="a rule",
+        believed=(("assume", 1), ("axiom", 2)),
+        at_limit=True,
         checks=("audit",),
         cause="died",
         states=((1, 0, "\u22a2 p"),),

@@ -21,14 +21,14 @@ from proverrl.lang.records import Extraction
 from proverrl.loops.pipeline import Pipeline
 from proverrl.loops.session import load_training
 from proverrl.loops.tally import Tally
-from proverrl.rewards.verdicts import EMPTY, statement_reward, write_score
+from proverrl.rewards.verdicts import statement_reward
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, build_group
 from proverrl.timeline import Timeline
-from proverrl.types import Candidate, Obligations, Status, Verdict
+from proverrl.types import Candidate, Obligations, Opinion, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
 from tests.builders import build_rollout
 from tests.fake_verifier import FakeVerifier
-from tests.test_emptiness import READ, roll
+from tests.test_emptiness import READ, UNREAD, roll
 from tests.test_statements import MEANT, ask, ask_verifier, judge
 
 ROOT = Path(__file__).parent.parent
@@ -87,12 +87,7 @@ def test_a_statement_earns_a_share_of_its_score_and_a_proof_more() -> None:
     unscored = [float(int(value)) for value in EARNINGS.values()]
     assert earn(draw, RewardConfig(name="statement")) == unscored
     # No verdict is another one for it.
-    for rollout, verdict in zip(draw.rollouts, before, strict=True):
-        last = rollout.turns[-1].verdict
-        assert last is not None
-        assert replace(last, checks=verdict.checks) == verdict
-    # Nor is a mark kept with it.
-    assert [verdict.checks for verdict in judge(ASKED, [SCORED])] == [before[1].checks]
+    assert [rollout.turns[-1].verdict for rollout in draw.rollouts] == before
 
 
 @pytest.mark.dafny
@@ -118,17 +113,19 @@ def test_a_call_is_made_for_what_says_something_and_is_not_proved() -> None:
 
 
 def test_the_most_that_a_score_earns_is_what_a_proof_earns() -> None:
-    (bare,) = roll(ASKED, [SCORED], [Verdict(Status.REJECTED, checks=READ)]).rollouts
-    scored = bare.mark(write_score(1.0))
-    proved = build_rollout(ASKED, 0, Status.PROVED).mark(write_score(1.0))
+    (bare,) = roll(ASKED, [SCORED], [READ]).rollouts
+    scored = replace(bare, opinion=Opinion(score=1.0))
+    proved = replace(build_rollout(ASKED, 0, Status.PROVED), opinion=Opinion(score=1.0))
     for share, most in ((0.25, 1.25), (1.0, 2.0)):
         config = RewardConfig(name="statement", score_share=share)
         assert statement_reward(scored, config).total == most
         assert statement_reward(proved, config).total == 2.0
         # Nothing is earned for a score by what says nothing or cannot be read.
-        assert statement_reward(scored.mark(EMPTY), config).total == 0.0
-        (unread,) = roll(ASKED, [""], [Verdict(Status.REJECTED, checks=("audit",))]).rollouts
-        assert statement_reward(unread.mark(write_score(1.0)), config).total == 0.0
+        empty = replace(scored, opinion=scored.opinion | Opinion(is_empty=True))
+        assert statement_reward(empty, config).total == 0.0
+        (unread,) = roll(ASKED, [""], [UNREAD]).rollouts
+        unread = replace(unread, opinion=Opinion(score=1.0))
+        assert statement_reward(unread, config).total == 0.0
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
@@ -137,9 +134,9 @@ def test_a_statement_whose_parts_were_not_judged_leaves_its_group(status: Status
         asked = candidate.problem.id.partition("#")[2]
         proved = (Obligations(name_entry("Admitted0"), 1, 1),) if asked == "admitted" else ()
         found = status if asked == "parts" else Status.REJECTED
-        return Verdict(found, checks=READ, obligations=proved)
+        return Verdict(found, stage=Stage.PROVER, obligations=proved)
 
-    draw = roll(ASKED, [SCORED, "ensures r != 7 }"], [Verdict(Status.REJECTED, checks=READ)] * 2)
+    draw = roll(ASKED, [SCORED, "ensures r != 7 }"], [READ] * 2)
     marked = asyncio.run(mark(draw, FakeVerifier(answer)))
     assert [rollout.status for rollout in marked.rollouts] == [status, Status.REJECTED]
     assert build_group(marked.rollouts, lambda r: statement_reward(r, HALF)) is None
@@ -152,7 +149,7 @@ def test_a_run_asks_for_scores_where_they_earn_something_and_counts_them() -> No
     def answer(candidate: Candidate) -> Verdict:
         lemmas = [*(held if "k >= 2" in candidate.body else []), "Admitted0"]
         proved = tuple(Obligations(name_entry(name), 1, 1) for name in lemmas)
-        return Verdict(Status.REJECTED, checks=READ, obligations=proved)
+        return Verdict(Status.REJECTED, stage=Stage.PROVER, obligations=proved)
 
     def run(share: float) -> tuple[list[str], dict[str, Any]]:
         verifier = FakeVerifier(answer)

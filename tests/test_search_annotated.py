@@ -15,7 +15,7 @@ from proverrl.lang.dafny.search.pooled import (
     put_together,
 )
 from proverrl.lang.records import RefusedHints
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from scripts.measure_pooled_hints import Attempts, Task
 from tests.dafny_search import Dafny, Script, open_dafny, run
 
@@ -66,7 +66,8 @@ def refuse(body: str, *errors: tuple[str, str], resolved: bool = True) -> Verdic
         line = before.count("\n") + 1
         found.append(Diagnostic("error", message, body_line=line, body_column=column))
     counts = (Obligations("Both", 9, 5),) if resolved else ()
-    return Verdict(Status.REJECTED, tuple(found), obligations=counts, checks=("audit", "resolve"))
+    stage = Stage.PROVER if resolved else Stage.READING
+    return Verdict(Status.REJECTED, tuple(found), obligations=counts, stage=stage)
 
 
 def test_hints_have_their_places_in_the_problems_program() -> None:

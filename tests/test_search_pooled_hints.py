@@ -21,7 +21,8 @@ from proverrl.search.base import Functions, Proposal, Search, SearchResult
 from proverrl.search.composite import ROOT, Composite
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
-from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from scripts.choose_poolable import choose
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
 from tests.search_world import run_stopped
@@ -52,7 +53,7 @@ class Loop:
         self.judged.append(candidate.body)
         lines = candidate.body.split("\n")
         if any(line.startswith("bad") for line in lines):
-            return Verdict(Status.REJECTED, checks=("audit:grammar",))
+            return refuse_text(Status.REJECTED, "grammar", ())
         if len(lines) > self.limit:
             return Verdict(Status.EXHAUSTED)
         errors = []
@@ -77,7 +78,8 @@ def refuse(*errors: tuple[str, int], resolved: bool = True) -> Verdict:
         Diagnostic("error", text, body_line=line or None, body_column=0) for text, line in errors
     )
     counts = (Obligations("M", 9, 5),) if resolved else ()
-    return Verdict(Status.REJECTED, found, obligations=counts, checks=("audit", "resolve"))
+    stage = Stage.PROVER if resolved else Stage.READING
+    return Verdict(Status.REJECTED, found, obligations=counts, stage=stage)
 
 
 @dataclass
@@ -177,7 +179,7 @@ def test_what_a_verdict_says_of_hints() -> None:
     assert find_refused(candidate, refuse(("unresolved", 3), resolved=False)) == RefusedHints(
         frozenset(keys[2:])
     )
-    assert find_refused(candidate, Verdict(Status.REJECTED, checks=("audit:grammar",))) is None
+    assert find_refused(candidate, refuse_text(Status.REJECTED, "grammar", ())) is None
     assert find_refused(candidate, Verdict(Status.EXHAUSTED)) is None
 
 

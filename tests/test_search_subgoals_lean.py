@@ -24,7 +24,8 @@ from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions, Proposal
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from tests.lean_search import SPLIT, Lean, follow_script, open_lean
 
 P = Problem(
@@ -121,7 +122,7 @@ def failed(*places: tuple[int, int], text: str = "no") -> Verdict:
     errors = tuple(
         Diagnostic("error", text, body_line=line, body_column=column) for line, column in places
     )
-    return Verdict(Status.REJECTED, errors, checks=("audit", "messages"))
+    return Verdict(Status.REJECTED, errors, stage=Stage.PROVER)
 
 
 def hole(number: int) -> str:
@@ -161,7 +162,7 @@ def test_holes_are_numbered_in_the_order_of_the_text() -> None:
     unsolved = make_sketch(Candidate(P, FAILING), failed((5, 16), text="unsolved goals\n⊢ s"))
     assert unsolved == make_sketch(Candidate(P, FAILING), failed((5, 25)))
     left = Verdict(
-        Status.REJECTED, (Diagnostic("error", "unsolved goals\n⊢ s"),), checks=("messages",)
+        Status.REJECTED, (Diagnostic("error", "unsolved goals\n⊢ s"),), stage=Stage.PROVER
     )
     ended = make_sketch(Candidate(P, FAILING), left)
     assert ended is not None
@@ -173,9 +174,9 @@ def test_holes_are_numbered_in_the_order_of_the_text() -> None:
     [
         # All of it fails; it was not read; the error is elsewhere; a term without a block.
         ("omega", failed((1, 0))),
-        ("omega", Verdict(Status.REJECTED, checks=("audit:size",))),
+        ("omega", refuse_text(Status.REJECTED, "size", ())),
         ("omega", Verdict(Status.TIMEOUT)),
-        ("skip", Verdict(Status.REJECTED, (Diagnostic("error", "x"),), checks=("messages",))),
+        ("skip", Verdict(Status.REJECTED, (Diagnostic("error", "x"),), stage=Stage.PROVER)),
     ],
 )
 def test_what_is_no_sketch(body: str, verdict: Verdict) -> None:
@@ -201,7 +202,7 @@ def answer(*goals: str, more: tuple[Diagnostic, ...] = ()) -> Verdict:
         Diagnostic("error", f"hole H{n}\n{goal}", body_line=BODY[: BODY.index(hole(n))].count("\n"))
         for n, goal in enumerate(goals, 1)
     )
-    return Verdict(Status.REJECTED, (*told, *more), checks=("audit", "messages"))
+    return Verdict(Status.REJECTED, (*told, *more), stage=Stage.PROVER)
 
 
 def build_sketch(*goals: str) -> Sketch:
@@ -228,12 +229,12 @@ def test_several_goals_become_several_holes_and_none_goes() -> None:
     body = f"constructor\n  {hole(1)}"
     plain = Sketch(body, (Subgoal("H1"),))
     both = Verdict(
-        Status.REJECTED, (Diagnostic("error", "hole H1\n⊢ p\n\n⊢ q"),), checks=("messages",)
+        Status.REJECTED, (Diagnostic("error", "hole H1\n⊢ p\n\n⊢ q"),), stage=Stage.PROVER
     )
     found = refine(P, plain, close(P, plain), both)
     assert found is not None
     assert found.body == f"constructor\n  · {hole(1)}\n  · {hole(2)}"
-    none = Verdict(Status.REJECTED, (Diagnostic("error", "hole H1\n"),), checks=("messages",))
+    none = Verdict(Status.REJECTED, (Diagnostic("error", "hole H1\n"),), stage=Stage.PROVER)
     assert refine(P, plain, close(P, plain), none) is None
     two = Sketch(f"have h : p := by\n    {hole(1)}\n  {hole(2)}", plain.subgoals)
     left = refine(P, two, close(P, two), answer("⊢ p", more=(Diagnostic("error", "hole H2\n"),)))
@@ -324,12 +325,12 @@ def test_a_sketch_with_its_holes_is_no_sample_of_the_problem() -> None:
 
     async def verify(candidate: Candidate) -> Verdict:
         if candidate.problem != SPLIT:
-            return Verdict(Status.REJECTED, checks=("messages",))
+            return Verdict(Status.REJECTED, stage=Stage.PROVER)
         if "hole H1" not in candidate.body:
             return failed((3, 4))
         sketches.append(candidate.body)
         error = Diagnostic("error", "hole H1\nx : Nat\n⊢ 0 ≤ x", body_line=3)
-        return Verdict(Status.REJECTED, (error,), checks=("audit", "messages"))
+        return Verdict(Status.REJECTED, (error,), stage=Stage.PROVER)
 
     async def propose(*_: Any) -> list[Proposal]:
         return [Proposal(body, 3, -1.0)]

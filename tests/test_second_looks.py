@@ -21,7 +21,7 @@ from proverrl.loops.appeals import Reviewer
 from proverrl.rewards.noise import FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane
 from proverrl.verifier.cache import Appeals, CachedVerifier, was_overturned
 from tests.builders import build_problem, build_rollout
@@ -180,7 +180,7 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
         cache = open_cache(FakeVerifier(lambda c: R), None)
         verdict = await cache.verify(right, deadline_seconds=2.0)
         assert verdict.status is P
-        assert verdict.checks == ("fake", "appeal: 3 x limits")
+        assert verdict.at_limit
         assert was_overturned(verdict)
         assert (await cache.verify(wrong, deadline_seconds=2.0)).status is R
         assert cache.num_misses == 0
@@ -192,25 +192,25 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "seconds", "status", "checks", "said"),
+    ("first", "again", "seconds", "status", "at_limit", "said"),
     [
-        (P, P, 9.0, P, ("obligations",), []),
-        (E, P, 0.1, P, ("obligations", "appeal: 2 x limits", "at the limit"), []),
+        (P, P, 9.0, P, False, []),
+        (E, P, 0.1, P, True, []),
         (
             E,
             E,
             0.1,
             E,
-            ("obligations", "at the limit"),
+            True,
             ["at the limit: --rlimit 6000000 and twice that do not suffice; raise it"],
         ),
-        (E, R, 0.1, R, ("obligations", "at the limit"), []),
-        (E, Status.TIMEOUT, 0.1, E, ("obligations", "at the limit"), None),
-        (R, P, 0.09, R, ("obligations",), []),
-        (R, P, 0.1, P, ("obligations", "appeal: 2 x limits", "at the limit"), []),
-        (R, E, 0.1, E, ("obligations", "at the limit"), None),
-        (R, R, 9.0, R, ("obligations",), []),
-        (U, P, 9.0, U, ("obligations",), []),
+        (E, R, 0.1, R, True, []),
+        (E, Status.TIMEOUT, 0.1, E, True, None),
+        (R, P, 0.09, R, False, []),
+        (R, P, 0.1, P, True, []),
+        (R, E, 0.1, E, True, None),
+        (R, R, 9.0, R, False, []),
+        (U, P, 9.0, U, False, []),
     ],
 )
 def test_what_may_have_failed_at_the_limit_is_judged_again(
@@ -218,7 +218,7 @@ def test_what_may_have_failed_at_the_limit_is_judged_again(
     again: Status,
     seconds: float,
     status: Status,
-    checks: tuple[str, ...],
+    at_limit: bool,
     said: list[str] | None,
 ) -> None:
     class Fixed(FakeVerifier):
@@ -226,7 +226,9 @@ def test_what_may_have_failed_at_the_limit_is_judged_again(
             self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
         ) -> Verdict:
             found = await super().verify(candidate, deadline_seconds=deadline_seconds)
-            return replace(found, seconds=seconds, checks=("obligations",))
+            return replace(
+                found, seconds=seconds, stage=Stage.PROVER, obligations=(Obligations("M", 1, 0),)
+            )
 
     async def look() -> Verdict:
         cache = CachedVerifier(
@@ -239,7 +241,7 @@ def test_what_may_have_failed_at_the_limit_is_judged_again(
         return await looking.verify(Candidate(build_problem("p"), ""), deadline_seconds=2.0)
 
     verdict = asyncio.run(look())
-    assert (verdict.status, verdict.checks) == (status, checks)
+    assert (verdict.status, verdict.at_limit) == (status, at_limit)
     if said is not None:
         assert [d.message for d in verdict.diagnostics][: len(said)] == said
 
@@ -283,15 +285,17 @@ def test_a_kind_without_obligations_is_judged_again_only_when_exhausted() -> Non
     """Lean's own words for a limit are told apart from its errors."""
 
     async def look(first: Status) -> Verdict:
+        found = Verdict(first, seconds=9.0, stage=Stage.PROVER)
         inner = Recorder(lambda c: P)
         cache = CachedVerifier(
-            FakeVerifier(lambda c: first), None, identify=lambda _: "t", appeals=Appeals(inner, 2.0)
+            FakeVerifier(lambda c: found), None, identify=lambda _: "t", appeals=Appeals(inner, 2.0)
         )
         looking = SecondLook(cache, 300_000)
         return await looking.verify(Candidate(build_problem("p"), ""), deadline_seconds=2.0)
 
     assert asyncio.run(look(R)).status is R
-    assert asyncio.run(look(E)).checks == ("fake", "appeal: 2 x limits", "at the limit")
+    again = asyncio.run(look(E))
+    assert (again.status, again.at_limit) == (P, True)
 
 
 def forgetful(candidate: Candidate) -> Status:

@@ -40,6 +40,7 @@ from proverrl.types import (
     Problem,
     Rollout,
     Split,
+    Stage,
     Status,
     Turn,
     Verdict,
@@ -371,9 +372,9 @@ def test_the_reward_counts_form_and_meaning() -> None:
         return dict(reward.parts)
 
     assert earn(Verdict(Status.PROVED, checks=("entries:2",))) == {"means": 1.0, "well_formed": 1.0}
-    read = Verdict(Status.REJECTED, checks=("audit", "resolve", "obligations"))
+    read = Verdict(Status.REJECTED, stage=Stage.PROVER)
     assert earn(read) == {"means": 0.0, "well_formed": 1.0}
-    unread = Verdict(Status.REJECTED, checks=("audit", "resolve"))
+    unread = Verdict(Status.REJECTED, stage=Stage.READING)
     assert earn(unread) == {"means": 0.0, "well_formed": 0.0}
     with pytest.raises(RecordError, match="asks for no statement"):
         statement_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())

@@ -18,7 +18,8 @@ from proverrl.lang.lean.formal.proposition import FORMALIZING
 from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
+from proverrl.verifier.base import refuse_text
 from tests.test_lean_real import judge_all
 from tests.test_statements import First
 
@@ -157,11 +158,10 @@ def test_form_is_what_lean_says_of_the_body_alone() -> None:
     inside = Diagnostic("error", "unknown identifier", 2, 2, body_line=1, body_column=0)
     between = Diagnostic("error", "unexpected token 'def'", 3, 0)
     for errors, expected in (((behind,), True), ((behind, inside), False), ((between,), False)):
-        verdict = Verdict(Status.REJECTED, errors, checks=("audit", "messages"))
+        verdict = Verdict(Status.REJECTED, errors, stage=Stage.PROVER)
         assert FORMALIZING.is_well_formed(candidate, verdict) is expected
-    assert not FORMALIZING.is_well_formed(
-        candidate, Verdict(Status.UNSOUND, (behind,), checks=("audit:statement",))
-    )
+    refused = refuse_text(Status.UNSOUND, "statement", (behind,))
+    assert not FORMALIZING.is_well_formed(candidate, refused)
 
 
 @pytest.mark.lean

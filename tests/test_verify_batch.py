@@ -336,7 +336,8 @@ def test_messages_that_are_not_shown_are_counted(
         {"severity": "error", "message": f"bad\n{number}\x07", "line": number, "column": 1}
         for number in range(5)
     ]
-    row = {"id": "a.dfy", "status": "rejected", "seconds": 1.0, "checks": [], "diagnostics": found}
+    row = {"id": "a.dfy", "status": "rejected", "seconds": 1.0, "diagnostics": found}
+    row |= {"believed": {}, "at_limit": False}
     for printer, shown in (
         (
             verdict_printer._print_plain,

@@ -15,7 +15,7 @@ from proverrl.lang.dafny.backend import make_spawn
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import make_file_candidate
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.pool import VerifierPool
@@ -195,7 +195,7 @@ def test_diagnostics_point_into_the_body() -> None:
     assert "might not be maintained" in inside[0].message
     assert unknown.diagnostics[0].body_line == 2
     assert unknown.diagnostics[0].message == "unresolved identifier: k"
-    assert unknown.checks == ("audit", "resolve")
+    assert (wrong.stage, unknown.stage) == (Stage.PROVER, Stage.READING)
 
 
 @pytest.mark.slow

@@ -451,6 +451,15 @@ def test_what_fails_in_an_included_file_is_said_of_it() -> None:
     assert combine((proved, unsure), parts) is unsure
 
 
+def test_what_a_program_rests_and_hangs_on_is_said_of_it() -> None:
+    proved = Verdict(Status.PROVED, checks=("audit",))
+    part = replace(proved, believed=(("axiom", 1),), at_limit=True)
+    # What is believed is counted over all of its files.
+    whole = replace(proved, believed=(("assume", 1), ("axiom", 1)))
+    found = combine((part, whole), (Included("base.dfy", 2, 1),))
+    assert (found.believed, found.at_limit) == (whole.believed, True)
+
+
 def test_each_file_is_a_question_of_its_own(tree: Path) -> None:
     (tree / "lib/mid.dfy").write_text('include "base.dfy"\ntype M = nat\n')
     (tree / "top.dfy").write_text('include "lib/mid.dfy"\nlemma Top() { Base(1); }\n')

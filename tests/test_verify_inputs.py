@@ -18,7 +18,7 @@ from proverrl.problems.inputs import (
     read_lines,
     verdict_to_json,
 )
-from proverrl.types import HOLE, Diagnostic, Status, Verdict
+from proverrl.types import HOLE, Diagnostic, Stage, Status, Verdict
 
 PROBLEM = {
     "id": "p1",
@@ -223,7 +223,15 @@ def test_an_empty_folder_and_a_missing_path(
 def test_the_output_object() -> None:
     diagnostic = Diagnostic("error", "wrong", 3, 4, body_line=1)
     verdict = Verdict(
-        Status.REJECTED, (diagnostic,), seconds=0.12345, toolchain="t", checks=("audit",)
+        Status.REJECTED,
+        (diagnostic,),
+        seconds=0.12345,
+        toolchain="t",
+        stage=Stage.WALL,
+        rule="relevance",
+        believed=(("axiom", 2),),
+        at_limit=True,
+        checks=("audit",),
     )
     submission = Submission("a", make_file_candidate("a", "lemma L() {}"))
     assert verdict_to_json(submission, verdict) == {
@@ -249,5 +257,9 @@ def test_the_output_object() -> None:
         "header_seconds": 0.0,
         "queue_seconds": 0.0,
         "toolchain": "t",
+        "stage": "wall",
+        "rule": "relevance",
+        "believed": {"axiom": 2},
+        "at_limit": True,
         "checks": ["audit"],
     }

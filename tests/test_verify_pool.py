@@ -322,7 +322,7 @@ def test_closing_ends_all_callers_even_those_whose_worker_does_not_notice() -> N
 def test_half_a_surrogate_pair_costs_no_worker() -> None:
     async def work(instant: InstantPool) -> None:
         verdict = await start(instant.pool, "x", "a\ud800")
-        assert (verdict.status, verdict.checks) == (Status.REJECTED, ("audit:text",))
+        assert (verdict.status, verdict.rule) == (Status.REJECTED, "text")
         assert "at character 1" in verdict.diagnostics[0].message
         assert (instant.workers, instant.pool.stats().refused) == ([], 1)
 

@@ -6,7 +6,7 @@ from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.judge import count_obligations, judge_reply
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import parse_reply
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Stage, Status
 from proverrl.verifier.body_place import find_body_place
 
 PROBLEM = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
@@ -96,10 +96,28 @@ def test_a_file_needs_something_that_was_verified() -> None:
     ours = Candidate(Problem("p", "dafny", ANNOTATE, "", truth + HOLE), truth)
     for candidate, expected in ((FILE, None), (ours, frozenset[str]())):
         nothing = judge_reply(parse_reply(DONE), candidate, expected)
-        assert nothing.status is Status.REJECTED
+        assert (nothing.status, nothing.stage) == (Status.REJECTED, Stage.READING)
         assert "nothing to verify" in nothing.diagnostics[0].message
     assert judge_reply(parse_reply(DONE), ours, frozenset([ENTRY])).status is Status.UNSOUND
     assert judge_reply(parse_reply(entry("verified")), FILE, None).checks[2] == "some-entries:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "failed"),
+    [
+        (entry("verified") + DONE, Stage.PROVER, False),
+        (entry("error") + DONE, Stage.PROVER, True),
+        (entry("out of resource") + DONE, Stage.PROVER, True),
+        ("p.dfy(1,2): Error: might not hold.\n" + entry("error") + DONE, Stage.PROVER, True),
+        ("p.dfy(1,9): Error: closeparen expected\n" + DONE, Stage.READING, False),
+        # It was proved, and is not what was to be proved.
+        (entry("verified", "Impl$$M") + DONE, Stage.PROVER, False),
+        ("p.dfy(1,2): Warning: note, it has no body\n" + entry("verified"), Stage.PROVER, False),
+    ],
+)
+def test_a_verdict_says_who_decided(text: str, stage: Stage, failed: bool) -> None:
+    found = judge_reply(parse_reply(text), CANDIDATE, frozenset([ENTRY]))
+    assert (found.stage, found.failed_in_prover) == (stage, failed)
 
 
 def test_a_note_follows_each_error_that_has_it() -> None:

@@ -282,11 +282,15 @@ def test_reports_say_what_a_verdict_rests_and_hangs_on(tmp_path: Path) -> None:
         return {"severity": severity, "message": message, "line": line, "column": column}
 
     trusted = say("info", "keywords: 'assume' assumes it (believed: --allow assume)", 3, 6)
-    checks = ["believed:assume:1", "at the limit", "second-judge: dafny 4.11.0"]
+    more = {
+        "believed": {"assume": 1},
+        "at_limit": True,
+        "checks": ["audit", "second-judge: dafny 4.11.0"],
+    }
     doubted = "a second Dafny does not confirm the proof: no"
     errors = [say("error", doubted), say("error", "no", 5, 2), say("error", "nor", 6, 0)]
     rows = [
-        make_row("a.dfy", "proved", diagnostics=[trusted], checks=checks),
+        make_row("a.dfy", "proved", diagnostics=[trusted], **more),
         make_row("b.dfy", "unconfirmed", diagnostics=errors),
         make_row("c.dfy", "rejected", diagnostics=[say("error", "in lib/d.dfy, line 7: no", 2)]),
     ]

@@ -16,7 +16,7 @@ from proverrl.lang.dafny.workers.toolchain import ConfirmingToolchain, find_conf
 from proverrl.lang.lean.confirm import FreshProcess
 from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
-from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
 
@@ -32,6 +32,7 @@ FIRST = Verdict(
     Status.PROVED,
     obligations=(Obligations("Impl$$_module.__default.M", 3, 3),),
     seconds=1.0,
+    stage=Stage.PROVER,
     checks=("audit", "resolve"),
 )
 SECOND = Verdict(
@@ -39,9 +40,11 @@ SECOND = Verdict(
     obligations=(Obligations("M", 0, 0),),
     seconds=2.0,
     toolchain="dafny 4.11.0",
+    stage=Stage.PROVER,
     checks=("resolve", "obligations"),
 )
 TOLD = "second-judge: dafny 4.11.0"
+WALLED = (Status.UNSOUND, Stage.WALL, "second-judge")
 GOAL = "ensures clause proved using contradictory assumptions"
 
 
@@ -91,21 +94,22 @@ def test_what_both_accept_is_proved_and_says_who_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "checks", "cause", "said"),
+    ("status", "stage", "cause", "said"),
     [
-        (Status.REJECTED, ("resolve", "obligations"), "", "does not confirm the proof: it fails"),
-        (Status.REJECTED, ("resolve",), "", "does not confirm the proof (it is not read): it fai"),
-        (Status.EXHAUSTED, ("resolve", "obligations"), "", "does not confirm the proof: it fails"),
-        (Status.TIMEOUT, (), "deadline", "does not confirm the proof: it fails"),
+        (Status.REJECTED, Stage.PROVER, "", "does not confirm the proof: it fails"),
+        (Status.REJECTED, Stage.READING, "", "does not confirm the proof (it is not read): it f"),
+        (Status.EXHAUSTED, Stage.PROVER, "", "does not confirm the proof: it fails"),
+        (Status.TIMEOUT, Stage.NOBODY, "deadline", "does not confirm the proof: it fails"),
     ],
 )
 def test_what_it_does_not_prove_is_unconfirmed(
-    status: Status, checks: tuple[str, ...], cause: Cause, said: str
+    status: Status, stage: Stage, cause: Cause, said: str
 ) -> None:
     fails = Diagnostic("error", "it fails", 2, 10)
-    second = replace(SECOND, status=status, checks=checks, cause=cause, diagnostics=(fails,))
+    second = replace(SECOND, status=status, stage=stage, cause=cause, diagnostics=(fails,))
     verdict = confirm(second)
     assert (verdict.status, verdict.cause) == (Status.UNCONFIRMED, cause)
+    assert (verdict.stage, verdict.rule) == (Stage.WALL, "second-judge")
     assert verdict.checks == (*FIRST.checks, TOLD, "wall:second-judge")
     assert verdict.diagnostics[0].message.startswith(f"a second Dafny {said}")
     assert verdict.diagnostics[1:] == (fails,)
@@ -155,7 +159,7 @@ def test_a_colemma_is_named_once() -> None:
 def test_a_goal_by_contradiction_is_unsound_unless_it_is_so_without_the_body() -> None:
     empty = replace(warn(7, 2), status=Status.REJECTED)
     verdict = confirm(warn(2, 12), empty)
-    assert (verdict.status, verdict.checks[-1]) == (Status.UNSOUND, "wall:second-judge")
+    assert (verdict.status, verdict.stage, verdict.rule) == WALLED
     assert verdict.diagnostics == (Diagnostic("error", GOAL, 2, 12),)
     assert confirm(warn(2, 12), replace(warn(2, 12), status=Status.REJECTED)).proved
 
@@ -176,7 +180,7 @@ def test_what_the_policy_wrote_may_hold_by_contradiction() -> None:
 
 
 def test_an_empty_body_that_is_not_read_leaves_the_proof_unconfirmed() -> None:
-    unread = Verdict(Status.REJECTED, (Diagnostic("error", "no"),), checks=("resolve",))
+    unread = Verdict(Status.REJECTED, (Diagnostic("error", "no"),), stage=Stage.READING)
     assert confirm(warn(2, 12), unread).status is Status.UNCONFIRMED
 
 
@@ -239,7 +243,7 @@ def test_a_share_meets_the_walls() -> None:
 
 
 def test_what_a_user_has_believed_is_not_asked_of_another() -> None:
-    first = replace(FIRST, checks=(*FIRST.checks, "believed:axiom:1"))
+    first = replace(FIRST, believed=(("axiom", 1),))
     judge = Judge({})
     verdict, stats = verify_through(SecondJudge(judge, judge), first=first)
     assert (verdict, stats.confirmed, judge.asked) == (first, 0, [])
@@ -272,6 +276,7 @@ def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:
     fatal = Verdict(Status.REJECTED, (Diagnostic("error", "no"),), cause="died")
     verdict, _ = verify_through(FreshProcess(Judge({CANDIDATE.body: fatal})))
     assert (verdict.status, verdict.cause) == (Status.UNCONFIRMED, "died")
+    assert (verdict.stage, verdict.rule) == (Stage.WALL, "fresh-process")
 
 
 def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +305,9 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     told = f"second-judge: {second.name}"
     assert (proved.status, proved.checks[-2:]) == (Status.PROVED, (told, "confirmed"))
     assert (unread.status, unread.checks[-2:]) == (Status.UNCONFIRMED, (told, "wall:second-judge"))
-    assert (wrong.status, wrong.checks) == (Status.REJECTED, ("audit", "resolve", "obligations"))
+    assert (unread.stage, unread.rule) == (Stage.WALL, "second-judge")
+    assert wrong.status is Status.REJECTED
+    assert wrong.failed_in_prover
     monkeypatch.setenv("PROVERRL_DAFNY4", "")
     assert "dafny 4" not in open_dafny(BackendOptions(workers=1, limits=Limits())).salt
 
