@@ -23,7 +23,7 @@ from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
-from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.types import Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 
 CASES = [
@@ -117,7 +117,7 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
         assert verdict is None
     else:
         assert verdict is not None
-        assert verdict.checks == (case["caught_by"],)
+        assert f"{verdict.stage}:{verdict.rule}" == case["caught_by"]
         assert verdict.status is Status(case["status"])
         assert verdict.diagnostics[0].severity == "error"
 
@@ -137,11 +137,11 @@ class BareProblems(KnownProblems):
         return WrittenText(candidate.source, {})
 
 
-def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tuple[str, str]]:
-    """What a worker says of each case, without the audit, and at which check."""
+def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tuple[str, Stage]]:
+    """What a worker says of each case, without the audit, and who decided."""
     toolchain = find_toolchain()
 
-    async def measure_all() -> dict[str, tuple[str, str]]:
+    async def measure_all() -> dict[str, tuple[str, Stage]]:
         worker: DafnyServerWorker | None = None
         found = {}
         for case in cases:
@@ -150,12 +150,12 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tupl
             try:
                 verdict = await worker.judge(make_candidate(case))
             except WorkerError:
-                found[case["name"]] = "crashed", ""
+                found[case["name"]] = "crashed", Stage.NOBODY
                 worker.kill()
                 await worker.join()
                 worker = None
             else:
-                found[case["name"]] = verdict.status.value, verdict.checks[-1]
+                found[case["name"]] = verdict.status.value, verdict.stage
         if worker is not None:
             worker.kill()
             await worker.join()
@@ -192,4 +192,4 @@ def test_what_passes_the_audit_is_not_proved() -> None:
     }
     # What is named is what stops it, and nothing else.
     walled = {case["name"] for case in admitted if case["caught_by"] == "walls"}
-    assert {name for name, (_, check) in found.items() if check.startswith("wall:")} == walled
+    assert {name for name, (_, stage) in found.items() if stage is Stage.WALL} == walled

@@ -19,7 +19,7 @@ from proverrl.lang.dafny.walls.refuted import write_runs
 from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
 from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 
 
@@ -353,10 +353,10 @@ def test_no_bug_of_dafny_proves_what_the_program_does(bug: str) -> None:
     problem = Problem("false", "dafny", "statements", PRELUDE, FALSE_STATEMENT)
     candidates = [Candidate(problem, form.format(bug=BUGS[bug])) for form in FORMS.values()]
     found = {
-        form: (verdict.status, verdict.checks[-1])
+        form: (verdict.status, verdict.stage, verdict.rule)
         for form, verdict in zip(FORMS, judge(candidates), strict=True)
     }
-    assert found == dict.fromkeys(FORMS, (Status.UNSOUND, "wall:relevance"))
+    assert found == dict.fromkeys(FORMS, (Status.UNSOUND, Stage.WALL, "relevance"))
 
 
 BUG = "(false && true ==> (var y: int :| false; (y, 1).0 == 1))"
@@ -482,8 +482,8 @@ def test_where_nothing_can_be_forgotten_nothing_may_follow() -> None:
     statement = f"lemma L(x: int)\n  ensures x == x + 1\n{{\n  {HOLE}\n}}\n"
     problem = Problem("pure", "dafny", "statements", PRELUDE, statement)
     verdicts = judge([Candidate(problem, bug) for bug in BUGS.values()])
-    assert [(v.status, v.checks[-1]) for v in verdicts] == (
-        [(Status.UNSOUND, "wall:consequence")] * len(BUGS)
+    assert [(v.status, v.stage, v.rule) for v in verdicts] == (
+        [(Status.UNSOUND, Stage.WALL, "consequence")] * len(BUGS)
     )
 
 
@@ -554,14 +554,14 @@ def test_a_bug_is_seen_wherever_it_stands() -> None:
     assert {place: verdict.status for place, verdict in found.items()} == (
         dict.fromkeys(PLACES, Status.UNSOUND)
     )
-    assert [verdict.checks[-1] for verdict in found.values()] == [
-        "wall:refuted",
-        "wall:relevance",
-        "wall:consequence",
-        "wall:refuted",
-        "wall:relevance",
-        "wall:refuted",
-        "wall:refuted",
+    assert [verdict.rule for verdict in found.values()] == [
+        "refuted",
+        "relevance",
+        "consequence",
+        "refuted",
+        "relevance",
+        "refuted",
+        "refuted",
     ]
 
 

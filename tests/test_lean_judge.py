@@ -28,7 +28,7 @@ from proverrl.lang.lean.workers.messages import (
     Position,
     Severity,
 )
-from proverrl.types import Candidate, Diagnostic, Status
+from proverrl.types import Candidate, Diagnostic, Stage, Status
 from proverrl.verifier.body_place import find_body_place
 from tests.lean_builders import build_lean_candidate, build_lean_problem
 
@@ -93,6 +93,7 @@ def test_the_declaration_decides(
 ) -> None:
     judgement = judge_declaration(report, "@t : True", STANDARD_AXIOMS)
     assert (judgement.status, judgement.checks[-1]) == (status, last_check)
+    assert (judgement.stage, judgement.failed_in_prover) == (Stage.PROVER, False)
 
 
 def test_a_file_is_proved_only_when_every_theorem_was_asked_for() -> None:

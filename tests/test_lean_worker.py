@@ -14,7 +14,7 @@ from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.lang.lean.workers.worker import LeanWorker
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from tests.lean_builders import (
     FAKE_SERVER,
     build_lean_candidate,
@@ -239,3 +239,4 @@ def test_a_lone_surrogate_is_rejected_without_harm() -> None:
 def test_a_bare_file_is_judged_by_its_theorems(text: str, status: Status, check: str) -> None:
     verdict = judge_one(Candidate(build_lean_problem(kind="file"), text))
     assert (verdict.status, check in verdict.checks) == (status, True), verdict
+    assert verdict.stage is (Stage.READING if check == "header" else Stage.PROVER)

@@ -43,6 +43,7 @@ from proverrl.types import (
     Problem,
     Prompt,
     Sampling,
+    Stage,
     Status,
     Verdict,
 )
@@ -120,10 +121,9 @@ def test_generations_count_from_base_problems() -> None:
 def judge_false(candidate: Candidate) -> Verdict:
     """Proves the negation by the body W."""
     entry = Obligations("Impl$$_module.__default.Law", 2, 1)
-    checks = ("audit", "resolve", "obligations")
     if "exists m: nat" in candidate.problem.statement and candidate.body == "W":
-        return Verdict(Status.PROVED, checks=checks)
-    return Verdict(Status.REJECTED, obligations=(entry,), checks=checks)
+        return Verdict(Status.PROVED, checks=("fake",))
+    return Verdict(Status.REJECTED, obligations=(entry,), stage=Stage.PROVER)
 
 
 def run_filter(
