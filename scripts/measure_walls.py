@@ -221,7 +221,8 @@ async def confirm(proofs: Judged) -> Judged:
             again = await wall.confirm(candidate, verdict, deadline_seconds=60, lane=DEFAULT_LANE)
         except ProblemError as error:
             # Without the audit a text that is not the problem's program comes this far.
-            again = replace(verdict, status=Status.UNCONFIRMED, checks=(str(error),))
+            said = Diagnostic("error", str(error))
+            again = replace(verdict, status=Status.UNCONFIRMED, diagnostics=(said,))
         confirmed.append((form, candidate, again))
     await wall.aclose()
     return confirmed
