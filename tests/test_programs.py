@@ -145,7 +145,7 @@ def test_a_proof_verifies_the_code_even_where_its_contract_asks_for_nothing() ->
 def test_a_verdict_holds_for_programs_with_words_or_for_those_without() -> None:
     problem = ask()
     silent = replace(problem, informal="")
-    assert Candidate(problem, VERIFIED).key != Candidate(silent, VERIFIED).key
+    assert Candidate(problem, VERIFIED[0]).key != Candidate(silent, VERIFIED[0]).key
 
 
 def test_a_limit_is_never_a_success() -> None:
