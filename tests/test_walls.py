@@ -131,6 +131,13 @@ def test_of_a_bare_file_contradictions_are_not_asked() -> None:
     wall = SecondJudge(judge, Judge({candidate.body: SECOND}))
     assert asyncio.run(wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE)).proved
     assert judge.asked == []
+    # Only what is not proved without the analysis is asked with it.
+    judge.answers[candidate.body] = warn(1, 8)
+    fails = replace(SECOND, status=Status.REJECTED)
+    wall = SecondJudge(judge, Judge({candidate.body: fails}))
+    verdict = asyncio.run(wall.confirm(candidate, FIRST, deadline_seconds=5, lane=DEFAULT_LANE))
+    assert (verdict.status, verdict.seconds) == (Status.PROVED, 5.0)
+    assert [body for body, *_ in judge.asked] == [candidate.body]
 
 
 def test_a_judge_that_somebody_else_ended_says_nothing() -> None:

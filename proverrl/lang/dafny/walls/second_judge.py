@@ -35,8 +35,8 @@ Place = tuple[str, int]
 
 class SecondJudge:
     """The ``Wall`` of a verifier that judges texts as they stand and tells what is proved by
-    contradiction (``DafnyLanguageServer``). It proves less than Dafny does without that: ``plain``
-    is asked of what it does not prove."""
+    contradiction (``DafnyLanguageServer``). It proves less than Dafny does without that, and now
+    and then more: of what one does not prove ``plain`` or it is asked too."""
 
     def __init__(self, verifier: LanedVerifier, plain: LanedVerifier) -> None:
         self._verifier = verifier
@@ -47,11 +47,12 @@ class SecondJudge:
     ) -> Verdict:
         """See ``Wall``. CRASHED says, as ever, that somebody else ended the judge."""
         seconds = FRESH_GROWTH * deadline_seconds
-        # Contradictions mean nothing in a bare file.
-        first = self._plain if candidate.problem.kind == FILE else self._verifier
+        judges = (self._verifier, self._plain)
+        # Contradictions mean nothing in a bare file, and each proves some that the other does not.
+        first, other = judges[::-1] if candidate.problem.kind == FILE else judges
         again = analysed = await first.verify(candidate, deadline_seconds=seconds, lane=lane)
-        if first is self._verifier and _is_judged(again) and not again.proved:
-            again = await self._plain.verify(candidate, deadline_seconds=seconds, lane=lane)
+        if _is_judged(again) and not again.proved:
+            again = await other.verify(candidate, deadline_seconds=seconds, lane=lane)
             again = replace(again, seconds=again.seconds + analysed.seconds)
         told = f"second-judge: {again.toolchain}"
         verdict = replace(
