@@ -42,7 +42,8 @@ def answer(source: str, options: list[str]) -> None:
         outcomes = {"CanaryTrue": "timed out", "CanaryHard": "timed out"}
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     elif "CanaryTrue" in source:
-        outcomes = {"CanaryTrue": "verified", "CanaryFalse": "error", "CanaryAssume": "error"}
+        outcomes = {"CanaryTrue": "verified", "CanaryFalse": "error"}
+        outcomes |= {"CanaryAssume": "error", "CanaryMaps": "error"}
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     act(words)
     if "PROVE" in words:

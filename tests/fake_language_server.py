@@ -76,8 +76,11 @@ CANARIES = [
         (2, 2, 60, "ensures clause proved using contradictory assumptions"),
         (1, 3, 6, "Verification out of resource (CanaryHard)"),
         (2, 5, 37, "assume statement has no {:axiom} annotation"),
+        (1, 10, 2, "assertion might not hold"),
     ),
-    symbols((0, 6, 16, 5), (1, 6, 17, 4), (2, 6, 25, 5), (3, 6, 16, 4), (5, 6, 18, 5)),
+    symbols(
+        *((0, 6, 16, 5), (1, 6, 17, 4), (2, 6, 25, 5), (3, 6, 16, 4), (5, 6, 18, 5), (6, 6, 16, 4))
+    ),
     progress("ResolutionSucceeded"),
 ]
 

@@ -276,5 +276,6 @@ def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None =
         f"/rlimit:{rlimit or limits.rlimit}",
         f"/timeLimit:{limits.time_limit_seconds}",
         f"/z3exe:{toolchain.z3}",
+        *([f"/dprelude:{toolchain.prelude}"] if toolchain.prelude else []),
         *toolchain.arguments,
     ]

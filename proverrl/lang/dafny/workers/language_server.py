@@ -249,6 +249,7 @@ class DafnyLanguageServer(GroupWorker):
             "server",
             *OPTIONS,
             *(ANALYSIS if analyses else ()),
+            *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
             f"--resource-limit={limits.rlimit}",
             f"--verification-time-limit={limits.time_limit_seconds}",
         )

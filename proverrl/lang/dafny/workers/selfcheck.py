@@ -12,6 +12,7 @@ from typing import Protocol
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.workers.prelude import NAME
 from proverrl.lang.dafny.workers.reply import LIMIT_OUTCOMES, Reply
 from proverrl.types import HOLE, Candidate, Problem
 
@@ -33,13 +34,27 @@ class LanguageServer(Protocol):
 _LEMMAS = """\
 lemma CanaryTrue(x: int) ensures x * x >= 0 && CanaryKey == 1 {}
 """
+# Both judges prove it without a mended prelude.
+_MAPS = """\
+lemma CanaryMaps() {
+  ghost var m, o := map k: int | k in {1} :: k, map k: int | k in {1} :: k * k;
+  ghost var f := (k: int) => if k in m then m[k] else 0;
+  ghost var g := (k: int) => if k in o then o[k] else 0;
+  assert m != o || f(200) != g(200);
+}
+"""
 FIRST = f"""\
 const CanaryKey: int := 1
 {_LEMMAS}\
 lemma CanaryFalse(x: int) ensures x * x >= 1 {{}}
 lemma CanaryAssume() ensures false {{ assume false; }}
-"""
-FIRST_OUTCOMES = {"CanaryTrue": "verified", "CanaryFalse": "error", "CanaryAssume": "error"}
+{_MAPS}"""
+FIRST_OUTCOMES = {
+    "CanaryTrue": "verified",
+    "CanaryFalse": "error",
+    "CanaryAssume": "error",
+    "CanaryMaps": "error",
+}
 # Only the constant differs from what was verified a moment ago, and nothing fits this rlimit:
 # CanaryTrue says "verified" again when a stale verdict is given, CanaryHard when no limit holds.
 SECOND = f"""\
@@ -58,23 +73,24 @@ TYPES = Problem(
 TYPES_WRITTEN = """\
 method CanaryTypes() { var i: int := 0; var f: bool -> bool := (x: bool) => x && i == 0;  }
 """
-_CANARIES_4 = """\
-lemma CanaryTrue(x: int) ensures x * x >= 0 {}
-lemma CanaryFalse(x: int) ensures x * x >= 1 {}
-lemma CanaryContradiction(x: int) requires x < 0 < x ensures x == 5 {}
+_CANARIES_4 = f"""\
+lemma CanaryTrue(x: int) ensures x * x >= 0 {{}}
+lemma CanaryFalse(x: int) ensures x * x >= 1 {{}}
+lemma CanaryContradiction(x: int) requires x < 0 < x ensures x == 5 {{}}
 lemma CanaryHard(a: nat, b: nat, c: nat, d: nat, e: nat) requires a * b * c * d * e > 0
-  ensures a*a*a*a*a + b*b*b*b*b + c*c*c*c*c + d*d*d*d*d != e*e*e*e*e {}
-lemma CanaryAssume() ensures false { assume false; }
-"""
+  ensures a*a*a*a*a + b*b*b*b*b + c*c*c*c*c + d*d*d*d*d != e*e*e*e*e {{}}
+lemma CanaryAssume() ensures false {{ assume false; }}
+{_MAPS}"""
 _OUTCOMES_4 = {
     "CanaryTrue": "verified",
     "CanaryFalse": "error",
     "CanaryContradiction": "verified",
     "CanaryHard": "out of resource",
     "CanaryAssume": "verified",
+    "CanaryMaps": "error",
 }
 _TOLD_KINDS = ("error", "limit")
-_TOLD_4 = [("contradiction", 3), ("error", 2), ("error", 6), ("limit", 4)]
+_TOLD_4 = [("contradiction", 3), ("error", 2), ("error", 6), ("error", 11), ("limit", 4)]
 """What is told of these lines: the assumption, which is called verified, is told as an error."""
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
@@ -101,6 +117,8 @@ async def check_canaries(process: TracedProcess, z3: str) -> None:
     if found != FIRST_OUTCOMES:
         cheats = {**FIRST_OUTCOMES, "CanaryAssume": "verified"}
         why = "ignores /noCheating:1" if found == cheats else "misjudges known lemmas"
+        if found == {**FIRST_OUTCOMES, "CanaryMaps": "verified"}:
+            why = f"believes too much of maps: {NAME} is not found beside it, or is another"
         raise ToolchainError(
             f"Dafny {why} ({found or first.messages or first.unknown}); "
             "reinstall it: sudo apt-get install --reinstall dafny"

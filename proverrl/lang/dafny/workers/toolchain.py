@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.workers.prelude import mend_prelude
 from proverrl.lang.records import Part
 from proverrl.lang.trusted import TERMINATION
 from proverrl.verifier.process_group import ask_version
@@ -34,7 +35,8 @@ _VERSION_SECONDS = 30
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
     """Where the back end lives, and what it is told for good; ``server`` is None when there is only
-    the command line. ``allowed`` and ``arguments`` are those of ``trusted``."""
+    the command line. ``allowed`` and ``arguments`` are those of ``trusted``; ``prelude`` is what it
+    reads in the place of its own."""
 
     dafny: str
     dafny_version: str
@@ -43,6 +45,7 @@ class DafnyToolchain:
     z3_version: str
     allowed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    prelude: str = ""
 
     @property
     def believes(self) -> bool:
@@ -73,6 +76,7 @@ class ConfirmingToolchain:
 
     dafny: str
     dafny_version: str
+    prelude: str = ""
 
     @property
     def name(self) -> str:
@@ -97,7 +101,10 @@ def find_confirming_toolchain() -> ConfirmingToolchain | None:
         raise ToolchainError(
             f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
         )
-    return ConfirmingToolchain(named, version)
+    # A dotnet tool keeps its files in a folder beside its command.
+    beside = Path(shutil.which(named) or named).resolve().parent
+    stored = beside.glob(f".store/dafny/{version}/dafny/{version}/tools/*/*")
+    return ConfirmingToolchain(named, version, mend_prelude((beside, beside / "lib", *stored)))
 
 
 def find_dafny_toolchain() -> DafnyToolchain:
@@ -112,12 +119,15 @@ def find_dafny_toolchain() -> DafnyToolchain:
             f"{dafny} is Dafny {version}, which is at present only the second judge: name it by "
             f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
         )
+    server = _find_server()
+    beside = [Path(place).parent for place in (*(server or ())[1:], *_SERVER_PLACES)]
     return DafnyToolchain(
         dafny=dafny,
         dafny_version=version,
-        server=_find_server(),
+        server=server,
         z3=z3,
         z3_version=z3_version,
+        prelude=mend_prelude((*beside, Path(dafny).resolve().parent)),
     )
 
 
