@@ -172,7 +172,7 @@ async def judge(
     texts: Sequence[Text], walls: dict[str, Any], *, audits: bool
 ) -> tuple[Judged, float]:
     """The verdict on each, and the processor seconds."""
-    known = KnownProblems() if audits else BareProblems()
+    known = KnownProblems() if audits else BareProblems(refutes=True)
     seconds, judged, worker = 0.0, Judged(), None
     with ExitStack() as stack:
         for name, other in walls.items():
