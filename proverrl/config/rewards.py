@@ -48,11 +48,9 @@ class RewardConfig(Section):
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
     """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
-    ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
-    ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
-    that is well formed and 1 more for one that means what is meant; ``program``: 0 for
-    what is refused or promises nothing, 0.01 for what is no program, 0.2 for code that is not
-    proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant;
+    ``reward.obligation_share`` for entries that verify; ``turn_discounted``: a proof in a later
+    turn is worth less; ``statement``: 1 for a well-formed statement and 1 more for one that means
+    what is meant; ``program``: 0, 0.01, 0.2, 0.6 or 1 ([formalizing.md](formalizing.md#programs));
     ``decide``: 1 for a proof of the right side of a claim, ``reward.side_share`` for that side;
     ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
     errors ([preface.md](preface.md))"""
@@ -65,21 +63,21 @@ class RewardConfig(Section):
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
     critic: str = ""
-    """``statement``: the folder of a critic (configs/critic.toml), whose judgement stands in
-    where no proof shows that the statement means what is meant; empty: none. Of what is not well
-    formed it is not asked"""
+    """``statement``: the folder of a critic, whose judgement stands in where no proof shows the
+    meaning of a well-formed statement"""
     critic_share: Fraction = 1.0
-    """``statement``: what a statement earns that the critic calls right, where a proof earns 1"""
+    """``statement``: the reward for a statement that the critic calls right, where a proof earns
+    1"""
     critic_layout: LayoutName = "canonical"
     """``statement``: the layout that the critic was trained with"""
     score_share: Fraction = 0.0
-    """``statement``: what LeanScorer's score of 1 earns where no proof shows that the statement
-    means what is meant, and a proof earns 1; less for a lower score, 0 below 0.6. For Dafny, and
-    without ``reward.critic``; 0: no score is asked for"""
+    """``statement``: the reward for LeanScorer's score of 1 where a proof of the meaning earns 1;
+    less for a lower score, 0 below 0.6. For Dafny, without ``reward.critic``; 0 asks for no
+    score"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
-    buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
-    group of equal verdicts counts as mixed; ``grpo.mixed_verdicts`` leaves such groups out"""
+    buffer before it. A group of equal verdicts then counts as mixed, but for
+    ``grpo.mixed_verdicts``"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
 
@@ -136,8 +134,8 @@ class AdvantageConfig(Section):
     pkpo_k_end: Positive = 1
     """``pkpo``: the k at its end"""
     pkpo_anneal: Fraction = 0.5
-    """``pkpo``: the share of the run after which k reaches that value. Progress is measured by
-    whichever of steps, verifier calls and minutes is nearest to its limit"""
+    """``pkpo``: the share of the run (of steps, verifier calls or minutes, whichever is nearest to
+    its limit) after which k reaches that value"""
     turn_discount: Fraction = 0.9
     """``turn_credit``: factor for each turn between a turn and the proof that follows it"""
     obligation_weight: NonNegativeFloat = 0.3
