@@ -35,8 +35,8 @@ class EvalConfig(Section):
     temperature: PositiveFloat = 1.0
     """temperature in evaluation"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """draw from the likeliest tokens that together have this probability (nucleus sampling); tokens
-    drawn below 1 have no log-probabilities and are never learned from. Searches refuse it"""
+    """draw from the likeliest tokens that together have this probability (nucleus sampling); such
+    tokens have no log-probabilities and are never learned from. Searches refuse it"""
     top_k: NonNegative = 0
     """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
     max_problems: NonNegative = 0

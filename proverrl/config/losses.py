@@ -117,9 +117,9 @@ class LossConfig(Section):
     docstring names and by no other."""
 
     name: Annotated[str, name_of("loss", LossName)] = "clipped_token"
-    """``clipped_token`` (every token weighs the same), ``clipped_sequence`` (every sample does),
-    ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``, ``sapo``, ``dcpo``, ``cispo``, ``aipo``,
-    ``prime_rl`` or ``kimina``, which wants ``advantage.name = "dr_grpo"``"""
+    """``clipped_token``, ``clipped_sequence``, ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``,
+    ``sapo``, ``dcpo``, ``cispo``, ``aipo``, ``prime_rl`` or ``kimina``, which wants
+    ``advantage.name = "dr_grpo"`` ([algorithms.md](algorithms.md#losses-loss))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     clip_low: Fraction = 0.2
@@ -128,7 +128,7 @@ class LossConfig(Section):
     """and above 1 plus this"""
     dual_clip: NonNegativeFloat = 0.0
     """the same losses: bounds the loss of a token with a negative advantage at this times the
-    advantage; 0 is no limit, 3 is usual"""
+    advantage; 3 is usual"""
     constant_length: NonNegative = 0
     """``dr_grpo_constant``: the number of tokens to divide the sum by; set it to
     ``sampling.max_new_tokens``"""

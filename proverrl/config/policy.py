@@ -48,7 +48,7 @@ class VllmConfig(Section):
     """the most tokens of one of them"""
     probe_limit: NonNegativeFloat = 0.0
     """largest mean difference of log-probabilities (nats) in float32; above it the run ends. 0:
-    1e-4 on a CPU and 1e-3 on a GPU, where vLLM's attention uses TF32"""
+    1e-4 on a CPU and 1e-3 on a GPU"""
     probe_limit_half: PositiveFloat = 3e-2
     """the same in bfloat16"""
 
@@ -112,8 +112,8 @@ class SamplingConfig(Section):
     """temperature in training"""
     top_k: NonNegative = 0
     """draw from so many likeliest tokens in training; 0 is all. Needs ``loop = "grpo"``,
-    ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no part
-    that compares with another policy"""
+    ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no other
+    policy to compare with"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
     model and for ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
@@ -121,7 +121,7 @@ class SamplingConfig(Section):
     segment_tokens: NonNegative = 0
     """``grpo``: the most tokens that a draw writes of each completion; a longer one goes on in the
     next draw ([engines.md](engines.md#long-answers)). ``max_new_tokens`` must be a multiple. 0
-    writes each completion at once"""
+    writes each at once"""
 
     def against_segments(self, *, loop: str, mode: str) -> str:
         """Why completions cannot be written in segments; empty when they can."""
@@ -217,11 +217,10 @@ class PolicyConfig(Section):
     """of a policy of your own"""
     layout: LayoutName = "plain"
     """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
-    and constants from 3 upwards ``_1``, ``_2``, ... in order of first occurrence; ``kimina``,
-    ``deepseek``, ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation by the
-    tokenizer's chat template if it has one, answered with a code block; ``instruct``: one that asks
-    for an instruction; ``critic``: one that asks whether a statement says what the English says,
-    answered in JSON"""
+    and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
+    ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
+    ``instruct``: one that asks for an instruction; ``critic``: one that asks for a judgement of a
+    statement, in JSON"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4
@@ -240,7 +239,7 @@ class PolicyConfig(Section):
     """the most completions generated at once; lower it when memory is short"""
     max_cached_tokens: Positive = 2**20
     """the most tokens in the key-value cache of ``engine = "transformers"``, each completion
-    counted at its full length: fewer are then generated at once (one at least)"""
+    counted at its full length"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")

@@ -47,13 +47,9 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
-    ``reward.obligation_share`` for entries that verify; ``turn_discounted``: a proof in a later
-    turn is worth less; ``statement``: 1 for a well-formed statement and 1 more for one that means
-    what is meant; ``program``: 0, 0.01, 0.2, 0.6 or 1 ([formalizing.md](formalizing.md#programs));
-    ``decide``: 1 for a proof of the right side of a claim, ``reward.side_share`` for that side;
-    ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
-    errors ([preface.md](preface.md))"""
+    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program``, ``decide``,
+    ``preface_conference``, ``preface_journal`` or ``preface_potential``
+    ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
@@ -72,12 +68,10 @@ class RewardConfig(Section):
     """``statement``: the layout that the critic was trained with"""
     score_share: Fraction = 0.0
     """``statement``: the reward for LeanScorer's score of 1 where a proof of the meaning earns 1;
-    less for a lower score, 0 below 0.6. For Dafny, without ``reward.critic``; 0 asks for no
-    score"""
+    less for a lower score, 0 below 0.6. For Dafny, without ``reward.critic``"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
-    buffer before it. A group of equal verdicts then counts as mixed, but for
-    ``grpo.mixed_verdicts``"""
+    buffer before it"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
 
@@ -114,9 +108,9 @@ class AdvantageConfig(Section):
     """How the rollouts of a group are compared; see ``proverrl.advantages``."""
 
     name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
-    """within a group: ``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``,
-    ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
-    ``turn_credit``, ``obligations``"""
+    """``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``, ``pkpo``,
+    ``batch_std``, ``dcpo_smooth``, ``turn_credit`` or ``obligations``
+    ([algorithms.md](algorithms.md#advantages-advantage))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     max_rl_cap: PositiveFloat = 8.0
@@ -134,8 +128,8 @@ class AdvantageConfig(Section):
     pkpo_k_end: Positive = 1
     """``pkpo``: the k at its end"""
     pkpo_anneal: Fraction = 0.5
-    """``pkpo``: the share of the run (of steps, verifier calls or minutes, whichever is nearest to
-    its limit) after which k reaches that value"""
+    """``pkpo``: the share of the run (by the limit that is nearest) after which k reaches that
+    value"""
     turn_discount: Fraction = 0.9
     """``turn_credit``: factor for each turn between a turn and the proof that follows it"""
     obligation_weight: NonNegativeFloat = 0.3

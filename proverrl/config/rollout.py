@@ -21,10 +21,10 @@ class RolloutConfig(Section):
 
     mode: RolloutMode = "whole_proof"
     """``whole_proof``: one completion; ``self_correct``: after a rejected completion the policy
-    sees the verifier's answer and tries again; ``interleaved``: the policy writes
-    ``<code>...</code>``, the verifier answers in ``<interpreter>``, and the same completion
-    continues (for checkpoints trained so); ``instruct``: the policy writes an instruction, under
-    which the frozen writer of ``[instruct]`` writes the body"""
+    sees the verifier's answer and tries again; ``interleaved``: the verifier answers
+    ``<code>...</code>`` in ``<interpreter>``, and the same completion continues (for checkpoints
+    trained so); ``instruct``: the frozen writer of ``[instruct]`` writes the body under the
+    policy's instruction"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
@@ -65,9 +65,9 @@ class RestartConfig(Section):
     name: RestartName = "none"
     """``escalate``: a problem whose group has no proof comes again with more of an answer"""
     source: RestartSource = "found"
-    """what is given: ``found``, the beginning of a proof of this run; ``reference``, of a reference
-    in the training file; ``failed_prefix``, a failed answer up to its first error;
-    ``failed_attempt``, a failed answer with the verifier's answer, before a new one"""
+    """what is given: the beginning of a proof of this run (``found``) or of a reference in the
+    training file (``reference``), a failed answer up to its first error (``failed_prefix``), or a
+    failed answer with the verifier's, before a new one (``failed_attempt``)"""
     use_references: bool = False
     """must be true for ``restart.source = "reference"``, which shows references that the warm start
     did not use"""
@@ -76,8 +76,8 @@ class RestartConfig(Section):
     ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
     """shares of an answer's tokens to give, in rising order"""
     unit: RestartUnit = "steps"
-    """where a hint ends: ``steps``, at the end of a statement, clause or line, so that more than
-    the ratio may be given; ``tokens``, anywhere"""
+    """where a hint ends: ``steps``, at the end of a statement, clause or line, also beyond the
+    ratio; ``tokens``, anywhere"""
     patience: Positive = 6
     """restarts of a problem before it is drawn again without a hint"""
 

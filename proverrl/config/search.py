@@ -37,14 +37,13 @@ class SearchConfig(Section):
     """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
     """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
-    one; ``statements``, each earlier statement as well, even of a body that the grammar or the
-    audit refused"""
+    one; ``statements``, each earlier statement as well"""
     step: StepName = "proof"
     """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
     as in BFS-Prover"""
     keep_states: KeepStates = "all"
-    """which states of a failed body the tree keeps: ``all`` on its way, for thousands of calls as
-    in the papers; ``last``, the one before its first error, for some dozens"""
+    """which states of a failed body the tree keeps: ``all`` on its way; ``last``, the one before
+    its first error, for some dozens of calls"""
     calls: Positive = 64
     """the most verifier calls; a body that the search has judged costs none"""
     tokens: NonNegative = 0
@@ -55,7 +54,7 @@ class SearchConfig(Section):
     """expansions and verifier calls at once; 1 makes a search repeatable"""
     max_idle: Positive = 64
     """ends the search after so many expansions in a row without anything new; ``pooled_hints``:
-    judges whole bodies again after so many answers without a new hint"""
+    judges whole bodies again after so many answers"""
     width: NonNegative = 0
     """bodies per expansion; 0: 1, but ``best_first`` 4, ``puct`` 5, ``pooled_hints`` 8 after what
     stands (``self_correct``: see ``rounds``)"""

@@ -80,8 +80,8 @@ class PoolConfig(Section):
     rlimit: Positive = 3_000_000
     """Dafny's resource limit per procedure; past it the verdict is ``exhausted``"""
     memory_mb: PositiveFloat | None = None
-    """memory limit of one worker with its children; above it the worker is killed and nothing is
-    judged. Default: 4096 for Dafny, 8192 for Lean"""
+    """memory limit of one worker with its children, past which it is killed. Default: 4096 for
+    Dafny, 8192 for Lean"""
     canary_rate: Fraction = 0.01
     """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
@@ -90,17 +90,15 @@ class PoolConfig(Section):
     lean_backend: LeanBackend = "lean-server"
     """how Lean is asked: ``lean-server``, or ``lean-file`` (one process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
-    """which accepted proofs are judged once more before they count (Lean's by a fresh process,
-    Dafny's by the Dafny 4 of PROVERRL_DAFNY4, if any): ``proved`` (all), ``sample:0.1`` (that
-    share) or ``off``"""
+    """which accepted proofs a second judge is asked of ([verifiers.md](verifiers.md)): ``proved``
+    (all), ``sample:0.1`` (that share) or ``off``"""
 
     servers: tuple[str, ...] = ()
     """URLs of servers (``proverrl serve``) that judge in place of workers here, all with one
-    version, toolchain and ``rlimit``; the key is in ``PROVERRL_API_KEY``. They decide about their
-    workers"""
+    version, toolchain and ``rlimit``"""
     cluster: str = ""
-    """a Ray cluster that judges in place of workers here: ``local``, ``auto``, or an address; a
-    server on it has ``workers`` processes per language"""
+    """a Ray cluster that judges in place of workers here: ``local``, ``auto``, or an address
+    ([scale.md](scale.md))"""
     cluster_servers: tuple[Positive, Positive] = (1, 1)
     """at least and at most so many servers on the cluster"""
 

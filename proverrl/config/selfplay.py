@@ -45,23 +45,21 @@ class SelfplayConfig(Section):
     """statements per step, before the filters"""
     parents: ParentChoice = "all"
     """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
-    proved and one not; ``archive``, base problems and kept composed ones with a solve rate between
-    0 and 1"""
+    proved and one not; ``archive``, also kept composed ones with a solve rate between 0 and 1"""
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
     """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
-    """how a program chooses among them: ``uniform``; ``useful``, by the share of their statements
-    that passed the filters and lay in the solver's window (Thompson sampling). Refused in the data
-    loop"""
+    """how a program chooses among them: ``uniform``; ``useful``, by how often their statements
+    passed and lay in the solver's window (Thompson sampling). Refused in the data loop"""
     attack_samples: NonNegative = 0
     """bodies that the solver writes for the negation of each new statement, for the filter
     ``refuted``; 0 is off"""
     filters: tuple[FilterName, ...] = get_args(FilterName)
     """the filters that check statements"""
     late_filters: tuple[FilterName, ...] = ()
-    """those of the filters that run after the solver's attempts, only on statements that some
-    attempts proved and others did not ([selfplay.md](selfplay.md#late-filters)). Not ``duplicate``
-    and ``leak``, which cost no calls. Refused in the data loop"""
+    """those of the filters that run after the solver's attempts
+    ([selfplay.md](selfplay.md#late-filters)). Not ``duplicate`` and ``leak``, which cost no calls.
+    Refused in the data loop"""
     near_share: Fraction = 1.0
     """a statement that holds this share of a held-out problem's token runs is a leak"""
     base_share: Fraction = 0.5

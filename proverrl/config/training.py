@@ -44,33 +44,32 @@ class LearnerConfig(Section):
     warmup_steps: NonNegative = 0
     """steps over which the rate rises to it in equal parts"""
     schedule: RateSchedule = "constant"
-    """the rate after that: ``constant``, or down to 0 at the end of the loop in a straight line
-    (``linear``) or half a cosine (``cosine``). The end is that of the limit that comes first; under
-    a limit on minutes a run does not repeat bit for bit"""
+    """the rate after that: ``constant``, or down to 0 at the end of the loop, by the limit that
+    comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit on
+    minutes a run does not repeat bit for bit"""
     weight_decay: float = 0.0
     """weight decay"""
     max_grad_norm: PositiveFloat = 1.0
     """gradients are scaled down to this norm"""
     max_policy_norm: NonNegativeFloat = 0.0
-    """the gradient of the policy loss alone is scaled down to this norm before those of replay and
-    distillation are added; 0 leaves it. For losses that sum over a sequence (``kimina``)"""
+    """the gradient of the policy loss alone is scaled down to this norm before that of replay is
+    added; 0 leaves it. For losses that sum over a sequence (``kimina``)"""
     epochs: Positive = 1
     """passes over the groups of one step"""
     groups_per_update: NonNegative = 0
     """groups in one optimizer update; 0 takes all groups of the step at once"""
     replay_samples: NonNegative = 0
-    """proofs to imitate in each update: half found by the run, the rest references of the warm
-    start; a policy that also composes imitates a quarter as many scripts as well"""
+    """proofs to imitate in each update: half found by the run, the rest references; a policy that
+    also composes imitates a quarter as many scripts as well"""
     replay_corrections: NonNegative = 0
-    """second turns in each update: the prompt is a failure of this step with its feedback
-    (``rollout.feedback``), the answer a proof that the run has of that problem; left out where the
-    model is too short"""
+    """second turns in each update: the prompt is a failure of this step with its feedback, the
+    answer a proof that the run has of that problem"""
     replay_weight: NonNegativeFloat = 0.1
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
-    """tokens in one forward pass (a prompt counts once for its group, padding of a warm start's
-    bodies as tokens); lower it when memory is short. A longer group is divided, but for losses that
-    see a group whole (``kimina``, your own)"""
+    """tokens in one forward pass (a prompt counts once for its group); lower it when memory is
+    short. A longer group is divided, but for losses that see a group whole (``kimina``, your
+    own)"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time. ``auto``:
     from 500 million parameters"""
@@ -110,18 +109,17 @@ class WarmStartConfig(Section):
     are left out of the loop"""
     resume_places: NonNegative = 0
     """Lean: so many lines of each reference after which the rest is learned as well, with the goals
-    there in a comment (for ``search.step = "tactic"``, prefixes of ``rmax_ts``)"""
+    there in a comment (for searches that go on from states)"""
     corrections: PerReference = 0
-    """so many broken copies of each reference (a line lost, two exchanged, a name or a number
-    changed) that the verifier refuses; the reference is learned as the second turn after each and
-    its feedback (``rollout.feedback``)"""
+    """so many broken copies of each reference that the verifier refuses (a line lost, two
+    exchanged, a name or a number changed); the reference is learned as the second turn after
+    each"""
     judgements: PerReference = 0
-    """so many broken copies of each reference, each to be judged as refused, and the reference as
-    often as proved: the form for ``grpo.judgements``"""
+    """so many broken copies of each reference, to be judged as refused, and the reference as often
+    as proved: for ``grpo.judgements``"""
     critiques: str = ""
-    """a file of judged pairs whose right statements are learned too, with the references, as
-    critics are shown them: for ``proverrl fit-critic``
-    ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
+    """a file of judged pairs whose right statements are learned too, as critics are shown them: for
+    ``proverrl fit-critic`` ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
     instructions: InstructionRole = "none"
     """``writer``: each reference is learned under its instruction as well; ``instructor``: no
     bodies, but the form of instructions ([preface.md](preface.md))"""
@@ -142,7 +140,7 @@ class WarmStartConfig(Section):
     """weight of a prompt token in the loss; a body token has 1"""
     pack_tokens: NonNegative = 0
     """pack the bodies of a batch into rows of at most this many tokens (the loss is the same); 0
-    pads instead. Worth it when a batch mixes short and long bodies"""
+    pads instead"""
 
     @model_validator(mode="after")
     def _only_a_writer_has_a_bare_share(self) -> WarmStartConfig:
@@ -168,12 +166,12 @@ class GrpoConfig(Section):
     """distinct proved bodies kept per problem for replay"""
     in_order: bool = True
     """learn from draws in their order: the run repeats bit for bit, and a step waits for all
-    verdicts of its draws. ``false``: learn from groups as they complete, while generation,
-    verification and learning run at the same time with a copy of the weights"""
+    verdicts. ``false``: learn from groups as they complete, while generation and verification go on
+    with a copy of the weights"""
     max_staleness: NonNegative = 1
     """the most steps between the weights that wrote (the last segment of) a group and the step that
-    learns from it. In order: 1 writes one draw ahead, 0 none (synchronous). Otherwise older groups
-    are dropped and counted; 0 also means in order"""
+    learns from it; older groups are dropped. In order: 1 writes one draw ahead, 0 none
+    (synchronous)"""
     mixed_verdicts: bool = False
     """train only on groups with both proofs and failures"""
     min_pass_rate: Fraction = 0.0
@@ -182,7 +180,7 @@ class GrpoConfig(Section):
     """and at most this share; 0.75 leaves out nearly solved problems"""
     judgements: NonNegative = 0
     """so many attempts of each step, half of them proved, are judged by the policy that wrote them
-    ([self_judging.md](self_judging.md)); judgements are learned from in the same update"""
+    ([self_judging.md](self_judging.md))"""
 
     @model_validator(mode="after")
     def _judgements_come_in_pairs(self) -> GrpoConfig:
