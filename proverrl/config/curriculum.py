@@ -50,8 +50,8 @@ class CurriculumConfig(Section):
     """Which problems are drawn."""
 
     name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
-    """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
-    0 nor 1 are drawn more often; ``mopps``, ``cbrl``: see the tables below"""
+    """``uniform``, ``posterior``, ``mopps`` or ``cbrl``
+    ([algorithms.md](algorithms.md#curricula-curriculum))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     floor: Fraction = 0.02

@@ -20,16 +20,13 @@ class RolloutConfig(Section):
     there is only one."""
 
     mode: RolloutMode = "whole_proof"
-    """``whole_proof``: one completion; ``self_correct``: after a rejected completion the policy
-    sees the verifier's answer and tries again; ``interleaved``: the verifier answers
-    ``<code>...</code>`` in ``<interpreter>``, and the same completion continues (for checkpoints
-    trained so); ``instruct``: the frozen writer of ``[instruct]`` writes the body under the
-    policy's instruction"""
+    """``whole_proof``, ``self_correct``, ``interleaved`` or ``instruct``
+    ([algorithms.md](algorithms.md#rollouts-rollout))"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
-    """``goedel``: each error's span marked in its lines; ``kimina``: the goal before the error and
-    numbered lines; ``compact``: one line per error; ``status``: only that it failed, not why"""
+    """``goedel``, ``kimina``, ``compact`` or ``status``
+    ([algorithms.md](algorithms.md#rollouts-rollout))"""
     max_errors: Positive = 8
     """the most errors shown; the rest are counted"""
     history_tokens: NonNegative = 0
@@ -65,12 +62,10 @@ class RestartConfig(Section):
     name: RestartName = "none"
     """``escalate``: a problem whose group has no proof comes again with more of an answer"""
     source: RestartSource = "found"
-    """what is given: the beginning of a proof of this run (``found``) or of a reference in the
-    training file (``reference``), a failed answer up to its first error (``failed_prefix``), or a
-    failed answer with the verifier's, before a new one (``failed_attempt``)"""
+    """``found``, ``reference``, ``failed_prefix`` or ``failed_attempt``
+    ([algorithms.md](algorithms.md#restarts-restart))"""
     use_references: bool = False
-    """must be true for ``restart.source = "reference"``, which shows references that the warm start
-    did not use"""
+    """must be true for ``restart.source = "reference"``"""
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """the largest share of a draw's groups that are restarts"""
     ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
