@@ -26,8 +26,7 @@ class EvalConfig(Section):
     search: bool = False
     """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``)"""
     searches: Positive = 32
-    """searches that run side by side and write in one batch; 1 repeats bit for bit on one machine
-    with one setting"""
+    """searches that run side by side; 1 repeats bit for bit on one machine with one setting"""
     samples: Positive = 8
     """attempts per problem; the largest of ``ks`` if that is more"""
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)

@@ -34,7 +34,7 @@ class VllmConfig(Section):
     trained weights have it), or theirs (``auto``)"""
     kv_cache_gb: NonNegativeFloat = 0.0
     """memory of its key-value cache, in GiB. 0: on a GPU what ``proverrl plan`` leaves of nine
-    tenths, and no more than a draw takes; on a CPU 1"""
+    tenths; on a CPU 1"""
     sleep: bool = False
     """vLLM gives its memory to the learner during updates (GPUs only; needs ``grpo.max_staleness =
     0``)"""
@@ -88,8 +88,7 @@ class EndpointConfig(Section):
     retries: NonNegative = 5
     """further attempts after status 429, 5xx, a timeout, or a lost connection"""
     retry_seconds: PositiveFloat = 1.0
-    """the first wait between attempts; it doubles, or is what the server asks for, up to a
-    minute"""
+    """the first wait between attempts; it doubles, up to a minute"""
     return_token_ids: bool = False
     """ask for token ids, which vLLM can return"""
     prompt_price: NonNegativeFloat = 0.0
@@ -115,9 +114,8 @@ class SamplingConfig(Section):
     ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no other
     policy to compare with"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
-    """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
-    model and for ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
-    ``endpoint.url``"""
+    """the most tokens of a completion. When unset: 96 for the small model and for ``canonical``,
+    2,048 for a checkpoint in ``policy.path``, 8,192 behind ``endpoint.url``"""
     segment_tokens: NonNegative = 0
     """``grpo``: the most tokens that a draw writes of each completion; a longer one goes on in the
     next draw ([engines.md](engines.md#long-answers)). ``max_new_tokens`` must be a multiple. 0
@@ -207,12 +205,11 @@ class PolicyConfig(Section):
     """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 
     path: str = ""
-    """a Hugging Face folder or id; empty makes a small Llama model of the sizes below, with a
-    tokenizer of the training split"""
+    """a Hugging Face folder or id; empty makes a small Llama model of the sizes below"""
     engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
     """``transformers``, the trained model itself samples; ``vllm``, a copy of its weights
-    ([engines.md](engines.md)); ``package.module:function``, a policy of your own for evaluation and
-    search ([plugins.md](plugins.md))"""
+    ([engines.md](engines.md)); ``package.module:function``, your own, for evaluation and search
+    ([plugins.md](plugins.md))"""
     options: Options = Field(default_factory=dict)
     """of a policy of your own"""
     layout: LayoutName = "plain"

@@ -86,7 +86,7 @@ class PoolConfig(Section):
     """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
-    cache folder (on Linux ``$XDG_CACHE_HOME/proverrl`` or ``~/.cache/proverrl``)"""
+    cache folder"""
     lean_backend: LeanBackend = "lean-server"
     """how Lean is asked: ``lean-server``, or ``lean-file`` (one process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
@@ -123,8 +123,7 @@ class LoggingConfig(Section):
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
     """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases),
-    ``trackio``; each is an extra of its name. Figures are called ``KIND/NAME``, as
-    ``step/solve_rate``"""
+    ``trackio``; each is an extra of its name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
@@ -142,8 +141,7 @@ class Config(Section):
 
     loop: LoopName = "grpo"
     """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
-    ``preferences``, ``value`` (a value model in place of a policy), or ``warm_start`` for
-    nothing"""
+    ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
     seed: NonNegative = 0
     """determines every random draw"""
     run: Path = Path("runs/grpo")

@@ -124,8 +124,8 @@ class DataLoopConfig(Section):
     attack_samples: Positive = 8
     """the policy's samples on a new statement, and the same number on its negation"""
     min_gain: Fraction = 0.02
-    """relative growth of the number of proved statements in a round that counts as a gain; 0 never
-    ends the loop"""
+    """growth of the number of proved statements in a round that counts as a gain; 0 never ends the
+    loop"""
     patience: Positive = 2
     """rounds in a row without a gain that end the loop"""
 

@@ -74,9 +74,9 @@ class LearnerConfig(Section):
     """recompute activations in the backward pass: less memory, about a third more time. ``auto``:
     from 500 million parameters"""
     precision: PrecisionName | Literal["auto"] = "auto"
-    """``bf16``: bfloat16 weights for sampler, learner and evaluation, with float32 masters and
-    optimizer state ([engines.md](engines.md#precision)). ``auto``: ``bf16`` for a checkpoint
-    (``policy.path``) on a GPU, else ``fp32``"""
+    """``bf16``: bfloat16 weights, with float32 masters and optimizer state
+    ([engines.md](engines.md#precision)). ``auto``: ``bf16`` for a checkpoint (``policy.path``) on a
+    GPU, else ``fp32``"""
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner; ``adamw``, and ``loop``
     ``grpo`` or ``warm_start``, only
@@ -105,8 +105,8 @@ class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop."""
 
     references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
-    """reference bodies of each level to learn from, such as ``{1 = 40, 2 = 20}``; their problems
-    are left out of the loop"""
+    """reference bodies of each level to learn from, as ``{1 = 40, 2 = 20}``; the loop leaves their
+    problems out"""
     resume_places: NonNegative = 0
     """Lean: so many lines of each reference after which the rest is learned as well, with the goals
     there in a comment (for searches that go on from states)"""
@@ -234,8 +234,8 @@ class ExpertIterationConfig(Section):
     """a file of problems with the field ``reference`` that every round also learns from; not
     verified; held-out problems are refused"""
     earlier_share: Fraction = 1.0
-    """the largest share of a round's proofs that come from earlier rounds or runs; a round that
-    found nothing new takes all"""
+    """the largest share of a round's proofs that come from earlier ones; a round that found nothing
+    new takes all"""
     max_proofs_per_problem: NonNegative = 0
     """the most proofs of one problem that a round learns from, drawn anew each round; 0 takes all
     that are kept"""
