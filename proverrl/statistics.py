@@ -33,7 +33,8 @@ INTERVAL_METHOD = "gaffke-95"
 NUM_DRAWS = 10_000
 NUM_FLIPS = 9_999
 MOST_COUNTED = 13
-"""Of so many differences all ways to flip their signs are counted, of more that many are drawn."""
+"""Up to so many differences, all ways to flip their signs are counted; for more, ``NUM_FLIPS`` ways
+are drawn."""
 _NUM_BINS = 10
 _HELD_AT_ONCE = 4_000_000
 _DIGITS = 12

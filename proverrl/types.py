@@ -93,7 +93,7 @@ class Problem:
         if HOLE in self.preamble:
             raise ProblemError(f"problem {self.id!r}: its preamble must not hold the marker {HOLE}")
         if self.kind == FILE and (self.preamble + self.statement).strip() != HOLE:
-            # Of a file the audit reads the body, so nothing may stand beside it.
+            # The audit of a file reads its body, so nothing may stand beside it.
             raise ProblemError(f"problem {self.id!r}: a bare file has no text but its body")
 
     @property

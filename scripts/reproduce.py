@@ -1,4 +1,4 @@
-"""Runs the command behind a figure of docs/results.md again and compares.
+"""Runs the command behind a figure of the log in results/ again and compares.
 
 For each seed it prints the recorded figures and the new ones, and whether the new one lies in the
 recorded interval, which is over problems and does not include the noise of training. Runs are kept

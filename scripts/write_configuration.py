@@ -58,17 +58,23 @@ def write_page(page: str) -> str:
     return page
 
 
-def iter_keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Key, default as TOML writes it and text of every key, tables within included."""
+def iter_keys(
+    section: type[Section], prefix: str = "", places: dict[type[Section], str] | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Key, default as TOML writes it and text of every key, tables within included. A table that
+    stood before under another name is told once: its second texts name the first keys."""
+    places = {} if places is None else places
+    first = places.setdefault(section, prefix)
     texts = read_texts(section)
     defaults = section().model_dump(mode="json")
     for name, info in section.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            yield from iter_keys(info.annotation, f"{prefix}{name}.")
+            yield from iter_keys(info.annotation, f"{prefix}{name}.", places)
         elif name not in texts:
             raise ValueError(f"{prefix}{name} has no text below it in {section.__module__}")
         else:
-            yield prefix + name, write_default(defaults[name]), texts[name]
+            text = texts[name] if first == prefix else f"as `{first}{name}`"
+            yield prefix + name, write_default(defaults[name]), text
 
 
 def read_texts(section: type[Section]) -> dict[str, str]:

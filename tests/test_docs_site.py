@@ -49,5 +49,5 @@ def test_the_site_is_built_and_its_links_stay_inside(tmp_path: Path) -> None:
     # A guide lies one folder deeper, and so do its links; its files have their names above them.
     guide = (tmp_path / "guides" / "own-problems" / "index.html").read_text("utf-8")
     assert 'href="../../problems/"' in guide
-    assert 'href="../../#start"' in guide
+    assert 'href="../../#what-to-do-with-it"' in guide
     assert '<span class="filename">own.toml</span>' in guide

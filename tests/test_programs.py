@@ -152,7 +152,7 @@ def test_a_limit_is_never_a_success() -> None:
     body = f"ensures r == 7 * n + k\n{LOOP}"
 
     def score(**proved: int) -> float:
-        """Of so many proved among two obligations of the form, the code and what is meant."""
+        """The score where so many of two obligations each are proved."""
         entries = {"form": FORM, "own": OWN, "meant": MEANT}
         counted = tuple(Obligations(entries[name], 2, num) for name, num in proved.items())
         return earn(body, Verdict(Status.EXHAUSTED, obligations=counted, stage=Stage.PROVER))

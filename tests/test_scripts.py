@@ -408,7 +408,8 @@ def test_every_pin_can_be_installed_with_the_oldest_python() -> None:
 
 
 def test_the_figures_that_are_repeated_are_those_of_the_log() -> None:
-    log = (ROOT / "docs" / "results.md").read_text("utf-8").replace("\u2013", ", ")
+    log = "".join(page.read_text("utf-8") for page in ROOT.glob("results/*.md"))
+    log = log.replace("\u2013", ", ")
     log = log.replace("[", "(").replace("]", ")").replace("**", "")
     for name, figure in FIGURES.items():
         for recorded in figure.evaluations.values():

@@ -106,7 +106,7 @@ def apply_script(
     text = problem.preamble + problem.statement
     if any(read_generation(p) and p.preamble + p.statement == text for p in descent):
         # Lines that undo each other give a composed parent its own id back, which no problem may
-        # descend from. Of a base problem they make a duplicate, which the filter stops.
+        # descend from. From a base problem they make a duplicate, which the filter stops.
         return None
     whole = build_composed(
         Made(problem.kind, problem.statement, made.reference, problem.preamble),

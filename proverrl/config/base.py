@@ -24,7 +24,7 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 Options = dict[str, str | int | float | bool | list[str] | list[int] | list[float]]
-"""Of a plug-in."""
+"""The options of a plug-in."""
 LeanBackend = Literal["lean-server", "lean-file"]
 """How Lean is asked."""
 CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"

@@ -31,8 +31,8 @@ class MoppsConfig(Section):
     candidates: NonNegative = 8
     """random candidates for each place of a draw; 0 makes all problems candidates"""
     discount: Fraction = 1.0
-    """how much of a problem's past still counts after each new group; use 0.5 when the policy
-    changes fast"""
+    """how much of a problem's past still counts after each new group; 0.5 when the policy changes
+    fast"""
 
 
 class CbrlConfig(Section):
@@ -50,14 +50,13 @@ class CurriculumConfig(Section):
     """Which problems are drawn."""
 
     name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
-    """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
-    0 nor 1 are drawn more often; ``mopps``, ``cbrl``: see the tables below"""
+    """``uniform``, ``posterior``, ``mopps`` or ``cbrl``
+    ([algorithms.md](algorithms.md#curricula-curriculum))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     floor: Fraction = 0.02
     """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9
-    """how much of the past still counts after each new group, for the solve rate of a family;
-    1 forgets nothing"""
+    """how much of the past still counts after each new group, for the solve rate of a family"""
     mopps: MoppsConfig = MoppsConfig()
     cbrl: CbrlConfig = CbrlConfig()

@@ -19,17 +19,14 @@ class EvalConfig(Section):
     split: Literal["train", "valid", "heldout"] = "heldout"
     """``train``, ``valid`` or ``heldout``"""
     benchmarks: tuple[str, ...] = ()
-    """problem files that ``proverrl eval`` uses in place of the split when there is no
-    ``--benchmark``"""
+    """problem files that ``proverrl eval`` uses when there is no ``--benchmark``"""
     mixed: bool = False
     """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
     "self_correct"``"""
     search: bool = False
-    """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``); a
-    training run refuses it"""
+    """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``)"""
     searches: Positive = 32
-    """searches that run side by side and write their bodies in one batch; 1 repeats bit for bit on
-    one machine with one setting"""
+    """searches that run side by side; 1 repeats bit for bit on one machine with one setting"""
     samples: Positive = 8
     """attempts per problem; the largest of ``ks`` if that is more"""
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
@@ -37,17 +34,15 @@ class EvalConfig(Section):
     temperature: PositiveFloat = 1.0
     """temperature in evaluation"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """draw from the likeliest tokens that together have this probability (nucleus sampling); 1 is
-    all. Tokens drawn below 1 have no log-probabilities and are never learned from: training has no
-    such key, and searches refuse it"""
+    """draw from the likeliest tokens that together have this probability (nucleus sampling); such
+    tokens have no log-probabilities and are never learned from. Searches refuse it"""
     top_k: NonNegative = 0
     """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
     max_problems: NonNegative = 0
     """only the first this many problems; 0 is all"""
     judgements: NonNegative = 0
-    """answers of the policy on each of its distinct whole proofs, whether it is proved: how well
-    calibrated they are, and how many verifier calls they would save
-    ([self_judging.md](self_judging.md)); 0 for none, and none of searches"""
+    """answers of the policy on each of its distinct whole proofs, whether it is proved
+    ([self_judging.md](self_judging.md)); none of searches"""
     before: bool = True
     """evaluate after the warm start, before the loop"""
     after: bool = True

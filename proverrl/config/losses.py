@@ -67,8 +67,8 @@ class WeightsConfig(Section):
     high: NonNegativeFloat = 0.0
     """upper bound; 0 uses the method's own"""
     max_staleness: NonNegative = 0
-    """tokens more than this many policy versions old do not train, nor does a sample that has no
-    others; 0 keeps all"""
+    """tokens more than so many policy versions old do not train, nor does a sample of such tokens
+    alone; 0 keeps all"""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -81,8 +81,8 @@ class KlConfig(Section):
     """KL divergence to the policy that the loop started from."""
 
     coefficient: NonNegativeFloat = 0.0
-    """weight of the KL divergence to the policy that the loop started from; above 0 a copy of it is
-    kept in memory and in checkpoints"""
+    """weight of the KL divergence to the policy that the loop started from, of which a copy is then
+    kept"""
     estimator: KlName = "k3"
     """``k1``, ``k2`` or ``k3``"""
 
@@ -103,7 +103,7 @@ class DistillConfig(Section):
     """interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
     1"""
     top_tokens: Positive = 100
-    """how many of the student's likeliest tokens are compared; all others are merged into one"""
+    """how many of the student's likeliest tokens are compared; the others are merged into one"""
     ratio_cap: PositiveFloat = 2.0
     """bound of the policy's probability of a token over the sampler's"""
     teacher_rate: Fraction = 0.05
@@ -117,9 +117,9 @@ class LossConfig(Section):
     docstring names and by no other."""
 
     name: Annotated[str, name_of("loss", LossName)] = "clipped_token"
-    """``clipped_token`` (every token weighs the same), ``clipped_sequence`` (every sample does),
-    ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``, ``sapo``, ``dcpo``, ``cispo``, ``aipo``,
-    ``prime_rl`` or ``kimina``, which wants ``advantage.name = "dr_grpo"``"""
+    """``clipped_token``, ``clipped_sequence``, ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``,
+    ``sapo``, ``dcpo``, ``cispo``, ``aipo``, ``prime_rl`` or ``kimina``, which wants
+    ``advantage.name = "dr_grpo"`` ([algorithms.md](algorithms.md#losses-loss))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     clip_low: Fraction = 0.2
@@ -127,8 +127,8 @@ class LossConfig(Section):
     clip_high: NonNegativeFloat = 0.28
     """and above 1 plus this"""
     dual_clip: NonNegativeFloat = 0.0
-    """the same losses: the loss of a token with a negative advantage is at most this times the size
-    of the advantage; 0 is no limit, 3 is usual"""
+    """the same losses: bounds the loss of a token with a negative advantage at this times the
+    advantage; 3 is usual"""
     constant_length: NonNegative = 0
     """``dr_grpo_constant``: the number of tokens to divide the sum by; set it to
     ``sampling.max_new_tokens``"""
@@ -224,4 +224,4 @@ class GuardConfig(Section):
     max_reward_jump: Fraction = 0.35
     """a jump is more than this above the mean of the last steps"""
     reward_window: Positive = 10
-    """how many last steps; nothing counts as a jump before there are this many"""
+    """so many last steps; before that nothing counts as a jump"""

@@ -30,16 +30,16 @@ class VllmConfig(Section):
     """vLLM in this process, with the weights of the model that is trained."""
 
     dtype: VllmDtype | Literal["auto"] = "auto"
-    """number type of vLLM's copy of the weights: ``float32``, ``bfloat16``, or that of the trained
-    weights (``auto``). Weights that are trained in bfloat16 need that here too"""
+    """number type of vLLM's copy of the weights: ``float32``, ``bfloat16`` (needed where the
+    trained weights have it), or theirs (``auto``)"""
     kv_cache_gb: NonNegativeFloat = 0.0
     """memory of its key-value cache, in GiB. 0: on a GPU what ``proverrl plan`` leaves of nine
-    tenths of it, and no more than a draw takes; on a CPU 1"""
+    tenths; on a CPU 1"""
     sleep: bool = False
-    """vLLM gives its memory to the learner while that updates, and takes it back to write (GPUs
-    only; nothing is written ahead, so that ``grpo.max_staleness`` must be 0)"""
+    """vLLM gives its memory to the learner during updates (GPUs only; needs ``grpo.max_staleness =
+    0``)"""
     max_model_tokens: NonNegative = 0
-    """the most tokens of prompt and completion together; 0 is the model's own limit"""
+    """the most tokens of prompt and completion; 0 is the model's limit"""
     eager: bool = True
     """no compilation: starts in seconds, but samples more slowly on a GPU"""
     probe_sequences: Annotated[int, Field(ge=8)] = 8
@@ -48,7 +48,7 @@ class VllmConfig(Section):
     """the most tokens of one of them"""
     probe_limit: NonNegativeFloat = 0.0
     """largest mean difference of log-probabilities (nats) in float32; above it the run ends. 0:
-    1e-4 on a CPU and 1e-3 on a GPU, where vLLM's attention rounds its factors to 11 bits (TF32)"""
+    1e-4 on a CPU and 1e-3 on a GPU"""
     probe_limit_half: PositiveFloat = 3e-2
     """the same in bfloat16"""
 
@@ -74,28 +74,25 @@ class EndpointConfig(Section):
     """
 
     url: str = ""
-    """the server's URL, which usually ends in ``/v1``; empty: the policy runs in this process"""
+    """the server's URL, usually with ``/v1`` at its end; empty: the policy runs in this process"""
     model: str = ""
     """the model's name on the server"""
     api: EndpointApi = "chat"
     """``chat`` (messages) or ``completions`` (text)"""
     api_key_env: str = "OPENAI_API_KEY"
-    """the environment variable that holds the key; no key is sent when it is unset"""
+    """the environment variable that holds the key, if any"""
     concurrency: Positive = 16
     """the most requests in flight"""
     timeout_seconds: PositiveFloat = 600.0
     """wall-clock limit of one request"""
     retries: NonNegative = 5
-    """further attempts after status 429, 5xx, a timeout, a lost connection or an answer that broke
-    off"""
+    """further attempts after status 429, 5xx, a timeout, or a lost connection"""
     retry_seconds: PositiveFloat = 1.0
-    """the first wait between attempts; it doubles each time, or is what the server asks for, up to
-    a minute"""
+    """the first wait between attempts; it doubles, up to a minute"""
     return_token_ids: bool = False
     """ask for token ids, which vLLM can return"""
     prompt_price: NonNegativeFloat = 0.0
-    """price of a million tokens of prompts, in any currency; results then show the cost
-    ([evaluation.md](evaluation.md))"""
+    """price of a million tokens of prompts, in any currency; results then show the cost"""
     completion_price: NonNegativeFloat = 0.0
     """price of a million tokens of completions"""
 
@@ -113,19 +110,16 @@ class SamplingConfig(Section):
     temperature: PositiveFloat = 1.0
     """temperature in training"""
     top_k: NonNegative = 0
-    """draw from so many likeliest tokens in training; 0 is all. The sampler and the learner both
-    give a token's probability among these, so this is refused where they could differ: it needs
-    ``loop = "grpo"``, ``policy.engine = "transformers"``, one update a step on the weights that
-    sampled, and no part that compares with another policy"""
+    """draw from so many likeliest tokens in training; 0 is all. Needs ``loop = "grpo"``,
+    ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no other
+    policy to compare with"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
-    """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
-    model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
-    ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
-    context does"""
+    """the most tokens of a completion. When unset: 96 for the small model and for ``canonical``,
+    2,048 for a checkpoint in ``policy.path``, 8,192 behind ``endpoint.url``"""
     segment_tokens: NonNegative = 0
-    """``grpo``: the most tokens that a draw writes of each completion; one that is longer goes on
-    in the next draw, with the weights of then ([engines.md](engines.md#long-answers)).
-    ``max_new_tokens`` must be a multiple. 0 writes each completion at once"""
+    """``grpo``: the most tokens that a draw writes of each completion; a longer one goes on in the
+    next draw ([engines.md](engines.md#long-answers)). ``max_new_tokens`` must be a multiple. 0
+    writes each at once"""
 
     def against_segments(self, *, loop: str, mode: str) -> str:
         """Why completions cannot be written in segments; empty when they can."""
@@ -185,15 +179,15 @@ class LoraConfig(Section):
     """Low-rank adapters."""
 
     rank: NonNegative = 0
-    """rank of low-rank adapters (LoRA, needs the extra ``lora``); 0 trains all weights. 16 to 64 is
-    usual, with ten times the learning rate of all weights"""
+    """rank of low-rank adapters (the extra ``lora``); 0 trains all weights. 16 to 64 is usual, with
+    ten times the learning rate"""
     alpha: PositiveFloat = 64.0
-    """their output is multiplied by this divided by the rank; one to two times the rank is usual"""
+    """their output is multiplied by this over the rank; one to two times the rank is usual"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """dropout before them, in supervised training only"""
     targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """``all-linear``, every linear layer except the output; or a list of layer names, as
-    ``["q_proj", "v_proj"]``"""
+    """``all-linear``, every linear layer except the output; or layer names, as ``["q_proj",
+    "v_proj"]``"""
 
 
 FRESH_KEYS = (
@@ -211,22 +205,19 @@ class PolicyConfig(Section):
     """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 
     path: str = ""
-    """a Hugging Face folder or id; empty makes a small Llama model of the sizes below, and trains
-    its tokenizer on the training split"""
+    """a Hugging Face folder or id; empty makes a small Llama model of the sizes below"""
     engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
-    """what samples: ``transformers``, the trained model itself, or ``vllm`` with a copy of its
-    weights ([engines.md](engines.md)). ``package.module:function`` is a policy of your own, without
-    weights, for evaluation and search ([plugins.md](plugins.md))"""
+    """``transformers``, the trained model itself samples; ``vllm``, a copy of its weights
+    ([engines.md](engines.md)); ``package.module:function``, your own, for evaluation and search
+    ([plugins.md](plugins.md))"""
     options: Options = Field(default_factory=dict)
     """of a policy of your own"""
     layout: LayoutName = "plain"
-    """how a problem is shown: ``plain``, the program as it is, for checkpoints that read code;
-    ``canonical``, with names replaced by letters and constants from 3 upwards by ``_1``, ``_2``,
-    ... in order of first occurrence, and replaced back in the answer; ``kimina``, ``deepseek``,
-    ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, rendered with the tokenizer's
-    chat template if it has one, answered with a code block; ``instruct``: a conversation that asks
-    for an instruction (``rollout.mode = "instruct"``); ``critic``: one that asks whether a
-    statement says what the English says, answered with a block of JSON"""
+    """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
+    and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
+    ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
+    ``instruct``: one that asks for an instruction; ``critic``: one that asks for a judgement of a
+    statement, in JSON"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4
@@ -244,9 +235,8 @@ class PolicyConfig(Section):
     max_rows: Positive = 256
     """the most completions generated at once; lower it when memory is short"""
     max_cached_tokens: Positive = 2**20
-    """the most tokens of prompts and completions in the key-value cache of ``engine =
-    "transformers"``, each completion counted at its full length: fewer are then generated at once
-    (one at least)"""
+    """the most tokens in the key-value cache of ``engine = "transformers"``, each completion
+    counted at its full length"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")

@@ -47,15 +47,9 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
-    ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
-    ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
-    that is well formed and 1 more for one that means what is meant; ``program``: 0 for
-    what is refused or promises nothing, 0.01 for what is no program, 0.2 for code that is not
-    proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant;
-    ``decide``: 1 for a proof of the right side of a claim, ``reward.side_share`` for that side;
-    ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
-    errors ([preface.md](preface.md))"""
+    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program``, ``decide``,
+    ``preface_conference``, ``preface_journal`` or ``preface_potential``
+    ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
@@ -65,21 +59,19 @@ class RewardConfig(Section):
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
     critic: str = ""
-    """``statement``: the folder of a critic (configs/critic.toml), whose judgement stands in
-    where no proof shows that the statement means what is meant; empty: none. Of what is not well
-    formed it is not asked"""
+    """``statement``: the folder of a critic, whose judgement stands in where no proof shows the
+    meaning of a well-formed statement"""
     critic_share: Fraction = 1.0
-    """``statement``: what a statement earns that the critic calls right, where a proof earns 1"""
+    """``statement``: the reward for a statement that the critic calls right, where a proof earns
+    1"""
     critic_layout: LayoutName = "canonical"
     """``statement``: the layout that the critic was trained with"""
     score_share: Fraction = 0.0
-    """``statement``: what LeanScorer's score of 1 earns where no proof shows that the statement
-    means what is meant, and a proof earns 1; less for a lower score, 0 below 0.6. For Dafny, and
-    without ``reward.critic``; 0: no score is asked for"""
+    """``statement``: the reward for LeanScorer's score of 1 where a proof of the meaning earns 1;
+    less for a lower score, 0 below 0.6. For Dafny, without ``reward.critic``"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
-    buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
-    group of equal verdicts counts as mixed; ``grpo.mixed_verdicts`` leaves such groups out"""
+    buffer before it"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
 
@@ -116,9 +108,9 @@ class AdvantageConfig(Section):
     """How the rollouts of a group are compared; see ``proverrl.advantages``."""
 
     name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
-    """within a group: ``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``,
-    ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
-    ``turn_credit``, ``obligations``"""
+    """``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``, ``pkpo``,
+    ``batch_std``, ``dcpo_smooth``, ``turn_credit`` or ``obligations``
+    ([algorithms.md](algorithms.md#advantages-advantage))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     max_rl_cap: PositiveFloat = 8.0
@@ -136,8 +128,8 @@ class AdvantageConfig(Section):
     pkpo_k_end: Positive = 1
     """``pkpo``: the k at its end"""
     pkpo_anneal: Fraction = 0.5
-    """``pkpo``: the share of the run after which k reaches that value. Progress is measured by
-    whichever of steps, verifier calls and minutes is nearest to its limit"""
+    """``pkpo``: the share of the run (by the limit that is nearest) after which k reaches that
+    value"""
     turn_discount: Fraction = 0.9
     """``turn_credit``: factor for each turn between a turn and the proof that follows it"""
     obligation_weight: NonNegativeFloat = 0.3

@@ -20,21 +20,18 @@ class RolloutConfig(Section):
     there is only one."""
 
     mode: RolloutMode = "whole_proof"
-    """``whole_proof``: one completion; ``self_correct``: after a rejected completion the policy
-    sees the verifier's answer and tries again; ``interleaved``: the policy writes
-    ``<code>...</code>``, the verifier answers in ``<interpreter>``, and the same completion
-    continues (for checkpoints trained to do so); ``instruct``: what the policy writes is an
-    instruction, under which a frozen policy, the writer of ``[instruct]``, writes the body"""
+    """``whole_proof``, ``self_correct``, ``interleaved`` or ``instruct``
+    ([algorithms.md](algorithms.md#rollouts-rollout))"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
-    """``goedel``: each error's span marked in its lines; ``kimina``: the goal before the error and
-    numbered lines; ``compact``: one line per error; ``status``: only that it failed, not why"""
+    """``goedel``, ``kimina``, ``compact`` or ``status``
+    ([algorithms.md](algorithms.md#rollouts-rollout))"""
     max_errors: Positive = 8
     """the most errors shown; the rest are counted"""
     history_tokens: NonNegative = 0
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
-    what the model's context has room for"""
+    the model's context"""
 
 
 class InstructConfig(Section):
@@ -50,8 +47,7 @@ class InstructConfig(Section):
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a body by the writer"""
     characters: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1800, 1100, 750, 500)
-    """the most characters of an instruction in each turn, the last number for all turns after it;
-    the writer is shown no more of it"""
+    """the most characters of an instruction in each turn, the last number for all turns after it"""
 
 
 RestartName = Literal["none", "escalate"]
@@ -66,20 +62,17 @@ class RestartConfig(Section):
     name: RestartName = "none"
     """``escalate``: a problem whose group has no proof comes again with more of an answer"""
     source: RestartSource = "found"
-    """what is given: ``found``, the beginning of a proof that this run found; ``reference``, the
-    beginning of a reference in the training file; ``failed_prefix``, a failed answer up to its
-    first error; ``failed_attempt``, a failed answer with the verifier's answer, shown before a new
-    one"""
+    """``found``, ``reference``, ``failed_prefix`` or ``failed_attempt``
+    ([algorithms.md](algorithms.md#restarts-restart))"""
     use_references: bool = False
-    """must be true for ``restart.source = "reference"``, because it shows the policy references
-    that the warm start did not use"""
+    """must be true for ``restart.source = "reference"``"""
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """the largest share of a draw's groups that are restarts"""
     ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
     """shares of an answer's tokens to give, in rising order"""
     unit: RestartUnit = "steps"
-    """where a hint ends: ``steps``, at the end of a statement, clause or line, so more than the
-    ratio may be given and short proofs have few possible lengths; ``tokens``, anywhere"""
+    """where a hint ends: ``steps``, at the end of a statement, clause or line, also beyond the
+    ratio; ``tokens``, anywhere"""
     patience: Positive = 6
     """restarts of a problem before it is drawn again without a hint"""
 

@@ -37,16 +37,15 @@ class SearchConfig(Section):
     """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
     """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
-    one, with the open obligations as the state; ``statements``, each earlier statement as well,
-    even if nothing was verified (the grammar or the audit refused the body)"""
+    one; ``statements``, each earlier statement as well"""
     step: StepName = "proof"
     """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
     as in BFS-Prover"""
     keep_states: KeepStates = "all"
-    """which states of a failed body the tree keeps: ``all`` on its way, as in the papers, whose
-    searches have thousands of calls; ``last``, the one before its first error, for some dozens"""
+    """which states of a failed body the tree keeps: ``all`` on its way; ``last``, the one before
+    its first error, for some dozens of calls"""
     calls: Positive = 64
-    """the most verifier calls; a body that was already judged in the same search costs none"""
+    """the most verifier calls; a body that the search has judged costs none"""
     tokens: NonNegative = 0
     """the most generated tokens; text beyond the limit is not judged. 0 is no limit"""
     stop_after: Positive = 1
@@ -54,11 +53,11 @@ class SearchConfig(Section):
     max_in_flight: Positive = 1
     """expansions and verifier calls at once; 1 makes a search repeatable"""
     max_idle: Positive = 64
-    """ends the search after this many expansions in a row that proposed nothing new;
-    ``pooled_hints``: judges whole bodies again after this many answers without a new hint"""
+    """ends the search after so many expansions in a row without anything new; ``pooled_hints``:
+    judges whole bodies again after so many answers"""
     width: NonNegative = 0
-    """bodies per expansion; 0 is the method's own: 1, but ``best_first`` 4, ``puct`` 5,
-    ``pooled_hints`` 8 after what stands (``self_correct``: see ``rounds``)"""
+    """bodies per expansion; 0: 1, but ``best_first`` 4, ``puct`` 5, ``pooled_hints`` 8 after what
+    stands (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
     """``rmax_ts``: discount of old rewards"""
     max_prefixes: Positive = 16
@@ -80,7 +79,7 @@ class SearchConfig(Section):
     """``subgoals``, ``pooled_hints``: share of the remaining calls that goes to whole proofs"""
     openings: Literal["standing", "none"] = "standing"
     """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
-    nothing, which spends fewer calls on a proof and more tokens"""
+    nothing, with fewer calls for a proof and more tokens"""
     part_depth: Positive = 2
     """``subgoals``: how deep parts are split into parts"""
     value: Path | None = None

@@ -80,30 +80,27 @@ class PoolConfig(Section):
     rlimit: Positive = 3_000_000
     """Dafny's resource limit per procedure; past it the verdict is ``exhausted``"""
     memory_mb: PositiveFloat | None = None
-    """memory limit of one worker with its children, in any language; above it the worker is killed
-    and nothing is judged. Default: 4096 for Dafny, 8192 for Lean"""
+    """memory limit of one worker with its children, past which it is killed. Default: 4096 for
+    Dafny, 8192 for Lean"""
     canary_rate: Fraction = 0.01
-    """share of calls that are accompanied by a false statement; the run stops if one is accepted"""
+    """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
-    cache folder (on Linux ``$XDG_CACHE_HOME/proverrl``, else ``~/.cache/proverrl``)"""
+    cache folder"""
     lean_backend: LeanBackend = "lean-server"
-    """how Lean is asked: ``lean-server`` (Lean's own server, incremental) or ``lean-file`` (one
-    process a candidate, slow)"""
+    """how Lean is asked: ``lean-server``, or ``lean-file`` (one process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
-    """which accepted proofs are judged once more before they count, Lean's by a fresh process and
-    Dafny's by the Dafny 4 that PROVERRL_DAFNY4 names, if any: ``proved`` (all of them),
-    ``sample:0.1`` (that share) or ``off``"""
+    """which accepted proofs a second judge is asked of ([verifiers.md](verifiers.md)): ``proved``
+    (all), ``sample:0.1`` (that share) or ``off``"""
 
     servers: tuple[str, ...] = ()
     """URLs of servers (``proverrl serve``) that judge in place of workers here, all with one
-    version, toolchain and ``rlimit``; the key is in ``PROVERRL_API_KEY``. What else is said of
-    workers is then theirs to decide"""
+    version, toolchain and ``rlimit``"""
     cluster: str = ""
-    """a Ray cluster that judges in place of workers here: ``local``, ``auto``, or an address that
-    Ray connects to; a server on it has ``workers`` processes per language"""
+    """a Ray cluster that judges in place of workers here: ``local``, ``auto``, or an address
+    ([scale.md](scale.md))"""
     cluster_servers: tuple[Positive, Positive] = (1, 1)
-    """at least and at most so many servers on the cluster, more of them while there is work"""
+    """at least and at most so many servers on the cluster"""
 
     @field_validator("servers", mode="before")
     @classmethod
@@ -125,17 +122,16 @@ class LoggingConfig(Section):
     """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
-    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases) and
-    ``trackio``; each is an extra of its name. Figures are called ``KIND/NAME``, as
-    ``step/solve_rate``; a resumed run goes on under its id"""
+    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases),
+    ``trackio``; each is an extra of its name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
-    """functions of your own, ``package.module:function``, that are told of each step, round,
-    evaluation and checkpoint ([plugins.md](plugins.md#callbacks))"""
+    """functions of your own that are told of each step, round, evaluation and checkpoint
+    ([plugins.md](plugins.md#callbacks))"""
     trace: bool = False
     """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
     ([engines.md](engines.md#who-waits))"""
     project: Annotated[str, Field(min_length=1)] = "proverrl"
-    """name of the project in ``wandb`` and ``trackio``; the run is named after its folder"""
+    """the project in ``wandb`` and ``trackio``; the run is named after its folder"""
     offline: bool = False
     """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
 
@@ -145,21 +141,20 @@ class Config(Section):
 
     loop: LoopName = "grpo"
     """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
-    ``preferences``, or ``warm_start`` for nothing; ``value`` trains a value model instead of a
-    policy (``[value]``)"""
+    ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
     seed: NonNegative = 0
-    """determines every random draw; on one CPU the same seed gives the same run"""
+    """determines every random draw"""
     run: Path = Path("runs/grpo")
     """the run folder"""
     threads: NonNegative = 1
-    """CPU threads of torch; 0 keeps torch's own choice. The verifiers need cores too"""
+    """CPU threads of torch; 0 keeps torch's own choice"""
     checkpoint_every: Positive = 5
     """steps between two checkpoints"""
     max_verifier_calls: NonNegative = 0
-    """ends the loop after the step that reaches this many verifier calls; 0 is no limit. Use it for
-    fair comparisons"""
+    """ends the loop after the step that reaches so many verifier calls, for fair comparisons; 0 is
+    no limit"""
     max_minutes: NonNegativeFloat = 0.0
-    """ends the loop after the step that reaches this many minutes; 0 is no limit"""
+    """ends the loop after the step that reaches so many minutes; 0 is no limit"""
     languages: dict[str, str] = Field(default_factory=dict)
     """languages of your own by their names, each as ``package.module:object``
     ([plugins.md](plugins.md#languages))"""

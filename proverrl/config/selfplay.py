@@ -45,35 +45,33 @@ class SelfplayConfig(Section):
     """statements per step, before the filters"""
     parents: ParentChoice = "all"
     """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
-    proved and one not (any, while none is proved); ``archive``, base problems and kept composed
-    ones with a solve rate between 0 and 1"""
+    proved and one not; ``archive``, also kept composed ones with a solve rate between 0 and 1"""
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
     """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
-    """how a program chooses among them: ``uniform``, each with the same chance; ``useful``, by the
-    share of their statements so far that passed the filters and lay in the solver's window
-    (Thompson sampling). Refused in the data loop"""
+    """how a program chooses among them: ``uniform``; ``useful``, by how often their statements
+    passed and lay in the solver's window (Thompson sampling). Refused in the data loop"""
     attack_samples: NonNegative = 0
     """bodies that the solver writes for the negation of each new statement, for the filter
     ``refuted``; 0 is off"""
     filters: tuple[FilterName, ...] = get_args(FilterName)
     """the filters that check statements"""
     late_filters: tuple[FilterName, ...] = ()
-    """those of the filters that run after the solver's attempts, and only on statements that some
-    attempts proved and others did not; nothing is learned from other statements. Not ``duplicate``
-    and ``leak``, which cost no calls. Refused in the data loop, which has its own order"""
+    """those of the filters that run after the solver's attempts
+    ([selfplay.md](selfplay.md#late-filters)). Not ``duplicate`` and ``leak``, which cost no calls.
+    Refused in the data loop"""
     near_share: Fraction = 1.0
     """a statement that holds this share of a held-out problem's token runs is a leak"""
     base_share: Fraction = 0.5
-    """the smallest share of a step's ``grpo.groups_per_draw`` groups that is on problems of the
+    """the smallest share of a step's ``grpo.groups_per_draw`` groups on problems of the
     curriculum"""
     reward: ComposerRewardName = "gar"
     """what a statement earns: ``gar``, ``absolute_zero`` or ``stp``"""
     stp_high: Fraction = 0.25
     """``stp``: statements with a solve rate above 0 and up to this are useful"""
     stp_drop: Fraction = 0.2
-    """``stp``: this share of the useful ones, those with the lowest ratio of proof length to
-    statement length, earns nothing"""
+    """``stp``: this share of the useful ones, those with the lowest ratio of proof to statement
+    length, earns nothing"""
     solver_low: Fraction = 0.0
     """the solver learns from groups with a solve rate above this"""
     solver_high: Fraction = 0.5
@@ -126,8 +124,8 @@ class DataLoopConfig(Section):
     attack_samples: Positive = 8
     """the policy's samples on a new statement, and the same number on its negation"""
     min_gain: Fraction = 0.02
-    """relative growth of the number of proved statements in a round that counts as a gain;
-    0 never ends the loop"""
+    """growth of the number of proved statements in a round that counts as a gain; 0 never ends the
+    loop"""
     patience: Positive = 2
     """rounds in a row without a gain that end the loop"""
 

@@ -47,7 +47,7 @@ _ANSWERS = 8
 _SYNTAX_SHARE = 0.1
 """That of CriticLean. Errors of syntax are the quickest to certify, and would be two of five."""
 _MAX_CHARACTERS = 2_000
-"""Of a formaliser's statement, as it is shown."""
+"""The longest statement of a formaliser, as it is shown."""
 _MEANING = "wrong meaning"
 """The kind of an error that a formaliser made: which it is, no proof says."""
 

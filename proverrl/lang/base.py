@@ -230,7 +230,7 @@ class Language(ABC):
         return self.formalizing is not None and problem.kind == self.formalizing.kind
 
     def find_truth(self, problem: Problem) -> bool | None:
-        """Of a problem that asks whether something is right, whether it is; None for any other."""
+        """Whether the answer to a problem that asks so is yes; None for any other problem."""
         return None
 
     def knows_meaning(self, problem: Problem) -> bool:

@@ -40,7 +40,7 @@ from proverrl.types import Problem
 from proverrl.verifier.cache import CachedVerifier
 
 ORIGIN = "formalized"
-"""Of problems whose statement a policy wrote."""
+"""The origin of problems whose statement a policy wrote."""
 
 
 @dataclass(frozen=True, slots=True)

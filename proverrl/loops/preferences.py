@@ -63,7 +63,7 @@ class Ranked:
 
     @property
     def num_tokens(self) -> int:
-        """Of both, padded to the longer one."""
+        """The tokens of both, padded to the longer one."""
         return 2 * max(self.chosen.num_tokens, self.rejected.num_tokens)
 
 

@@ -25,7 +25,7 @@ from proverrl.statistics import clopper_pearson
 from proverrl.types import Problem
 
 NAME = "statements"
-"""Of the evaluation in the folder."""
+"""The name of the evaluation in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Proved:
 
     @property
     def is_proved(self) -> bool:
-        """Of the statement that was chosen."""
+        """Whether the statement that was chosen is proved."""
         kept = self.formalized.kept
         return kept is not None and self.tried[kept.body]
 

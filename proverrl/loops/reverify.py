@@ -193,9 +193,9 @@ def _learn(learner: TorchLearner, samples: Sequence[TrainingSample]) -> dict[str
 async def _check_paths(
     session: Session, samples: Sequence[SearchSample]
 ) -> tuple[list[SearchSample], int]:
-    """Of samples those that may be learned from, in their order, and the verifier calls: those of
-    problems that the loop draws from, with this run's statements, of which the run's own verifier
-    says now what the file says."""
+    """The samples that may be learned from, in their order, and the verifier calls. They are of
+    problems that the loop draws from, with this run's statements, and the run's own verifier says
+    now what the file says."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     dropped: list[dict[str, Any]] = []
     wanted: list[tuple[Candidate, SearchSample]] = []

@@ -214,9 +214,9 @@ class RunState:
 
 
 class GrpoState(RunState):
-    """Beside that what problems earned before and restarts. ``other_role`` is what else the weights
-    were taught and must not forget; some of it is in each replay. ``in_flight`` is what the
-    checkpoint held of the source, None in a new run."""
+    """A run's state with the history of rewards and the restarts. ``other_role`` holds what else
+    the weights were taught and must not forget; some of it is in each replay. ``in_flight`` is the
+    part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, session.config.grpo.keep_shortest)

@@ -161,7 +161,7 @@ class VllmEngine:
         }
 
     def _process_settings(self) -> dict[str, str]:
-        """Of several processes each has a whole engine: the launcher has started them, and vLLM
+        """Each of several processes has a whole engine: the launcher has started them, and vLLM
         joins their group, for which all of them open their engines at the same time."""
         return {"distributed_executor_backend": "external_launcher"} if self._shares_group else {}
 

@@ -58,7 +58,7 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
     def ask_names(*words: str) -> list[str]:
         return ask(*words).split("\0")[:-1]
 
-    # Of a range git would compare the two ends, and not what lies here.
+    # Given a range, git would compare the two ends, and not what lies here.
     try:
         since = ask("rev-parse", "--verify", f"{since}^{{commit}}").rstrip("\n")
     except UsageError as error:

@@ -32,8 +32,8 @@ class Example:
 def choose_examples(evaluation: StoredEvaluation) -> dict[str, tuple[list[Example], list[Example]]]:
     """Per level: problems with a proof (the rarest proofs first), and problems without one.
 
-    Of a solved problem the shortest proof is shown, of an unsolved one the most frequent failure;
-    a problem with no judged attempt is in neither list.
+    A solved problem shows its shortest proof, an unsolved one its most frequent failure; a problem
+    with no judged attempt is in neither list.
     """
     levels: dict[str, tuple[list[Example], list[Example]]] = {}
     for tally in evaluation.attempts.problems.values():

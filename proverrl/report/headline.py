@@ -230,8 +230,8 @@ def describe_unjudged(column: Column) -> str:
 
 
 def describe_grades(column: Column) -> str:
-    """Of an evaluation on programs, the share that meets its own contract beside the share that
-    says what is meant: of all attempts, like pass@1. Empty for other problems."""
+    """For programs: the share of attempts that meets its own contract, beside the share that says
+    what is meant, like pass@1. Empty for other problems."""
     row = column.evaluation.level("all") or {}
     grades = row.get("grades") or {}
     if not grades:

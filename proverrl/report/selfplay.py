@@ -214,7 +214,7 @@ def _list_rounds(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def list_stopped(run: RunRecord) -> dict[str, Row]:
-    """Of each filter the newest problem in the run's archive that it stopped. Raises RunError for a
+    """The newest problem in the run's archive that each filter stopped. Raises RunError for a
     damaged archive."""
     path = run.path / ARCHIVE_FILE
     if not path.is_file():

@@ -49,8 +49,8 @@ _STATEMENT = TypeAdapter(_StatementRow)
 
 @dataclass(frozen=True, slots=True)
 class WrittenStatements:
-    """Of one file: its title, how many texts it holds and how many have a statement that was kept,
-    and of the first texts the id, the words, whether one was kept, and the cells of a table."""
+    """One file: its title, how many texts it holds and how many have a statement that was kept, and
+    for the first texts the id, the words, whether one was kept, and the cells of a table."""
 
     title: str
     num_texts: int

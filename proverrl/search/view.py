@@ -3,7 +3,7 @@
 Flows in: trees and bodies that were proved. Flows out: rows for ``tree.json``, the figures that a
 terminal shows while a tree grows, and an SVG that stands alone: the root on the left, a column for
 each depth, a row for each leaf. The size of a node follows its visits; the ways to proofs are green
-and end in a square; pointing at a node shows its state and text. Of a large tree, the nodes on the
+and end in a square; pointing at a node shows its state and text. In a large tree, the nodes on the
 way to a proof are drawn first, then those visited most, and the picture says how many are left out.
 """
 

@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 8_192
 _NAME = re.compile(r"(?<![\w'\\])[^\W\d][\w'?!]*")
 """No part of a number (``0x3E8``, ``1_000``) or of a character (``'a'``)."""
 _QUOTE = re.compile(r"[\"\u00ab]")
-"""Of a text, and of a name that may be one."""
+"""The mark of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
     "incomplete wrong assumption meaning says what is meant it proved refused".split()
 )

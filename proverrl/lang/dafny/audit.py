@@ -192,7 +192,7 @@ def check_problem(problem: Problem) -> None:
 
 
 def find_cheat(problem: Problem) -> str:
-    """Of a problem of the kind ``contract`` or ``program``, what no bare file may hold; or empty.
+    """What no bare file may hold, in a problem of the kind ``contract`` or ``program``; or empty.
 
     All of its text counts, what no policy is shown too. The two methods of a contract call each
     other without end, so ``decreases *`` is its form; a lemma that has one is refused.

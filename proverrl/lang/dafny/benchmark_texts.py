@@ -10,7 +10,7 @@ lemma that names one is refused.
 Two things stand between DafnyBench's text and a statement that can be kept to the token. The shim
 that made ``for`` loops readable for Dafny 2.3 numbered its variables anew in each text. And in two
 programs the removal of hints took the only line of a function's body with it; it is restored.
-Of a method with a contract the code can be cut out, to be written again (the kind ``program``).
+The code of a method with a contract can be cut out, to be written again (the kind ``program``).
 Not covered: code of several methods at once, code of a class.
 """
 

@@ -48,7 +48,7 @@ _PLAIN_LEMMA = re.compile(r"lemma(\s*\{:induction[^{}]*\})*\s*")
 _RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
 _MOST_MOVED = 9
 _NUM_INPUTS = 4
-"""Of which every other one is tried: the least, and one that is further away."""
+"""Every other one of these is tried: the least, and one that is further away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,8 +223,8 @@ class StatementElements(SimpleElements):
         self.expect("}")
 
     def _refuse_unproved_result(self, main: str, signs: list[str]) -> None:
-        """Of all operators, that after ``calc`` and one behind the last line too, Dafny makes the
-        relation that it believes of the first and the last line."""
+        """Dafny makes the relation that it believes of the first and the last line from all
+        operators, that after ``calc`` and one behind the last line included."""
         has_strict_step = not {"", *_STRICT}.isdisjoint(signs[:-1])
         is_weak = main in _STRICT and len(signs) > 1 and not has_strict_step
         if self.admitted or not (is_weak or any(signs[-1:])):
