@@ -24,8 +24,8 @@ from trl import GRPOConfig, GRPOTrainer
 from proverrl.config import load_config
 from proverrl.integrations.answers import ProofReward, show_problem
 from proverrl.integrations.trl import make_reward
-from proverrl.loops.session import load_training
 from proverrl.problems.load import make_row
+from proverrl.run.session import load_training
 
 
 class Calls:

@@ -98,10 +98,10 @@ def train(config: Config | str | Path, *overrides: str) -> Path:
     ``config`` is a ``Config``, a TOML file, or the name of one that comes with ProverRL
     (``"demo"``); ``overrides`` are ``key=value`` as on the command line. The same call resumes a
     run that was stopped, and returns at once where it is finished. Raises ``ConfigError`` for a
-    wrong key, and as ``proverrl.loops.train.train``.
+    wrong key, and as ``proverrl.jobs.train.train``.
     """
     require_module("torch", "training")
-    from proverrl.loops import train as loop
+    from proverrl.jobs import train as loop
 
     chosen = _read(config, overrides)
     return chosen.run if loop.is_finished(chosen) else _wait(loop.train(chosen))
@@ -119,7 +119,7 @@ def evaluate(
     ``evals/NAME.json``. What is stored under ``name`` is continued. Raises ``UsageError`` where
     neither or both are given, or nothing is to be evaluated."""
     require_module("torch", "evaluation")
-    from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
 
     if (config is None) == (run is None):
         raise UsageError("evaluate needs a configuration or a run, one of the two")

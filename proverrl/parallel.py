@@ -2,7 +2,7 @@
 
 Flows in: what ``accelerate launch`` put into the environment. Flows out: a ``World``. With one
 process every method returns its argument, and torch's distributed package is not touched.
-Not handled here: what is computed where (``proverrl.learner.learner``, ``proverrl.loops.follow``).
+Not handled here: what is computed where (``proverrl.learner.learner``, ``proverrl.run.follow``).
 """
 
 from __future__ import annotations

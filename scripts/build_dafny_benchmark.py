@@ -29,11 +29,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.audit.vacuity import build_requires_probe, check_vacuity
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits, Verifier, Worker

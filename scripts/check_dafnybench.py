@@ -24,11 +24,11 @@ from proverrl.benchmarks.base import Collector, LoadedProblem, open_source
 from proverrl.benchmarks.formats import FORMATS
 from proverrl.benchmarks.programs import read_dafnybench_rows
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.dafny.annotate import get_program_text
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.audit.annotated import get_program_text
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Status
 from proverrl.verifier.base import Limits, Worker
 from scripts.arguments import at_least

@@ -27,7 +27,7 @@ from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
-from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
+from proverrl.jobs.evaluate import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row
 from proverrl.statistics import mean_interval
 from proverrl.types import Problem

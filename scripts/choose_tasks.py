@@ -25,7 +25,7 @@ from proverrl.config import PoolConfig
 from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
-from proverrl.lang.dafny.annotate import get_program_text
+from proverrl.lang.dafny.audit.annotated import get_program_text
 from proverrl.lang.open import open_configured
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import ANNOTATE, Candidate

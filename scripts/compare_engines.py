@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.config import Config, EngineName, VllmDtype, load_config
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
-from proverrl.loops.session import load_training, make_policy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
+from proverrl.run.session import load_training, make_policy
 from proverrl.types import Completion, Problem, Sampling
 from scripts.arguments import at_least
 

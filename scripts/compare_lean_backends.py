@@ -23,9 +23,9 @@ from typing import Any
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -39,7 +39,7 @@ from proverrl.evaluation.budgets import (
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.disk import refuse_overwriting, saving
 from proverrl.files.lines import write_lines_atomically
-from proverrl.loops.evaluate_run import evaluate_benchmarks
+from proverrl.jobs.evaluate import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem

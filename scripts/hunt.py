@@ -15,10 +15,10 @@ import sys
 from collections import Counter
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate
 from proverrl.verifier.base import Limits, Worker
 from tests.dafny_grammar import FALSE_PROBLEMS, Drawer

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from proverrl.lang.lean.keywords import PROOF_KEYWORDS
-from proverrl.lang.lean.words import KEYWORDS, judge_word
+from proverrl.lang.lean.syntax.keywords import PROOF_KEYWORDS
+from proverrl.lang.lean.syntax.words import KEYWORDS, judge_word
 
 _WORD = re.compile(rb"[A-Za-z][A-Za-z_]{1,40}[!?%]? ?")
 _MANGLED = re.compile(r"[a-z]_[A-Z]|__|^l[A-Z_]")  # names of the compiled code

@@ -25,9 +25,9 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import load_config
 from proverrl.config.load import load_stored_config
 from proverrl.lang.open import open_configured
-from proverrl.loops.beside import open_writer
-from proverrl.loops.pairs import choose_bare_families
-from proverrl.loops.session import describe, load_training
+from proverrl.run.beside import open_writer
+from proverrl.run.pairs import choose_bare_families
+from proverrl.run.session import describe, load_training
 from proverrl.seeds import derive_seed
 from proverrl.statistics import estimate
 from proverrl.types import Candidate, Problem

@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 
 from proverrl.config import load_config
-from proverrl.loops.imitation import Imitation
-from proverrl.loops.pairs import Pair, make_source
-from proverrl.loops.session import load_training, make_policy
-from proverrl.loops.supervised import draw_batches
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run.imitation import Imitation
+from proverrl.run.pairs import Pair, make_source
+from proverrl.run.session import load_training, make_policy
+from proverrl.run.supervised import draw_batches
 
 BATCHES = 2
 BUDGETS = (0, 256, 512)

@@ -32,14 +32,17 @@ from typing import Any
 from unittest import mock
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
-from proverrl.lang.dafny.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
-from proverrl.lang.dafny.workers.toolchain import find_confirming_toolchain, find_dafny_toolchain
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.walls.relevance import WallFinding, ask_relevance
+from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
+from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
+from proverrl.lang.dafny.verify.workers.toolchain import (
+    find_confirming_toolchain,
+    find_dafny_toolchain,
+)
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Limits
 from proverrl.verifier.pool import VerifierPool
@@ -156,11 +159,11 @@ async def refute_nothing(*given: Any) -> str:
     return ""
 
 
-ASKED = "proverrl.lang.dafny.walls.asked."
+ASKED = "proverrl.lang.dafny.verify.walls.asked."
 NO_REFUTATION = {f"{ASKED}find_refuted": refute_nothing}
 NO_CONSEQUENCE = {f"{ASKED}ask_consequence": ask_nothing}
 WALLS: dict[str, dict[str, Any]] = {
-    "Dafny": {"proverrl.lang.dafny.judge.ask_walls": pass_walls},
+    "Dafny": {"proverrl.lang.dafny.verify.judge.ask_walls": pass_walls},
     "refutation": {f"{ASKED}ask_relevance": ask_nothing, **NO_CONSEQUENCE},
     "relevance": NO_REFUTATION | NO_CONSEQUENCE,
     "consequence": NO_REFUTATION | {f"{ASKED}ask_relevance": count_claims},

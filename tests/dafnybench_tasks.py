@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proverrl.benchmarks.base import Collector, open_source
 from proverrl.benchmarks.programs import read_dafnybench_rows
-from proverrl.lang.dafny.annotate import get_program_text
+from proverrl.lang.dafny.audit.annotated import get_program_text
 from proverrl.types import Problem
 
 TASKS = Path(__file__).parents[2] / "shared" / "data" / "dafnybench_tasks.jsonl"

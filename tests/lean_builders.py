@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain
 from proverrl.types import HOLE, Candidate, Problem
 
 FAKE_PROGRAM = Path(__file__).with_name("fake_lean_server.py")

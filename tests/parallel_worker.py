@@ -38,12 +38,7 @@ from proverrl.config.training import WarmStartConfig
 from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
-from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
-from proverrl.loops.imitation import Imitation
-from proverrl.loops.pairs import Pair
 from proverrl.loops.preferences import Preferring, Ranked
-from proverrl.loops.samplers import PublishedSampler, PushedSampler, SamplerCopy
-from proverrl.loops.supervised import SupervisedLearner, SupervisedLoss
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.loading import cast_parameters
@@ -51,6 +46,11 @@ from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
+from proverrl.run.follow import Follower, check_weights, dismiss, push_weights, start_learners
+from proverrl.run.imitation import Imitation
+from proverrl.run.pairs import Pair
+from proverrl.run.samplers import PublishedSampler, PushedSampler, SamplerCopy
+from proverrl.run.supervised import SupervisedLearner, SupervisedLoss
 from proverrl.types import Completion, Prompt, Sampling
 from tests.builders import build_problem
 from tests.fake_sampler import FakeEngine

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from unittest.mock import patch
 
 from proverrl.cli.main import main
-from proverrl.loops import search_run
+from proverrl.jobs import search as search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Completion, Prompt, Sampling
 from tests.test_policy import tiny_policy

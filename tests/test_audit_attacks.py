@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import WrittenText
-from proverrl.lang.dafny.workers.server import DafnyServerWorker
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 
@@ -168,13 +168,13 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tupl
 @pytest.mark.dafny
 def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "proverrl.lang.dafny.judge.join_invariants", lambda text, **_: WrittenText(text, {})
+        "proverrl.lang.dafny.verify.judge.join_invariants", lambda text, **_: WrittenText(text, {})
     )
 
     async def pass_walls(*given: Any) -> Verdict:
         return given[-1]  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("proverrl.lang.dafny.judge.ask_walls", pass_walls)
+    monkeypatch.setattr("proverrl.lang.dafny.verify.judge.ask_walls", pass_walls)
     found = measure(CASES, BareProblems())
     statuses = {name: status for name, (status, _) in found.items()}
     assert statuses == {case["name"]: case["status_without_audit"] for case in CASES}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
-from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.audit.bodies import HOLE_KINDS, audit, audit_candidate
+from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain

@@ -34,10 +34,8 @@ from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.files.strict_json import load_json, read_object
 from proverrl.lang import open as make
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
-from proverrl.lang.lean.judge import LeanLimits
-from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
-from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, settle
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from proverrl.lang.lean.verify.judge import LeanLimits
 from proverrl.monitor.metrics import MetricsTail
 from proverrl.monitor.rollout_rows import iter_rollouts
 from proverrl.problems.contamination import read_statements
@@ -45,6 +43,8 @@ from proverrl.problems.input_paths import check_paths
 from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.report.run import iter_problems
+from proverrl.run.checkpoint import STATE_FILE, read_state, restoring
+from proverrl.run.run_folder import RESOLVED_FILE, check_resumable, settle
 from proverrl.search.samples import read_samples
 from proverrl.types import HOLE, Sampling
 from proverrl.verifier.base import Limits
@@ -456,12 +456,12 @@ def test_memory_that_is_given_holds_for_either_language(
 
     toolchain = DafnyToolchain("dafny", "2.3.0", None, "z3", "4.8.5")
     monkeypatch.setattr(
-        "proverrl.lang.dafny.backend.make_spawn", lambda _, limits: keep_dafny(limits)
+        "proverrl.lang.dafny.verify.backend.make_spawn", lambda _, limits: keep_dafny(limits)
     )
-    monkeypatch.setattr("proverrl.lang.lean.backend.find_lean_toolchain", lambda *_: None)
+    monkeypatch.setattr("proverrl.lang.lean.verify.backend.find_lean_toolchain", lambda *_: None)
     usual = LeanLimits()
     monkeypatch.setattr(
-        "proverrl.lang.lean.backend.LeanLimits",
+        "proverrl.lang.lean.verify.backend.LeanLimits",
         lambda **more: keep_lean(**more) if more else usual,
     )
     limits = Limits()

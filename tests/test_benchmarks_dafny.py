@@ -11,8 +11,8 @@ from proverrl.benchmarks.base import open_source
 from proverrl.benchmarks.formats import read_source
 from proverrl.benchmarks.open import admit
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.strip import cut_lines, explain_dafny_4, strip_hints
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.audit.strip import cut_lines, explain_dafny_4, strip_hints
 from proverrl.types import ANNOTATE, HOLE, Candidate
 from tests.benchmark_data import read, reasons, write_files, write_rows
 

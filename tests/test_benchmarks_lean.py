@@ -14,7 +14,7 @@ from proverrl.benchmarks.lean_text import fit_proof, strip_doc
 from proverrl.benchmarks.statement_rows import DEFAULT_HEADER, ROW_FORMATS
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
-from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import find_target
 from proverrl.types import HOLE, Candidate, Problem
 from tests.benchmark_data import read, reasons, write_files, write_rows

@@ -24,8 +24,8 @@ from proverrl.benchmarks.statement_rows import ROW_FORMATS
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, parse_config
 from proverrl.errors import ProblemError, ProverRLError, UsageError
+from proverrl.jobs import evaluate as evaluate_run
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
-from proverrl.loops import evaluate_run
 from proverrl.policy.base import Exchange
 from proverrl.problems.contamination import find_common, find_repeats, key_statement
 from proverrl.problems.load import (

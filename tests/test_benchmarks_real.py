@@ -12,9 +12,9 @@ import pytest
 from proverrl.benchmarks.base import AnswerTask, Collection
 from proverrl.benchmarks.known import count_taken
 from proverrl.benchmarks.open import Benchmark, open_benchmark
-from proverrl.lang.dafny.annotate import get_program_text
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.dafny.audit.annotated import get_program_text
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.open import open_verifier
 from proverrl.problems.contamination import find_common, find_repeats
 from proverrl.problems.prompt import render_messages

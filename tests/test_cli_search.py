@@ -17,7 +17,7 @@ from proverrl.cli.search import find_problems, search
 from proverrl.config import Config, SearchConfig
 from proverrl.errors import CanaryError, ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.seal import add_seal
-from proverrl.loops.search_run import SearchOptions, _judge_saved, _SearchRun
+from proverrl.jobs.search import SearchOptions, _judge_saved, _SearchRun
 from proverrl.monitor.search_display import open_display
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.search.base import Proposal

@@ -13,7 +13,7 @@ import pytest
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
-from proverrl.lang.dafny.audit import PROGRAM, check_problem
+from proverrl.lang.dafny.audit.bodies import PROGRAM, check_problem
 from proverrl.lang.dafny.formal.program import PROGRAMMING
 from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft

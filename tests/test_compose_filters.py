@@ -32,7 +32,7 @@ from proverrl.lang.dafny.compose.attack import (
 )
 from proverrl.lang.dafny.compose.declarations import read_program, rename
 from proverrl.lang.dafny.generate.stream import GENERATOR
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict

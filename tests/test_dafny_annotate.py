@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.lang.dafny.annotate import Alignment, align, get_program_text, list_entry_names
-from proverrl.lang.dafny.audit import audit, audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.hints import AddedHint
-from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.audit.annotated import Alignment, align, get_program_text, list_entry_names
+from proverrl.lang.dafny.audit.bodies import audit, audit_candidate
+from proverrl.lang.dafny.audit.hints import AddedHint
 from proverrl.lang.dafny.syntax.cursor import RESERVED
 from proverrl.lang.dafny.syntax.hint_grammar import FORMS, OPERANDS, OPERATORS, STATEMENTS
 from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verifier.base import Limits, Worker
 from tests.dafnybench_tasks import TASKS, Task, read_tasks

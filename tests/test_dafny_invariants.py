@@ -2,7 +2,7 @@
 
 import pytest
 
-from proverrl.lang.dafny.joined_invariants import join_invariants
+from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 
 FUNCTION = "function F(n: int): int requires n > 0 { n }\n"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
-from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
-from proverrl.lang.dafny.workers.toolchain import (
+from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
+from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
+from proverrl.lang.dafny.verify.workers.toolchain import (
     ConfirmingToolchain,
     DafnyToolchain,
     find_confirming_toolchain,

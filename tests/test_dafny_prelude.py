@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError
-from proverrl.lang.dafny.judge import make_options
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.language_server import DafnyLanguageServer
-from proverrl.lang.dafny.workers.prelude import NAME, mend_prelude
-from proverrl.lang.dafny.workers.server import DafnyServerWorker
-from proverrl.lang.dafny.workers.toolchain import (
+from proverrl.lang.dafny.verify.judge import make_options
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
+from proverrl.lang.dafny.verify.workers.prelude import NAME, mend_prelude
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
     find_confirming_toolchain,
     find_dafny_toolchain,

@@ -5,11 +5,11 @@ Also what Dafny leaves out without a word: an iterator that it did not verify is
 
 import pytest
 
-from proverrl.lang.dafny.audit import audit
-from proverrl.lang.dafny.judge import judge_reply
+from proverrl.lang.dafny.audit.bodies import audit
 from proverrl.lang.dafny.syntax.cursor import list_declared, list_methods
+from proverrl.lang.dafny.syntax.reply import parse_reply
 from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.workers.reply import parse_reply
+from proverrl.lang.dafny.verify.judge import judge_reply
 from proverrl.types import HOLE, Candidate, Problem, Status
 
 ADMITTED = [

@@ -9,20 +9,20 @@ from itertools import product
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.syntax.plain import WrittenText
-from proverrl.lang.dafny.syntax.program import read_program
-from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.workers.reply import Reply, ReplyMessage
-from proverrl.lang.dafny.workers.server import DafnyServerWorker
-from proverrl.lang.dafny.written_types import (
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.audit.written_types import (
     get_blank,
     name_calc_line,
     read_insertions,
     read_untyped,
     write_types,
 )
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.program import read_program
+from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
+from proverrl.lang.dafny.syntax.tokens import read_file
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Stage, Status
 from proverrl.verifier.base import Limits
 from tests.test_audit_attacks import find_toolchain

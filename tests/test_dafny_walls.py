@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ToolchainError
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.cursor import Cursor
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.walls.answers import Questioned
-from proverrl.lang.dafny.walls.edited import OwnedProgram, own_program
-from proverrl.lang.dafny.walls.forget import forget_program
-from proverrl.lang.dafny.walls.refuted import write_runs
-from proverrl.lang.dafny.walls.relevance import WallFinding, ask_relevance
-from proverrl.lang.dafny.workers.reply import EntryResult, Reply, ReplyMessage
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.walls.answers import Questioned
+from proverrl.lang.dafny.verify.walls.edited import OwnedProgram, own_program
+from proverrl.lang.dafny.verify.walls.forget import forget_program
+from proverrl.lang.dafny.verify.walls.refuted import write_runs
+from proverrl.lang.dafny.verify.walls.relevance import WallFinding, ask_relevance
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 

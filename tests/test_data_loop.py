@@ -15,9 +15,9 @@ from proverrl.compose.grades import GRADES, RUN, Grade, grade_statement, measure
 from proverrl.config import Config, parse_config
 from proverrl.config.selfplay import DataLoopConfig
 from proverrl.errors import ConfigError
-from proverrl.loops import train as train_module
-from proverrl.loops.checkpoint import latest_checkpoint, read_state
+from proverrl.jobs import train as train_module
 from proverrl.problems.load import write_problems
+from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.test_grpo import (
     StubVerifier,
@@ -215,7 +215,7 @@ def test_one_and_two_rounds_equal_three_bit_for_bit(
 KILLED_RUN = """
 import asyncio, json, sys
 from proverrl.config import parse_config
-from proverrl.loops import train as train_module
+from proverrl.jobs import train as train_module
 from tests.test_data_loop import answer
 from tests.test_grpo import StubVerifier
 

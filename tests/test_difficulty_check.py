@@ -14,7 +14,7 @@ import pytest
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.loops import evaluate_run as evaluate_module
+from proverrl.jobs import evaluate as evaluate_module
 from proverrl.statistics import mean_interval
 from proverrl.types import HOLE, Problem
 from scripts import check_difficulty as module

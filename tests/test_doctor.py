@@ -17,11 +17,11 @@ from proverrl.cli import doctor
 from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
 from proverrl.files import extras
-from proverrl.lang.dafny.workers import toolchain as dafny
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
-from proverrl.lang.lean import backend as lean
-from proverrl.lang.lean.workers import toolchain
-from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.dafny.verify.workers import toolchain as dafny
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from proverrl.lang.lean.verify import backend as lean
+from proverrl.lang.lean.verify.workers import toolchain
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.records import Part
 from proverrl.verifier.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 
@@ -296,7 +296,7 @@ def test_importing_the_doctor_does_not_import_torch() -> None:
 def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
     monkeypatch.setattr(
-        "proverrl.lang.lean.backend.check_lean", lambda: [Part("Lean", "absent", "x")]
+        "proverrl.lang.lean.verify.backend.check_lean", lambda: [Part("Lean", "absent", "x")]
     )
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [

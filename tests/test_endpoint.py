@@ -12,8 +12,8 @@ import pytest
 
 from proverrl.config import EndpointConfig, parse_config
 from proverrl.errors import RecordError, UsageError
-from proverrl.loops.evaluate_run import open_policy
-from proverrl.loops.train import train
+from proverrl.jobs.evaluate import open_policy
+from proverrl.jobs.train import train
 from proverrl.policy.base import Exchange, NoRoomError
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.rollout.samples import build_rollout_samples

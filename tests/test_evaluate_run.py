@@ -19,13 +19,13 @@ from proverrl import __version__
 from proverrl.cli.main import cli
 from proverrl.config import Config, EndpointConfig, load_config
 from proverrl.errors import UsageError
-from proverrl.loops import evaluate_run as evaluate_module
-from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
-from proverrl.loops.session import load_weights
+from proverrl.jobs import evaluate as evaluate_module
+from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import name_weights
 from proverrl.problems.load import benchmark_sha256
 from proverrl.report.headline import make_benchmark_table
+from proverrl.run.session import load_weights
 from tests.test_evaluate import CountingPolicy
 from tests.test_grpo import StubVerifier, judge, make_config, run, verifiers, write_split
 from tests.test_policy import tiny_policy

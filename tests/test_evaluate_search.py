@@ -20,12 +20,12 @@ from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
 from proverrl.files.seal import add_seal
+from proverrl.jobs import evaluate as evaluate_run
+from proverrl.jobs.evaluate import open_prover
 from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.lang.records import Prefix
-from proverrl.loops import evaluate_run
-from proverrl.loops.evaluate_run import open_prover
-from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
+from proverrl.run.evaluation import evaluate_searches, search_row
 from proverrl.search.base import CurvePoint, Functions, Proposal, SearchResult
 from proverrl.search.proposals import Corrector, Proposer, read_answer
 from proverrl.search.spending import FoundProof, SearchTurn

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from proverrl.cli.main import cli
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.jobs import train as train_module
 from proverrl.loops import expert_iteration
-from proverrl.loops import pairs as pairs_module
-from proverrl.loops import train as train_module
-from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.problems.inputs import Submission, read_lines
+from proverrl.run import pairs as pairs_module
+from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.types import Candidate, Status
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from proverrl.errors import Cause
 from proverrl.evaluation.evaluate import evaluate
-from proverrl.loops.tally import Tally
 from proverrl.monitor.display import LiveDisplay, describe_step
 from proverrl.monitor.watch import describe_verdicts
 from proverrl.report import build_page, headline_table, write_tables
 from proverrl.report.headline import make_benchmark_table
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.run.tally import Tally
 from proverrl.types import Candidate, Completion, Rollout, Status, Turn, Verdict
 from tests import report_runs as made
 from tests.builders import build_problem

@@ -16,9 +16,10 @@ from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.judging import choose_statement, count_passed, judge_statements
 from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
+from proverrl.jobs import evaluate as evaluate_run
+from proverrl.jobs import search as search_run
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
-from proverrl.loops import evaluate_run, search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import (
     load_problems,

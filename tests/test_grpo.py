@@ -21,14 +21,14 @@ import torch
 from proverrl.advantages.methods import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, ProblemError, RunError, VerifierError
-from proverrl.loops import train as train_module
-from proverrl.loops.checkpoint import read_state
-from proverrl.loops.evaluate_run import find_weights
-from proverrl.loops.run_folder import reopen
-from proverrl.loops.session import load_training
-from proverrl.loops.state import GrpoState
-from proverrl.loops.train import is_finished, train
+from proverrl.jobs import train as train_module
+from proverrl.jobs.evaluate import find_weights
+from proverrl.jobs.train import is_finished, train
 from proverrl.problems.load import write_problems
+from proverrl.run.checkpoint import read_state
+from proverrl.run.run_folder import reopen
+from proverrl.run.session import load_training
+from proverrl.run.state import GrpoState
 from proverrl.types import HOLE, Candidate, Group, Status
 from tests.fake_verifier import FakeVerifier
 from tests.warm import WARM
@@ -435,7 +435,7 @@ def test_a_run_of_other_settings_is_not_continued(
 KILLED_RUN = """
 import asyncio, json, sys
 from proverrl.config import parse_config
-from proverrl.loops import train as train_module
+from proverrl.jobs import train as train_module
 from tests.test_grpo import StubVerifier, judge
 
 train_module.open_configured = lambda *_, **__: StubVerifier(judge, delay_seconds=0.02)

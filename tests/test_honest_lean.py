@@ -14,10 +14,10 @@ import pytest
 
 from proverrl.config import LayoutName
 from proverrl.errors import ToolchainError
-from proverrl.lang.lean.audit import audit_lean_candidate
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.audit.text import audit_lean_candidate
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import LAYOUTS, render_body
 from proverrl.rollout.extract import extract

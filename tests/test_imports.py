@@ -33,7 +33,9 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "losses learner curriculum",
         "compose formalize search evaluation",
         "monitor report",
+        "run",
         "loops",
+        "jobs",
         "integrations",
         "serve",
         "api",
@@ -42,6 +44,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 )
 
 LANGUAGES = ("dafny", "lean")
+# The rooms of a language, lowest first.
+LANGUAGE_ROOMS = "syntax known_bugs audit compose verify generate search formal".split()
 # Rooms that read the files of others, which are in one language each.
 KNOW_A_LANGUAGE = (
     "lang/",
@@ -130,6 +134,22 @@ def find_upward_imports(package: Path) -> list[str]:
             other = layer_of(tuple(target.split(".")))
             if other is not None and other > own:
                 found.append(f"{path.relative_to(package)}:{line} imports {target}")
+    return found
+
+
+def find_upward_rooms(package: Path) -> list[str]:
+    """Imports of a language's room from one above it in the same language."""
+    found = []
+    for language in LANGUAGES:
+        for path, tree in iter_modules(package / "lang" / language):
+            own, *below = path.relative_to(package / "lang" / language).parts
+            if not below:
+                continue
+            for line, target in iter_imports(path, tree, package):
+                names = target.split(".")[1:]
+                is_near = names[:2] == ["lang", language] and names[2] in LANGUAGE_ROOMS
+                if is_near and LANGUAGE_ROOMS.index(names[2]) > LANGUAGE_ROOMS.index(own):
+                    found.append(f"{path.relative_to(package)}:{line} imports {target}")
     return found
 
 
@@ -290,6 +310,7 @@ def find_twin_names(package: Path) -> list[str]:
 
 def test_imports_never_point_up() -> None:
     assert find_upward_imports(PACKAGE) == []
+    assert find_upward_rooms(PACKAGE) == []
 
 
 def test_nothing_goes_in_circles() -> None:
@@ -413,6 +434,21 @@ def test_planted_branches_on_a_language_are_found(tmp_path: Path) -> None:
         "search/a.py:3 asks for ['dafny']",
         "search/b.py:1 imports proverrl.lang.dafny.audit",
         "search/c.py:2 asks for ['dafny', 'x']",
+    ]
+
+
+def test_a_planted_arrow_between_the_rooms_of_a_language_is_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "lang/dafny/language.py": "from proverrl.lang.dafny.verify import judge\n",
+            "lang/dafny/syntax/a.py": "import re\nfrom proverrl.lang.dafny.audit import b\n",
+            "lang/dafny/audit/b.py": "from proverrl.lang.dafny.syntax import a\n",
+            "lang/lean/verify/c.py": "from proverrl.lang.dafny.search.d import e\n",
+        },
+    )
+    assert find_upward_rooms(package) == [
+        "lang/dafny/syntax/a.py:2 imports proverrl.lang.dafny.audit.b"
     ]
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from proverrl.config import Config, RolloutConfig, parse_config
 from proverrl.errors import ConfigError, UsageError
-from proverrl.loops.beside import open_writer
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
 from proverrl.rewards.preface import conference_attempts
@@ -18,6 +17,7 @@ from proverrl.rollout.instruct import Writer
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
+from proverrl.run.beside import open_writer
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Prompt, Sampling, Status
 from tests.builders import build_problem

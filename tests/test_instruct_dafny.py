@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.config import PoolConfig, RewardConfig, RewardName, load_config
+from proverrl.jobs.train import train
 from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
-from proverrl.loops.train import train
 from proverrl.rewards.verdicts import REWARDS
 from proverrl.types import HOLE, Candidate, Completion, Problem, Rollout, Status, Turn, Verdict
 from proverrl.verifier.base import verify_all

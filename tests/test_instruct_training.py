@@ -18,14 +18,14 @@ from proverrl.config import Config, parse_config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
-from proverrl.loops import beside as beside_module
-from proverrl.loops import train as train_module
-from proverrl.loops.beside import open_writer
-from proverrl.loops.pairs import choose_bare_families
-from proverrl.loops.session import load_weights
+from proverrl.jobs import train as train_module
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.run import beside as beside_module
+from proverrl.run.beside import open_writer
+from proverrl.run.pairs import choose_bare_families
+from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.test_grpo import StubVerifier, run, same, step_lines, weights
 

@@ -15,11 +15,11 @@ from typing import Any, cast
 import pytest
 
 from proverrl.config import Config
-from proverrl.lang.dafny.workers.toolchain import run_for_version
-from proverrl.loops.checkpoint import save_checkpoint
-from proverrl.loops.train import describe_unsaved
+from proverrl.jobs.train import describe_unsaved
+from proverrl.lang.dafny.verify.workers.toolchain import run_for_version
 from proverrl.monitor import Monitor
 from proverrl.monitor.metrics import RunLimits
+from proverrl.run.checkpoint import save_checkpoint
 from tests.terminal import ROOT, Terminal
 from tests.test_grpo import step_lines, weights
 from tests.warm import WARM

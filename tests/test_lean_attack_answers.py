@@ -10,10 +10,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from proverrl.lang.lean.identity import read_report
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.identity import read_report
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
 from tests.lean_builders import FAKE_SERVER, build_lean_candidate
 from tests.test_lean_audit import ANSWERED, judge_answer, make_candidate, place_report

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.audit import (
+from proverrl.lang.lean.audit.text import (
     LEAN_KINDS,
     MAX_BODY_CHARACTERS,
     MAX_FILE_CHARACTERS,
@@ -29,17 +29,17 @@ from proverrl.lang.lean.audit import (
     audit_text,
     check_lean_problem,
 )
-from proverrl.lang.lean.identity import make_report_question, read_report
-from proverrl.lang.lean.judge import (
+from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
+from proverrl.lang.lean.syntax.keywords import PROOF_KEYWORDS
+from proverrl.lang.lean.syntax.tokens import scan_tokens
+from proverrl.lang.lean.syntax.words import COMMANDS, KEYWORDS, judge_word
+from proverrl.lang.lean.verify.identity import make_report_question, read_report
+from proverrl.lang.lean.verify.judge import (
     STANDARD_AXIOMS,
     judge_declaration,
     judge_messages,
 )
-from proverrl.lang.lean.keywords import PROOF_KEYWORDS
-from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
-from proverrl.lang.lean.syntax.tokens import scan_tokens
-from proverrl.lang.lean.words import COMMANDS, KEYWORDS, judge_word
-from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
+from proverrl.lang.lean.verify.workers.messages import Elaboration, LeanMessage
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_problems_lean import texts
 

@@ -18,7 +18,7 @@ from proverrl.lang.generating import CurriculumDraft, Generator
 from proverrl.lang.lean.generate.code import GENERATOR as CODE
 from proverrl.lang.lean.generate.generator import GENERATOR
 from proverrl.lang.lean.generate.names import POOLS
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.problems.prompt import render_body

@@ -15,7 +15,7 @@ from proverrl.formalize.critiques import PairMaker, Row
 from proverrl.formalize.equivalence import equivalent
 from proverrl.lang.critique.language import read_pair
 from proverrl.lang.english import Phrase
-from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.formal.closed import Closed, read_closed
 from proverrl.lang.lean.formal.errors import ERRORS, reword, spoil
 from proverrl.lang.lean.formal.phrases import read_phrase

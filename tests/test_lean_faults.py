@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import Status, Verdict
 from proverrl.verifier.pool import VerifierPool
 from tests import toy_lean

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.lean.backend import refuse
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.replay import ReplayOutcome
-from proverrl.lang.lean.workers import file as lean_file
-from proverrl.lang.lean.workers import worker as lean_worker
-from proverrl.lang.lean.workers.file import LeanFile
-from proverrl.lang.lean.workers.messages import Elaboration
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.backend import refuse
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.replay import ReplayOutcome
+from proverrl.lang.lean.verify.workers import file as lean_file
+from proverrl.lang.lean.verify.workers import worker as lean_worker
+from proverrl.lang.lean.verify.workers.file import LeanFile
+from proverrl.lang.lean.verify.workers.messages import Elaboration
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
 from tests.lean_builders import FAKE_FILE, build_lean_candidate, build_lean_problem
 from tests.test_lean_worker import run

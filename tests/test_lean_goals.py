@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proverrl.lang.lean.goals import canonical_goals, find_states
-from proverrl.lang.lean.workers.messages import Position, TacticStep
+from proverrl.lang.lean.verify.goals import canonical_goals, find_states
+from proverrl.lang.lean.verify.workers.messages import Position, TacticStep
 from proverrl.lang.records import NO_GOALS
 from tests.lean_builders import build_lean_candidate
 

@@ -3,7 +3,7 @@
 import pytest
 
 from proverrl.errors import UsageError, WorkerError
-from proverrl.lang.lean.identity import (
+from proverrl.lang.lean.verify.identity import (
     DeclarationReport,
     make_axioms_question,
     make_report_question,
@@ -11,7 +11,7 @@ from proverrl.lang.lean.identity import (
     read_axioms,
     read_report,
 )
-from proverrl.lang.lean.judge import (
+from proverrl.lang.lean.verify.judge import (
     STANDARD_AXIOMS,
     KnownStatement,
     KnownStatements,
@@ -22,7 +22,7 @@ from proverrl.lang.lean.judge import (
     judge_messages,
     make_diagnostics,
 )
-from proverrl.lang.lean.workers.messages import (
+from proverrl.lang.lean.verify.workers.messages import (
     Elaboration,
     LeanMessage,
     Position,
@@ -287,7 +287,7 @@ def test_known_statements_do_not_depend_on_the_body() -> None:
 
 
 def test_the_oldest_challenges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proverrl.lang.lean.judge._MAX_CHALLENGE_BYTES", 8)
+    monkeypatch.setattr("proverrl.lang.lean.verify.judge._MAX_CHALLENGE_BYTES", 8)
     known = KnownStatements()
     problems = [build_lean_problem(preamble=f"open A{i}\n") for i in range(4)]
     for problem, size in zip((*problems, problems[2]), (3, 3, 3, 2, 6), strict=True):

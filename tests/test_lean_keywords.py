@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lang.lean.keywords import LEAN_KEYWORDS, LEAN_RELEASE, PROOF_KEYWORDS
-from proverrl.lang.lean.words import COMMANDS, KEYWORDS
+from proverrl.lang.lean.syntax.keywords import LEAN_KEYWORDS, LEAN_RELEASE, PROOF_KEYWORDS
+from proverrl.lang.lean.syntax.words import COMMANDS, KEYWORDS
 from scripts import lean_keywords as module
 from scripts.lean_keywords import find_commands, find_keywords, find_libraries, read_words
 

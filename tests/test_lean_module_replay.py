@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import WorkerError
-from proverrl.lang.lean.judge import STANDARD_AXIOMS, KnownStatements, LeanLimits
-from proverrl.lang.lean.replay import ReplayOutcome, replay
 from proverrl.lang.lean.syntax.declarations import find_target
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import STANDARD_AXIOMS, KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.replay import ReplayOutcome, replay
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 FAKE = """

@@ -14,10 +14,10 @@ import pytest
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.server import LeanServer
-from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.server import LeanServer
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from tests.lean_builders import build_lean_problem
 

@@ -16,11 +16,11 @@ import pytest
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers import file as lean_file
-from proverrl.lang.lean.workers import server as lean_server
-from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers import file as lean_file
+from proverrl.lang.lean.verify.workers import server as lean_server
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem
 from tests.recorded_lean import load
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from proverrl.lang.lean.identity import DeclarationReport
-from proverrl.lang.lean.judge import STANDARD_AXIOMS, judge_declaration, judge_messages
-from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
+from proverrl.lang.lean.verify.identity import DeclarationReport
+from proverrl.lang.lean.verify.judge import STANDARD_AXIOMS, judge_declaration, judge_messages
+from proverrl.lang.lean.verify.workers.messages import Elaboration, LeanMessage
 from proverrl.types import HOLE, Candidate, Problem, Status
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.server import LeanServer
-from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.server import LeanServer
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier import frames
 from tests.fake_lean_server import FAULTS

@@ -12,11 +12,11 @@ import pytest
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.lean.backend import open_lean
-from proverrl.lang.lean.workers import toolchain as lean_toolchain
-from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage, Position
-from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
-from proverrl.lang.lean.workers.worker import _explain_header as explain_header
+from proverrl.lang.lean.verify.backend import open_lean
+from proverrl.lang.lean.verify.workers import toolchain as lean_toolchain
+from proverrl.lang.lean.verify.workers.messages import Elaboration, LeanMessage, Position
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import _explain_header as explain_header
 from proverrl.types import HOLE, Problem
 from proverrl.verifier.base import Limits
 

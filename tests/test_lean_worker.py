@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.messages import Elaboration, Environment
-from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.messages import Elaboration, Environment
+from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from tests.lean_builders import (
     FAKE_SERVER,

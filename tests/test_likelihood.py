@@ -17,6 +17,7 @@ from proverrl.config import Config, RewardConfig, parse_config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.formalize.fit import fit_most
 from proverrl.formalize.gate import Critic, ask_critics, criticise
+from proverrl.jobs.fit_critic import fit_critic
 from proverrl.lang.critique.language import (
     ask_critique,
     ask_verdict,
@@ -24,10 +25,6 @@ from proverrl.lang.critique.language import (
     read_pair,
     write_answer,
 )
-from proverrl.loops.beside import open_critic
-from proverrl.loops.fit_critic import fit_critic
-from proverrl.loops.session import load_weights
-from proverrl.loops.taught import teach_critiques
 from proverrl.policy.engines import name_weights
 from proverrl.policy.likelihood import (
     FILE,
@@ -40,6 +37,9 @@ from proverrl.policy.loading import build_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import make_row, write_problems
+from proverrl.run.beside import open_critic
+from proverrl.run.session import load_weights
+from proverrl.run.taught import teach_critiques
 from proverrl.types import Candidate, Problem, Prompt, Sampling
 from tests.builders import build_problem
 from tests.test_critique import ASKED, FALSE_GOAL, RIGHT_ONE, WRONG_ONE

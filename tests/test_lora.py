@@ -13,12 +13,11 @@ import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, PolicyConfig, parse_config
 from proverrl.errors import ProverRLError, RunError, UsageError
+from proverrl.jobs import train as train_module
+from proverrl.jobs.train import train
 from proverrl.learner.learner import TorchLearner, enable_checkpointing, recompute_layers
 from proverrl.learner.packed_rows import pack_rows
 from proverrl.learner.weights import calls
-from proverrl.loops import adapter_probe
-from proverrl.loops import train as train_module
-from proverrl.loops.train import train
 from proverrl.policy.loading import DTYPES, build_policy, load_policy
 from proverrl.policy.lora import (
     adapter_disabled,
@@ -41,6 +40,7 @@ from proverrl.policy.probe import (
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import write_problems
+from proverrl.run import adapter_probe
 from proverrl.types import HOLE, Candidate, Status
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier

@@ -17,10 +17,8 @@ from rich.console import Console
 from proverrl.config import Config, parse_config
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.evaluation.store import AttemptStore, count_completions
-from proverrl.loops import evaluate_run as evaluate_module
-from proverrl.loops.evaluate_run import evaluate_benchmarks
-from proverrl.loops.evaluation import search_row
-from proverrl.loops.tally import Tally
+from proverrl.jobs import evaluate as evaluate_module
+from proverrl.jobs.evaluate import evaluate_benchmarks
 from proverrl.monitor import Monitor
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
 from proverrl.monitor.metrics import RunLimits
@@ -46,6 +44,8 @@ from proverrl.rollout.completion_counts import (
     warn_of_lost,
 )
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.run.evaluation import search_row
+from proverrl.run.tally import Tally
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
 from proverrl.search.spending import SearchTurn

@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import UsageError
-from proverrl.loops import evaluate_run as evaluate_module
-from proverrl.loops.evaluate_run import SweepRow, find_best, sweep_alpha
+from proverrl.jobs import evaluate as evaluate_module
+from proverrl.jobs.evaluate import SweepRow, find_best, sweep_alpha
 from proverrl.policy.loading import build_policy, merge_policies
 from proverrl.policy.tokenizer import train_tokenizer
 from tests.test_grpo import StubVerifier, judge, make_config  # noqa: F401

@@ -19,17 +19,17 @@ from proverrl.errors import ConfigError, VerifierError
 from proverrl.learner.guard import Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.grpo import GrpoRun, make_reward, make_step, open_source
-from proverrl.loops.overlap import AsCompleted
-from proverrl.loops.pipeline import InOrder
-from proverrl.loops.samplers import SamplerCopy
-from proverrl.loops.session import Session, TrainingProblems
-from proverrl.loops.state import GrpoState
-from proverrl.loops.tally import IdleClock
 from proverrl.monitor import Monitor
 from proverrl.monitor.metrics import RunLimits
 from proverrl.parallel import SINGLE
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run.overlap import AsCompleted
+from proverrl.run.pipeline import InOrder
+from proverrl.run.samplers import SamplerCopy
+from proverrl.run.session import Session, TrainingProblems
+from proverrl.run.state import GrpoState
+from proverrl.run.tally import IdleClock
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane
 from proverrl.verifier.cache import CachedVerifier

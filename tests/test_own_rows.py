@@ -11,8 +11,8 @@ from proverrl.benchmarks import open as opening
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import parse_config
 from proverrl.errors import ProblemError
-from proverrl.loops.session import load_training
 from proverrl.problems.load import make_row, write_problems
+from proverrl.run.session import load_training
 from tests.builders import build_problem
 
 ROWS: list[dict[str, Any]] = [

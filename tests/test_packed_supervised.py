@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from proverrl.config import Config
 from proverrl.config.training import LearnerConfig, WarmStartConfig
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.loops.imitation import Imitation
-from proverrl.loops.pairs import Pair
-from proverrl.loops.supervised import train_supervised
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run.imitation import Imitation
+from proverrl.run.pairs import Pair
+from proverrl.run.supervised import train_supervised
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 

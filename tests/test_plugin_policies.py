@@ -19,11 +19,11 @@ from proverrl.compose.composers import FunctionComposer
 from proverrl.config import Config, parse_config
 from proverrl.config.policy import PolicyConfig
 from proverrl.errors import ConfigError, UsageError
+from proverrl.jobs.evaluate import evaluate_benchmarks, open_policy
+from proverrl.jobs.search import SearchOptions, search_problems
+from proverrl.jobs.train import train
 from proverrl.lang.records import Parent
-from proverrl.loops.evaluate_run import evaluate_benchmarks, open_policy
-from proverrl.loops.search_run import SearchOptions, search_problems
 from proverrl.loops.selfplay.composer import open_composer
-from proverrl.loops.train import train
 from proverrl.policy.base import Exchange
 from proverrl.policy.engines import name_weights
 from proverrl.policy.function import FunctionPolicy

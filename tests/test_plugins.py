@@ -31,7 +31,7 @@ from proverrl.config import RewardConfig as Rewarding
 from proverrl.config.search import SearchConfig
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
-from proverrl.loops.train import train
+from proverrl.jobs.train import train
 from proverrl.losses.total import compute_loss
 from proverrl.rewards.verdicts import build_reward
 from proverrl.search.run import TreeSearch

@@ -24,12 +24,12 @@ from proverrl.learner.distill import SelfDistiller
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
-from proverrl.loops.run_folder import settle
 from proverrl.policy.loading import build_policy, cast_parameters, load_policy
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
+from proverrl.run.run_folder import settle
 from proverrl.types import Sampling
 from tests.builders import build_problem
 from tests.tiny_model import tiny_model, tiny_samples

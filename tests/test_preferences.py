@@ -13,10 +13,10 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ConfigError, ProblemError
-from proverrl.loops.imitation import score_targets
-from proverrl.loops.pairs import Pair
 from proverrl.losses.preference import dpo_loss
 from proverrl.problems.load import load_texts, write_problems
+from proverrl.run.imitation import score_targets
+from proverrl.run.pairs import Pair
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,

@@ -23,8 +23,8 @@ from proverrl.config import (
 )
 from proverrl.config.rollout import RolloutMode
 from proverrl.errors import ConfigError
-from proverrl.loops import train as train_module
-from proverrl.loops.train import is_finished, train
+from proverrl.jobs import train as train_module
+from proverrl.jobs.train import is_finished, train
 from tests.test_grpo import StubVerifier, judge, write_split
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs" / "presets"

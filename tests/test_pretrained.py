@@ -17,9 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, PolicyConfig, parse_config
 from proverrl.errors import UsageError
+from proverrl.jobs import train as train_module
+from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
-from proverrl.loops import train as train_module
-from proverrl.loops.train import train
 from proverrl.policy.base import Exchange
 from proverrl.policy.loading import checkpoint_weights, load_policy, merge_policies
 from proverrl.policy.probe import score_rows

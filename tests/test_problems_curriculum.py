@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import Candidate, Problem, Split, Status

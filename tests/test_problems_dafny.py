@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import check_problem
+from proverrl.lang.dafny.audit.bodies import check_problem
 from proverrl.lang.dafny.syntax.declarations import find_declaration, read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_places, scan_tokens
 from proverrl.types import HOLE, Problem

@@ -12,8 +12,8 @@ from itertools import islice
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.lang.generating import (
     NUMBER_PERIOD,

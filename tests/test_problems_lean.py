@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.lean.audit import audit_lean_candidate
-from proverrl.lang.lean.backend import open_lean
-from proverrl.lang.lean.judge import STANDARD_AXIOMS
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import (
     find_declarations,
     find_target,
@@ -24,7 +22,9 @@ from proverrl.lang.lean.syntax.declarations import (
     split_header,
 )
 from proverrl.lang.lean.syntax.tokens import scan_tokens, split_name
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.backend import open_lean
+from proverrl.lang.lean.verify.judge import STANDARD_AXIOMS
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.base import Limits

@@ -16,7 +16,7 @@ from proverrl.errors import ProblemError, RecordError, ToolchainError
 from proverrl.evaluation.attempt_rows import verdict_fields
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.lang import find_language
-from proverrl.lang.dafny.audit import PROGRAM, audit, check_problem
+from proverrl.lang.dafny.audit.bodies import PROGRAM, audit, check_problem
 from proverrl.lang.dafny.formal.program import PROGRAMMING, is_trivial
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.lang.formalizing import StatementGenerator

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from proverrl.config import ProblemsConfig
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.loops.pairs import choose_proofs, load_sft_data
 from proverrl.problems.load import write_problems
 from proverrl.rollout.proofs import (
     Conditions,
@@ -21,6 +20,7 @@ from proverrl.rollout.proofs import (
     ProofStore,
     describe_conditions,
 )
+from proverrl.run.pairs import choose_proofs, load_sft_data
 from proverrl.types import Candidate, Completion, Problem, Rollout, Status, Turn
 from tests.builders import build_problem, build_verdict
 

@@ -17,19 +17,19 @@ from proverrl.config import AppealConfig, Config, RestartConfig
 from proverrl.config.policy import SamplingConfig
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
-from proverrl.loops.appeals import Reviewer
-from proverrl.loops.checkpoint import dump_draws, load_draws
-from proverrl.loops.pipeline import Judged
-from proverrl.loops.restarts import plan_restarts
-from proverrl.loops.session import load_training
-from proverrl.loops.state import RunState
-from proverrl.loops.tally import Tally
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
 from proverrl.rewards.verdicts import proved_reward
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, dump_completion, load_completion
+from proverrl.run.appeals import Reviewer
+from proverrl.run.checkpoint import dump_draws, load_draws
+from proverrl.run.pipeline import Judged
+from proverrl.run.restarts import plan_restarts
+from proverrl.run.session import load_training
+from proverrl.run.state import RunState
+from proverrl.run.tally import Tally
 from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict
 from tests.builders import build_problem, build_turn
 from tests.test_grpo import (  # noqa: F401  (fixtures)

@@ -12,10 +12,10 @@ import pytest
 from proverrl.config import Config, LearnerConfig, LossConfig
 from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.learner import TorchLearner
-from proverrl.loops.checkpoint import latest_checkpoint, read_state
-from proverrl.loops.reverify import check_sample_files, rescore
-from proverrl.loops.session import load_training
 from proverrl.parallel import World
+from proverrl.run.checkpoint import latest_checkpoint, read_state
+from proverrl.run.reverify import check_sample_files, rescore
+from proverrl.run.session import load_training
 from proverrl.search.samples import SearchSample, build_path_sample, write_samples
 from proverrl.types import Completion, Problem
 from tests.builders import build_problem
@@ -217,8 +217,8 @@ def test_proofs_of_searches_in_expert_iteration_and_warm_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from proverrl.loops import train as train_module
-    from proverrl.loops.warm_start import warm_start
+    from proverrl.jobs import train as train_module
+    from proverrl.run.warm_start import warm_start
 
     file = tmp_path / "samples.jsonl"
     problems = write_paths(make_config("a"), file)

@@ -18,11 +18,11 @@ from proverrl.formalize.emptiness import mark_empty
 from proverrl.formalize.lean_scorer import mark_scores
 from proverrl.lang.dafny.syntax.text import name_entry
 from proverrl.lang.records import Extraction
-from proverrl.loops.pipeline import Pipeline
-from proverrl.loops.session import load_training
-from proverrl.loops.tally import Tally
 from proverrl.rewards.verdicts import statement_reward
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, build_group
+from proverrl.run.pipeline import Pipeline
+from proverrl.run.session import load_training
+from proverrl.run.tally import Tally
 from proverrl.timeline import Timeline
 from proverrl.types import Candidate, Obligations, Opinion, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier

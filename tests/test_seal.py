@@ -17,7 +17,7 @@ from proverrl.evaluation.compare import read_evaluation
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.files.seal import SEAL, add_seal, has_own_seal, write_sealed
 from proverrl.files.strict_json import load_json
-from proverrl.loops.checkpoint import STATE_FILE, read_state, save_checkpoint
+from proverrl.run.checkpoint import STATE_FILE, read_state, save_checkpoint
 from proverrl.types import Status
 from tests.fake_verifier import FakeVerifier
 from tests.test_evaluate import CountingPolicy, build_evaluation, judge

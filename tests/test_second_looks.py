@@ -15,11 +15,11 @@ import pytest
 from proverrl.cli.second_look import FACTOR, SecondLook
 from proverrl.config import AppealConfig, Config, parse_config
 from proverrl.errors import Cause, ConfigError, UsageError
+from proverrl.jobs import train as train_module
 from proverrl.lang.open import open_verifier
-from proverrl.loops import train as train_module
-from proverrl.loops.appeals import Reviewer
 from proverrl.rewards.noise import FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.run.appeals import Reviewer
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane

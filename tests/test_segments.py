@@ -17,8 +17,6 @@ from proverrl.config import Config, LossConfig, parse_config
 from proverrl.errors import ConfigError, RecordError
 from proverrl.hint import Hint
 from proverrl.learner.packed_rows import gather_tokens, pack_rows
-from proverrl.loops.checkpoint import dump_draws, load_draws
-from proverrl.loops.tally import IdleClock, Tally
 from proverrl.losses.base import LossInputs
 from proverrl.losses.regularisers import select_samples
 from proverrl.losses.total import compute_loss
@@ -27,6 +25,8 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.segments import OpenDraws
 from proverrl.rollout.whole_proof import Draw
+from proverrl.run.checkpoint import dump_draws, load_draws
+from proverrl.run.tally import IdleClock, Tally
 from proverrl.types import Completion, Rollout, Sampling, Turn
 from tests.builders import build_problem
 from tests.test_grpo import (

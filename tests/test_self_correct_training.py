@@ -10,9 +10,9 @@ import pytest
 
 from proverrl.config import Config
 from proverrl.lang.records import Extraction
-from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.rollout.whole_proof import Draw
+from proverrl.run.checkpoint import dump_draws, load_draws
 from proverrl.types import Completion
 from tests.builders import build_problem
 from tests.test_grpo import (  # noqa: F401  (fixtures)

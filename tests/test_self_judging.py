@@ -24,6 +24,7 @@ from proverrl.evaluation.calibration import (
     judge_attempts,
     tell_calibration,
 )
+from proverrl.jobs import train as train_module
 from proverrl.lang.critique.language import (
     CRITIQUE,
     ask_verdict,
@@ -32,14 +33,13 @@ from proverrl.lang.critique.language import (
     write_verdict,
 )
 from proverrl.lang.open import open_verifier
-from proverrl.loops import taught as taught_module
-from proverrl.loops import train as train_module
-from proverrl.loops.self_judging import choose_attempts
 from proverrl.policy.base import Policy
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.run import taught as taught_module
+from proverrl.run.self_judging import choose_attempts
 from proverrl.types import (
     HOLE,
     Candidate,

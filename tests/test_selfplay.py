@@ -17,11 +17,11 @@ from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
-from proverrl.loops import train as train_module
-from proverrl.loops.export_proofs import export_proofs
-from proverrl.loops.selfplay.composed import drop_long
-from proverrl.loops.session import Session
-from proverrl.loops.state import GrpoState
+from proverrl.jobs import train as train_module
+from proverrl.jobs.export_proofs import export_proofs
+from proverrl.loops.selfplay.composition import drop_long
+from proverrl.run.session import Session
+from proverrl.run.state import GrpoState
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -407,8 +407,8 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
 KILLED_RUN = """
 import asyncio, json, sys
 from proverrl.config import parse_config
-from proverrl.loops import train as train_module
-from proverrl.loops.export_proofs import export_proofs
+from proverrl.jobs import train as train_module
+from proverrl.jobs.export_proofs import export_proofs
 from tests.test_grpo import StubVerifier, judge
 
 train_module.open_configured = lambda *a, **k: StubVerifier(judge)

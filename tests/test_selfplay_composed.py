@@ -23,7 +23,7 @@ from proverrl.compose.filters import (
 from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
 from proverrl.lang.records import Made, Parent
-from proverrl.loops.selfplay.composed import (
+from proverrl.loops.selfplay.composition import (
     ComposedProblems,
     draw_pairs,
     list_negations,
@@ -32,8 +32,8 @@ from proverrl.loops.selfplay.composed import (
     weigh_operators,
     write_attacks,
 )
-from proverrl.loops.session import TrainingProblems
 from proverrl.problems.load import make_row, write_problems
+from proverrl.run.session import TrainingProblems
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,

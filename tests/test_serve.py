@@ -17,7 +17,7 @@ import pytest
 
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.problems.inputs import make_file_candidate
 from proverrl.serve.desk import _for_clients
 from proverrl.serve.kimina import to_answer

@@ -12,15 +12,15 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
-from proverrl.loops.imitation import Imitation
-from proverrl.loops.pairs import Pair, PairSource
-from proverrl.loops.run_folder import lock_run
-from proverrl.loops.session import (
+from proverrl.run.imitation import Imitation
+from proverrl.run.pairs import Pair, PairSource
+from proverrl.run.run_folder import lock_run
+from proverrl.run.session import (
     budget_spent,
     run_fraction,
     split_references,
 )
-from proverrl.loops.supervised import draw_batches
+from proverrl.run.supervised import draw_batches
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT32

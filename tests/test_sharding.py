@@ -210,7 +210,7 @@ def test_the_shipped_launcher_files_are_what_is_asked_for() -> None:
 @pytest.mark.slow
 def test_one_process_imports_nothing_of_it() -> None:
     code = (
-        "import sys, torch, proverrl.loops.train; from tests.tiny_model import tiny_model;"
+        "import sys, torch, proverrl.jobs.train; from tests.tiny_model import tiny_model;"
         "from proverrl.config import LearnerConfig;"
         "from proverrl.learner.learner import TorchLearner;"
         "TorchLearner(tiny_model(), LearnerConfig(), temperature=1.0);"

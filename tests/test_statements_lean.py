@@ -12,10 +12,10 @@ from proverrl.errors import ToolchainError
 from proverrl.lang import find_language
 from proverrl.lang.english import English, Phrase
 from proverrl.lang.formalizing import StatementGenerator
-from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.formal.phrases import read_phrase
 from proverrl.lang.lean.formal.proposition import FORMALIZING
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict

@@ -12,10 +12,10 @@ import pytest
 
 from proverrl.config import Config, RolloutConfig
 from proverrl.lang.records import Prefix
-from proverrl.loops import taught
-from proverrl.loops.pairs import Pair
-from proverrl.loops.taught import break_body, correct_source, own_corrections, resume_source
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run import taught
+from proverrl.run.pairs import Pair
+from proverrl.run.taught import break_body, correct_source, own_corrections, resume_source
 from proverrl.types import (
     HOLE,
     Candidate,

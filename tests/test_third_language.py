@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.config import parse_config
+from proverrl.jobs.train import train
 from proverrl.lang import LANGUAGES, find_language
-from proverrl.loops.train import train
 from proverrl.problems.load import make_row, write_problems
 from tests.sums import make_sum
 

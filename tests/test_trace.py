@@ -13,9 +13,9 @@ import pytest
 
 from proverrl.config import Config
 from proverrl.errors import RunError
-from proverrl.loops.tally import IdleClock
 from proverrl.monitor import trace
 from proverrl.monitor.trace import TRACE_FILE, TraceFile
+from proverrl.run.tally import IdleClock
 from proverrl.timeline import Timeline, TimeSpan
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from proverrl.cli.main import cli
 from proverrl.config import Config, ValueConfig, parse_config
 from proverrl.errors import ConfigError, RunError, UsageError
+from proverrl.jobs import value as value_module
+from proverrl.jobs.train import LOOPS, is_finished, train
 from proverrl.lang.records import Prefix
-from proverrl.loops import value as value_module
-from proverrl.loops.train import LOOPS, is_finished, train
 from proverrl.problems.load import make_row
 from proverrl.report.run import load_runs
 from proverrl.report.sections import describe_state

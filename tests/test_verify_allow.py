@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
-from proverrl.lang.dafny.arguments import check_arguments
-from proverrl.lang.dafny.audit import audit, audit_candidate, list_trusted
-from proverrl.lang.dafny.judge import make_options
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.lang.dafny.audit.arguments import check_arguments
+from proverrl.lang.dafny.audit.bodies import audit, audit_candidate, list_trusted
+from proverrl.lang.dafny.verify.judge import make_options
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.lang.trusted import ALLOWED, read_words
 from proverrl.types import FILE, HOLE, Candidate, Problem, Status
 from proverrl.verifier.base import Limits

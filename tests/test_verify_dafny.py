@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError
-from proverrl.lang.dafny.backend import make_spawn
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.dafny.verify.backend import make_spawn
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import make_file_candidate
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError
-from proverrl.lang.dafny.backend import make_spawn
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.server import DafnyServerWorker
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.lang.dafny.verify.backend import make_spawn
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.pool import Upkeep, VerifierPool
@@ -38,7 +38,7 @@ def no_walls(monkeypatch: pytest.MonkeyPatch) -> None:
         verdict: Verdict = given[-1]
         return verdict
 
-    monkeypatch.setattr("proverrl.lang.dafny.judge.ask_walls", pass_walls)
+    monkeypatch.setattr("proverrl.lang.dafny.verify.judge.ask_walls", pass_walls)
 
 
 def ask(name: str, words: str) -> Candidate:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.lang import find_language
-from proverrl.lang.dafny.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.problems import includes
 from proverrl.problems.includes import Included, IncludeError, combine, join_includes
 from proverrl.problems.input_paths import list_changed
@@ -261,7 +261,7 @@ def test_an_unchanged_tree_starts_no_verifier(tree: Path, monkeypatch: pytest.Mo
     def start(*_: object) -> None:
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr("proverrl.lang.dafny.backend.start_dafny_worker", start)
+    monkeypatch.setattr("proverrl.lang.dafny.verify.backend.start_dafny_worker", start)
     status, again = verify(".")
     assert status == 0
     assert {name: row["key"] for name, row in again.items()} == {

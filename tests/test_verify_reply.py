@@ -3,9 +3,9 @@
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.lang.dafny.judge import count_obligations, judge_reply
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.reply import parse_reply
+from proverrl.lang.dafny.syntax.reply import parse_reply
+from proverrl.lang.dafny.verify.judge import count_obligations, judge_reply
+from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Stage, Status
 from proverrl.verifier.body_place import find_body_place
 

@@ -20,7 +20,7 @@ import torch
 
 from proverrl.config import Config, EngineName, LoraConfig, VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
-from proverrl.loops import evaluate_run as evaluate_module
+from proverrl.jobs import evaluate as evaluate_module
 from proverrl.policy import engines, vllm_engine
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.lora import adapter_weights, attach_adapter, merge_adapter

@@ -9,11 +9,14 @@ import pytest
 
 from proverrl.errors import Cause, ToolchainError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.formal.program import PROGRAMMING
-from proverrl.lang.dafny.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.workers.toolchain import ConfirmingToolchain, find_confirming_toolchain
-from proverrl.lang.lean.confirm import FreshProcess
+from proverrl.lang.dafny.verify.backend import open_dafny
+from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
+from proverrl.lang.dafny.verify.workers.toolchain import (
+    ConfirmingToolchain,
+    find_confirming_toolchain,
+)
+from proverrl.lang.lean.verify.confirm import FreshProcess
 from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict

@@ -105,7 +105,7 @@ def wait_and_fork(path: Path) -> dict[str, object]:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: F401
 
     import proverrl.cli
-    import proverrl.loops.train  # noqa: F401
+    import proverrl.jobs.train  # noqa: F401
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{path}.new")

@@ -17,6 +17,7 @@ from pathlib import Path
 from proverrl.benchmarks.base import Collector, read_field
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
+from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.benchmark_texts import (
     cut_lemma,
     cut_marked,
@@ -25,7 +26,6 @@ from proverrl.lang.dafny.benchmark_texts import (
     number_in_order,
     restore_body,
 )
-from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.types import Problem
 
 _NO_HINTS = "_no_hints"

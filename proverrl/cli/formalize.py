@@ -34,8 +34,8 @@ from proverrl.errors import ProblemError, UsageError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
-    from proverrl.loops.formalize_run import Formalized
-    from proverrl.loops.prove import Proved
+    from proverrl.jobs.formalize import Formalized
+    from proverrl.jobs.prove import Proved
 
 _MAX_SHOWN = 5
 _SAMPLES = count_option("--samples", 8, "Statements to write for each text.")
@@ -89,8 +89,8 @@ def formalize(
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
     refuse_inside(out, config.run)
 
-    from proverrl.loops.formalize_run import FormalizeOptions, write_kept
-    from proverrl.loops.formalize_run import formalize as write_statements
+    from proverrl.jobs.formalize import FormalizeOptions, write_kept
+    from proverrl.jobs.formalize import formalize as write_statements
     from proverrl.report import write_report
 
     options = FormalizeOptions(name, least, by_meaning=True, critics=critics)
@@ -136,7 +136,7 @@ def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
 
     from proverrl.config import Config
     from proverrl.formalize.critiques import write_critiques
-    from proverrl.loops.beside import open_sampling_critic
+    from proverrl.run.beside import open_sampling_critic
 
     critic = None if unsure is None else open_sampling_critic(Config(), unsure, "--unsure")
     show = partial(click.echo, err=True)
@@ -155,7 +155,7 @@ def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) ->
     """
     config = read_config(None, run, overrides, ask="name the run of a formaliser")
 
-    from proverrl.loops.fit_critic import fit_critic as fit
+    from proverrl.jobs.fit_critic import fit_critic as fit
 
     click.echo(fit(config, run, source, out))
     click.echo(f"written: {out}; it judges with the weights of {run}, which must stay")
@@ -223,9 +223,9 @@ def prove(
         raise UsageError("WORDS is empty: give English, or name a file of problems in words")
     if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
-    from proverrl.loops.prove import estimate_chances, write_preferences
-    from proverrl.loops.prove import prove as prove_words
-    from proverrl.loops.search_run import SearchOptions
+    from proverrl.jobs.prove import estimate_chances, write_preferences
+    from proverrl.jobs.prove import prove as prove_words
+    from proverrl.jobs.search import SearchOptions
 
     written = _read_policy(formaliser, _sample(overrides, samples))
     proving = _read_policy(prover, overrides)
@@ -280,8 +280,8 @@ def _find_words(
     """The file of problems in words; it is written where the words themselves were given."""
     from proverrl.benchmarks.open import is_source, open_benchmark
     from proverrl.files.lines import read_text
+    from proverrl.jobs.prove import write_words
     from proverrl.lang import find_suffixes
-    from proverrl.loops.prove import write_words
     from proverrl.problems.load import make_row, write_problems
 
     place = out / "words.jsonl"

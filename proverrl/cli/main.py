@@ -190,9 +190,9 @@ def train(
     import asyncio
 
     config = _read_config(config_file, overrides, run, resume)
-    from proverrl.loops.run_folder import check_resumable, settle
-    from proverrl.loops.train import is_finished
-    from proverrl.loops.train import train as run_training
+    from proverrl.jobs.train import is_finished
+    from proverrl.jobs.train import train as run_training
+    from proverrl.run.run_folder import check_resumable, settle
 
     if is_finished(config):
         # With other settings it would be another run.
@@ -201,7 +201,7 @@ def train(
     else:
         asyncio.run(run_training(config))
     if config.loop == "value":
-        from proverrl.loops.value import describe_value
+        from proverrl.jobs.value import describe_value
 
         click.echo("\n".join(describe_value(config.run)))
     elif os.environ.get("RANK", "0") == "0":
@@ -256,7 +256,7 @@ def evaluate_command(
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
     from proverrl.evaluation.calibration import tell_calibration
-    from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
     from proverrl.report.decisions import describe_decisions
@@ -306,7 +306,7 @@ def merge(
         raise UsageError("give either --alpha or --sweep")
     if sweep is not None and config_file is None:
         raise UsageError("--sweep evaluates on the validation split: say how with --config")
-    from proverrl.loops.evaluate_run import find_best, find_weights, sweep_alpha
+    from proverrl.jobs.evaluate import find_best, find_weights, sweep_alpha
     from proverrl.policy.loading import merge_policies
 
     places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]

@@ -116,7 +116,7 @@ def _make_search(
     run: Path | None, config_file: Path | None, overrides: tuple[str, ...], out: Path
 ) -> SearchProblem:
     """Raises ``UsageError``: the configuration cannot be read, or two are named."""
-    from proverrl.loops.search_run import SearchOptions, search_problems
+    from proverrl.jobs.search import SearchOptions, search_problems
     from proverrl.types import Problem
 
     ask = "name one policy: --run RUN or --config FILE"

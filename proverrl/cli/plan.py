@@ -43,7 +43,7 @@ def plan(
     import torch
 
     from proverrl.learner.memory import GIB, choose_cache_gb, plan_memory
-    from proverrl.loops.run_folder import settle
+    from proverrl.run.run_folder import settle
 
     config = read_config(config_file, None, overrides, ask="give a configuration file")
     config = settle(config)

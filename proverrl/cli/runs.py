@@ -98,7 +98,7 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
 def proofs(run: Path, out: Path) -> None:
     """Write the proofs that RUN keeps, as lines that verify and other runs can read."""
     from proverrl.config import load_stored_config
-    from proverrl.loops.export_proofs import export_proofs
+    from proverrl.jobs.export_proofs import export_proofs
 
     num_proofs, num_problems = export_proofs(run, load_stored_config(run), out)
     click.echo(f"{out}: {num_proofs} proofs of {num_problems} problems")
@@ -119,8 +119,8 @@ def push(
     The token is HF_TOKEN, or the one that `hf auth login` stored.
     """
     from proverrl.files.lines import write_whole
-    from proverrl.loops.publish import CARD, check_repo_id, list_policy_files, publish
     from proverrl.report.model_card import make_card
+    from proverrl.run.publish import CARD, check_repo_id, list_policy_files, publish
 
     check_repo_id(repo_id)
     files = list_policy_files(run)

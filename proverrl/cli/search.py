@@ -88,7 +88,7 @@ def search(
             )
         check_place(samples)
     found = find_problems(problems, benchmark, config)
-    from proverrl.loops.search_run import SearchOptions, search_problems
+    from proverrl.jobs.search import SearchOptions, search_problems
     from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary
 

@@ -35,7 +35,7 @@ RewardName = Literal[
 
 
 class AppealConfig(Section):
-    """Second looks at refused proofs, by another worker; see ``proverrl.loops.appeals``."""
+    """Second looks at refused proofs, by another worker; see ``proverrl.run.appeals``."""
 
     rate: Fraction = 0.02
     """share of distinct refused candidates that are judged again; 0: none"""

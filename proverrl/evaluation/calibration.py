@@ -6,7 +6,7 @@ proved is how sure the policy is (RISE, Liu et al. 2025, arXiv 2505.13445, has i
 that is honest is told by the Brier score and by the expected calibration error (Guo et al. 2017,
 arXiv 1706.04599, ten bins of equal width); what it is worth by the verifier calls up to the first
 proof when the surest attempts are verified first. Nothing is proved by an answer, and every attempt
-was verified. Not handled here: learning from such answers (``proverrl.loops.self_judging``).
+was verified. Not handled here: learning from such answers (``proverrl.run.self_judging``).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         sampling["logits of the next token"] = rows * shape.vocab_size * (size + 16)
     together = not config.grpo.in_order and config.grpo.max_staleness > 0
     if together and config.policy.engine != "vllm":
-        # The sampler's model, and the weights that wait for it (``proverrl.loops.samplers``).
+        # The sampler's model, and the weights that wait for it (``proverrl.run.samplers``).
         always["sampler's own model"] = size * parameters
         always["weights that wait for it"] = 2 * size * trained
     always = {name: value for name, value in always.items() if value}

@@ -33,11 +33,11 @@ from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
-from proverrl.loops.pipeline import Order, Pipeline
-from proverrl.loops.selfplay.composed import ComposedProblems, list_bodies, negate
 from proverrl.loops.selfplay.composer import open_composer
-from proverrl.loops.session import Session
-from proverrl.loops.state import RunState
+from proverrl.loops.selfplay.composition import ComposedProblems, list_bodies, negate
+from proverrl.run.pipeline import Order, Pipeline
+from proverrl.run.session import Session
+from proverrl.run.state import RunState
 from proverrl.types import Candidate, Problem
 
 BEFORE_GRADES: tuple[FilterName, ...] = ("duplicate", "leak", "well_formed")

@@ -21,9 +21,11 @@ from typing import Any, Protocol
 import torch
 
 from proverrl.files.disk import loading
-from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.follow import check_weights
-from proverrl.loops.pairs import (
+from proverrl.policy.lora import has_adapter, reset_adapter
+from proverrl.rewards.verdicts import proved_reward
+from proverrl.run.adapter_probe import probe_adapter
+from proverrl.run.follow import check_weights
+from proverrl.run.pairs import (
     PairSource,
     choose_proofs,
     load_sft_data,
@@ -31,14 +33,12 @@ from proverrl.loops.pairs import (
     proof_sources,
     reference_sources,
 )
-from proverrl.loops.pipeline import InOrder, Order, Pipeline
-from proverrl.loops.reverify import import_proofs, keep_sample_proofs, reverify_proofs
-from proverrl.loops.session import Session
-from proverrl.loops.state import RunState, Stateful
-from proverrl.loops.supervised import train_supervised
-from proverrl.loops.tally import Tally
-from proverrl.policy.lora import has_adapter, reset_adapter
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.run.pipeline import InOrder, Order, Pipeline
+from proverrl.run.reverify import import_proofs, keep_sample_proofs, reverify_proofs
+from proverrl.run.session import Session
+from proverrl.run.state import RunState, Stateful
+from proverrl.run.supervised import train_supervised
+from proverrl.run.tally import Tally
 from proverrl.seeds import derive_seed
 
 

@@ -25,21 +25,21 @@ from proverrl.advantages.methods import admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
-from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.checkpoint import latest_checkpoint
-from proverrl.loops.follow import check_weights, open_learner, start_learners
-from proverrl.loops.overlap import AsCompleted
-from proverrl.loops.pairs import make_pairs
-from proverrl.loops.pipeline import InOrder, Pipeline, Source
-from proverrl.loops.reverify import keep_sample_proofs, learn_paths, reverify_proofs
-from proverrl.loops.samplers import PushedSampler, SamplerCopy
-from proverrl.loops.self_judging import SelfJudging
-from proverrl.loops.session import Session, run_fraction
-from proverrl.loops.state import GrpoState
-from proverrl.loops.tally import Tally
 from proverrl.rewards.verdicts import RewardFn, build_reward
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.rollout.whole_proof import build_group
+from proverrl.run.adapter_probe import probe_adapter
+from proverrl.run.checkpoint import latest_checkpoint
+from proverrl.run.follow import check_weights, open_learner, start_learners
+from proverrl.run.overlap import AsCompleted
+from proverrl.run.pairs import make_pairs
+from proverrl.run.pipeline import InOrder, Pipeline, Source
+from proverrl.run.reverify import keep_sample_proofs, learn_paths, reverify_proofs
+from proverrl.run.samplers import PushedSampler, SamplerCopy
+from proverrl.run.self_judging import SelfJudging
+from proverrl.run.session import Session, run_fraction
+from proverrl.run.state import GrpoState
+from proverrl.run.tally import Tally
 from proverrl.types import Group
 
 NOTHING_LEARNED = (

@@ -23,12 +23,12 @@ import torch
 from proverrl.config import Config
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.loops.imitation import score_targets
-from proverrl.loops.pairs import Pair, make_source, refuse_kept_apart
-from proverrl.loops.session import Session
-from proverrl.loops.supervised import SupervisedLearner, supervised_rate
 from proverrl.losses.preference import dpo_loss
 from proverrl.problems.load import load_texts
+from proverrl.run.imitation import score_targets
+from proverrl.run.pairs import Pair, make_source, refuse_kept_apart
+from proverrl.run.session import Session
+from proverrl.run.supervised import SupervisedLearner, supervised_rate
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 

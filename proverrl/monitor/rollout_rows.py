@@ -3,7 +3,7 @@
 Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; checked rows of a
 file, and ``StoredTurn`` records of their turns. A prompt is written as what it adds to the turns
 before it, so a row grows with the number of tokens and not with its square.
-Not handled here: the other keys of a row (``proverrl.loops.tally``).
+Not handled here: the other keys of a row (``proverrl.run.tally``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a model and its tokenizer come from: a Hugging Face folder, a new model, or two averaged.
 
 Not handled here: adapters (``proverrl.policy.lora``); which share of an average is best
-(``proverrl.loops.evaluate_run``).
+(``proverrl.jobs.evaluate``).
 """
 
 from __future__ import annotations

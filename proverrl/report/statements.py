@@ -1,6 +1,6 @@
 """Statements that were written from words, beside the words and what was found out about them.
 
-Flows in: ``evals/NAME.statements.jsonl`` of runs (``proverrl.loops.formalize_run``). Flows out:
+Flows in: ``evals/NAME.statements.jsonl`` of runs (``proverrl.jobs.formalize``). Flows out:
 rows of a table for each text, for the templates. Of long files the first texts are shown, and the
 rest is counted. Not handled here: how a statement is judged.
 """

@@ -2,7 +2,7 @@
 
 Flows in: rollouts, and proofs of earlier runs once they are verified. Flows out: the shortest
 distinct proved bodies of each problem, each with the conditions under which it was verified. Not
-handled here: verifying anew (``proverrl.loops.reverify``); proofs with a prelude, which are not
+handled here: verifying anew (``proverrl.run.reverify``); proofs with a prelude, which are not
 kept; two bodies that differ in the names of bound variables, which count as two.
 """
 

@@ -4,7 +4,7 @@ Flows in: a search that ended, or a file. Flows out: ``SearchSample`` records, a
 programs. All judged bodies are samples, and the value of a prefix is the share of the bodies
 through its state that were proved: the prefix values of TEMPO (Tran et al. 2025, arXiv 2509.18314)
 over the states of the tree. A state under two parents is two nodes, as in
-the tree. Not handled here: judging again what a file says (``proverrl.loops.reverify``).
+the tree. Not handled here: judging again what a file says (``proverrl.run.reverify``).
 """
 
 from __future__ import annotations

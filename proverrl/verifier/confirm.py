@@ -2,8 +2,8 @@
 
 Flows in: candidates, for a verifier, and their PROVED verdicts. Flows out: the verdicts, with what
 each wall checked, or the verdict of the first wall that does not let one through. Which proofs meet
-them is ``pool.confirm``. Not handled here: any wall (``proverrl.lang.lean.confirm``,
-``proverrl.lang.dafny.walls``).
+them is ``pool.confirm``. Not handled here: any wall (``proverrl.lang.lean.verify.confirm``,
+``proverrl.lang.dafny.verify.walls``).
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ import torch
 
 from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
-from proverrl.loops.follow import Follower, dismiss, start_learners
 from proverrl.parallel import close_world, open_world
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
+from proverrl.run.follow import Follower, dismiss, start_learners
 from proverrl.types import Completion, Problem, Prompt, Sampling
 from scripts.bench.grpo import SIDES, StepCost, Work
 

@@ -24,11 +24,11 @@ from typing import Any
 from rich.table import Table
 
 from proverrl.config.base import LeanBackend
-from proverrl.lang.lean.confirm import FreshProcess
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.file import LeanFile
-from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.verify.confirm import FreshProcess
+from proverrl.lang.lean.verify.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.verify.workers.file import LeanFile
+from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Worker

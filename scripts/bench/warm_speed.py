@@ -17,10 +17,10 @@ from pathlib import Path
 from proverrl.benchmarks.base import open_source
 from proverrl.benchmarks.formats import FORMATS, read_source
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import make_spawn
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.dafny.audit.bodies import audit_candidate
+from proverrl.lang.dafny.verify.backend import make_spawn
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.base import Limits

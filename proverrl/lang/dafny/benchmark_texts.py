@@ -25,7 +25,7 @@ from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
-from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4, read_whole
+from proverrl.lang.dafny.audit.strip import DAFNY_4, cut_lines, explain_dafny_4, read_whole
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.types import ANNOTATE, HOLE, Problem
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
+from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element
 from proverrl.lang.dafny.syntax.plain import write_plain

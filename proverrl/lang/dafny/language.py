@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
-from proverrl.lang.dafny.audit import (
+from proverrl.lang.dafny.audit.bodies import (
     CONTRACT,
     KINDS,
     PROGRAM,
@@ -21,10 +21,8 @@ from proverrl.lang.dafny.audit import (
     check_problem,
     find_cheat,
 )
-from proverrl.lang.dafny.backend import open_dafny
-from proverrl.lang.dafny.canaries import CANARIES
+from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
-from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.syntax.text import (
     BUILT_IN_MEMBERS,
     KEYWORDS,
@@ -32,7 +30,9 @@ from proverrl.lang.dafny.syntax.text import (
     scan_places,
     scan_tokens,
 )
-from proverrl.lang.dafny.workers.toolchain import check_dafny
+from proverrl.lang.dafny.verify.backend import open_dafny
+from proverrl.lang.dafny.verify.canaries import CANARIES
+from proverrl.lang.dafny.verify.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
     Answering,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from proverrl.config.compose import LeanOperator
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.audit import audit_lean_candidate
-from proverrl.lang.lean.skeletons import read_skeletons
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.lexical import find_holes
+from proverrl.lang.lean.syntax.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 from proverrl.lang.parts import Composing
 from proverrl.lang.records import Made, Operator, Parent

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.generating import Generator
-from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
-from proverrl.lang.lean.canaries import CANARIES
-from proverrl.lang.lean.keywords import LEAN_KEYWORDS
-from proverrl.lang.lean.skeletons import read_skeletons
+from proverrl.lang.lean.audit.text import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
+from proverrl.lang.lean.syntax.keywords import LEAN_KEYWORDS
+from proverrl.lang.lean.syntax.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
-from proverrl.lang.lean.words import CORE_NAMES, TACTICS
+from proverrl.lang.lean.syntax.words import CORE_NAMES, TACTICS
+from proverrl.lang.lean.verify.canaries import CANARIES
 from proverrl.lang.parts import (
     Answering,
     Composing,
@@ -106,7 +106,7 @@ class Lean(Language):
         return GENERATOR
 
     def open_backend(self, options: BackendOptions) -> Backend:
-        from proverrl.lang.lean.backend import open_lean
+        from proverrl.lang.lean.verify.backend import open_lean
 
         return open_lean(options)
 
@@ -120,7 +120,7 @@ class Lean(Language):
         check(problem)
 
     def diagnose(self) -> list[Part]:
-        from proverrl.lang.lean.backend import check_lean
+        from proverrl.lang.lean.verify.backend import check_lean
 
         return check_lean()
 

@@ -21,13 +21,13 @@ from proverrl.compose.composers import (
 )
 from proverrl.curriculum.beliefs import Belief
 from proverrl.learner.learner import TorchLearner
-from proverrl.loops.pairs import Pair, PairSource
-from proverrl.loops.selfplay.composed import draw_pair
-from proverrl.loops.session import Session, load_weights
+from proverrl.loops.selfplay.composition import draw_pair
 from proverrl.plugins import bind
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
+from proverrl.run.pairs import Pair, PairSource
+from proverrl.run.session import Session, load_weights
 from proverrl.seeds import derive_seed
 
 COMPOSER_FOLDER = "composer"

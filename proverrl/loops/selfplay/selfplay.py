@@ -27,22 +27,22 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
-from proverrl.loops.selfplay.composed import (
+from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
+from proverrl.loops.selfplay.composition import (
     Attacks,
     drop_long,
     weigh_operators,
     write_attacks,
 )
-from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
-from proverrl.loops.selfplay.round import JudgedRound, solve_rate
-from proverrl.loops.selfplay.rounds import Checked, Rounds
-from proverrl.loops.session import Session
-from proverrl.loops.state import GrpoState
-from proverrl.loops.tally import Component, IdleClock, Tally
+from proverrl.loops.selfplay.record import JudgedRound, solve_rate
+from proverrl.loops.selfplay.state import Checked, Rounds
 from proverrl.rewards.composer import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import Draw
+from proverrl.run.pipeline import Flight, Judged, Order, Pipeline, Source
+from proverrl.run.session import Session
+from proverrl.run.state import GrpoState
+from proverrl.run.tally import Component, IdleClock, Tally
 from proverrl.types import Group, Problem, Reward, Rollout
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proverrl.config.compose import DafnyOperator
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit.files import audit_file
+from proverrl.lang.dafny.audit.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.dafny.compose import attack, forms, fuse, mutate
 from proverrl.lang.dafny.compose.declarations import list_names, read_problem
-from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.lang.dafny.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.parts import Composing
 from proverrl.lang.records import Operator
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, split_at
+from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, scan_places
 from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import check_problem
+from proverrl.lang.dafny.audit.bodies import check_problem
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.formal.claim import DECIDING, open_lemma, refuse_unproved
 from proverrl.lang.dafny.syntax.text import find_fresh, scan_places

@@ -20,7 +20,9 @@ from functools import reduce
 from textwrap import dedent
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import check_problem
+from proverrl.lang.dafny.audit.bodies import check_problem
+from proverrl.lang.dafny.audit.files import audit_file
+from proverrl.lang.dafny.audit.written_types import get_blank
 from proverrl.lang.dafny.compose import forms, mutate
 from proverrl.lang.dafny.compose.attack import list_inputs
 from proverrl.lang.dafny.compose.declarations import (
@@ -32,12 +34,10 @@ from proverrl.lang.dafny.compose.declarations import (
     read_problem,
     rename,
 )
-from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.dafny.formal.stated import make_file
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import fill_hole, find_fresh, name_entry, scan_places
-from proverrl.lang.dafny.written_types import get_blank
 from proverrl.lang.english import English, Phrase, sentence
 from proverrl.lang.records import Made, Parent, Variant
 from proverrl.lang.sides import SIDES

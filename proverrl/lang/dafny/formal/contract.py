@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import CONTRACT
+from proverrl.lang.dafny.audit.bodies import CONTRACT
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.formal.difference import (
     ask_admitted,

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import PROGRAM
+from proverrl.lang.dafny.audit.bodies import PROGRAM
+from proverrl.lang.dafny.audit.methods import gives_contract, read_declared
 from proverrl.lang.dafny.compose.attack import list_idle_bodies
 from proverrl.lang.dafny.compose.declarations import read_problem
 from proverrl.lang.dafny.formal.contract import (
@@ -28,7 +29,6 @@ from proverrl.lang.dafny.formal.contract import (
     write_call,
     write_head,
 )
-from proverrl.lang.dafny.method_audit import gives_contract, read_declared
 from proverrl.lang.dafny.syntax.declarations import read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, find_own_entries, scan_tokens
 from proverrl.lang.english import English

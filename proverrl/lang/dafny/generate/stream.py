@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.generate import level1, level2, level3, level4, level5
-from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
-from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
 from proverrl.types import Problem
 from proverrl.verifier.base import LanedVerifier, Limits, Worker

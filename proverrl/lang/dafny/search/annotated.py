@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.annotate import Alignment, OurProgram, align, get_program_text
-from proverrl.lang.dafny.hints import AddedHint
-from proverrl.lang.dafny.misjudged import list_elements
+from proverrl.lang.dafny.audit.annotated import Alignment, OurProgram, align, get_program_text
+from proverrl.lang.dafny.audit.hints import AddedHint
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.search.states import (
     DECREASES,
     find_unknown,

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.search import annotated
 from proverrl.lang.dafny.search.branches import read_facts
 from proverrl.lang.dafny.search.declaration import join

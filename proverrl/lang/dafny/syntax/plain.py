@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from proverrl.lang.dafny.syntax.reply import Reply
 from proverrl.lang.dafny.syntax.tokens import skip_comment
-from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.types import ANNOTATE, Candidate
 
 SYMBOLS = {

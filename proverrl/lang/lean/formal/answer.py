@@ -14,7 +14,7 @@ from dataclasses import replace
 from proverrl.errors import ProblemError
 from proverrl.lang.english import ASKS, English, write_digits
 from proverrl.lang.generating import ProgramText
-from proverrl.lang.lean.audit import check_lean_problem
+from proverrl.lang.lean.audit.text import check_lean_problem
 from proverrl.lang.lean.formal.proposition import describe_theorem
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import scan_code

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.english import English
-from proverrl.lang.lean.audit import check_lean_problem
+from proverrl.lang.lean.audit.text import check_lean_problem
 from proverrl.lang.lean.compose import read_claim
 from proverrl.lang.lean.formal.proposition import describe_theorem
 from proverrl.lang.lean.syntax.declarations import Theorem, read_theorem

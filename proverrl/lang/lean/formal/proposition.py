@@ -19,7 +19,7 @@ from dataclasses import replace
 from proverrl.errors import ProblemError
 from proverrl.lang.english import English, Forms, forms, list_names, sentence
 from proverrl.lang.generating import ProgramText
-from proverrl.lang.lean.audit import PROPOSITION
+from proverrl.lang.lean.audit.text import PROPOSITION
 from proverrl.lang.lean.formal.closed import Closed, read_binders, split_binders
 from proverrl.lang.lean.formal.difference import ask_difference
 from proverrl.lang.lean.formal.errors import reword, spoil

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
-from proverrl.lang.lean.backend import open_lean
 from proverrl.lang.lean.generate import (
     data,
     level1,
@@ -28,6 +27,7 @@ from proverrl.lang.lean.generate import (
 )
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.syntax.tokens import scan_code
+from proverrl.lang.lean.verify.backend import open_lean
 from proverrl.verifier.base import LanedVerifier, Limits
 
 _PORTFOLIO = ("rfl", "trivial", "decide", "simp", "omega")

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
-from proverrl.lang.lean.audit import LEAN_KINDS
-from proverrl.lang.lean.goals import canonical_goals
+from proverrl.lang.lean.audit.text import LEAN_KINDS
 from proverrl.lang.lean.search.blocks import Block, find_blocks, find_inmost
 from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
+from proverrl.lang.lean.verify.goals import canonical_goals
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict

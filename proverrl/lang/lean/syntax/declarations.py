@@ -3,7 +3,7 @@
 Flows in: Lean text as benchmarks write it; problems. Flows out: ``Problem`` records whose statement
 ends in a hole; declarations with their full names; the parts of a problem's theorem. Not handled
 here: whether a statement elaborates, or says what its author meant; names that a macro declares;
-what a policy may write (``proverrl.lang.lean.audit``).
+what a policy may write (``proverrl.lang.lean.audit.text``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence, Set
 
 from proverrl.lang.lean.syntax.tokens import Token, find_string_end, scan_code, split_name
-from proverrl.lang.lean.words import HOLES, NOT_IN_CODE, NOT_IN_TEXT, judge_word
+from proverrl.lang.lean.syntax.words import HOLES, NOT_IN_CODE, NOT_IN_TEXT, judge_word
 from proverrl.lang.records import Category, Finding
 
 MAX_NESTING = 200

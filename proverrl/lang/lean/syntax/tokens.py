@@ -3,7 +3,7 @@
 Flows in: any text. Flows out: tokens that, joined, are the text again; nothing is refused here.
 Not handled here: Lean's table of symbols, which grows with every import. A symbol that is not on
 the short list below comes out in pieces; what that can hide is the business of
-``proverrl.lang.lean.audit``. The character classes are those of ``isLetterLike`` and
+``proverrl.lang.lean.audit.text``. The character classes are those of ``isLetterLike`` and
 ``isSubScriptAlnum`` in Lean's ``Init/Meta/Defs.lean``.
 """
 

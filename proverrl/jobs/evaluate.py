@@ -1,0 +1,300 @@
+"""Evaluation by itself: of a run's policy, a checkpoint, a server, averages of two policies.
+
+Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.json`` and
+``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from proverrl import plugins
+from proverrl.benchmarks.open import Benchmark
+from proverrl.config import Config
+from proverrl.errors import RunError, UsageError
+from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.evaluate import Evaluation
+from proverrl.files.lines import make_file_name
+from proverrl.lang import add_languages, find_language
+from proverrl.lang.open import open_configured
+from proverrl.learner.memory import settle_cache
+from proverrl.monitor.console import can_draw_live
+from proverrl.monitor.display import LiveDisplay, PlainDisplay
+from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.engines import open_sampler
+from proverrl.policy.function import FunctionPolicy
+from proverrl.policy.likelihood import LikelihoodPolicy
+from proverrl.policy.loading import merge_policies
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run.beside import open_judging_formaliser, open_writer
+from proverrl.run.checkpoint import latest_checkpoint
+from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
+from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
+from proverrl.run.session import load_weights
+from proverrl.search.proposals import PROPOSERS, Corrector
+from proverrl.search.wiring import Tools, check_search, needs_traces, open_confirm, open_value
+from proverrl.types import Problem, Sampling
+from proverrl.verifier.cache import CachedVerifier
+
+
+def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:
+    """The benchmarks to evaluate on, by the names of their results: those that were given, else
+    ``evaluation.benchmarks``, else the configured split (None). Of several each result is named
+    after its source too. Raises ``UsageError``: two sources would give one name."""
+    chosen = list(given) or list(config.evaluation.benchmarks)
+    if not chosen:
+        return {name: None}
+    if len(chosen) == 1:
+        return {name: chosen[0]}
+    named: dict[str, str | None] = {}
+    stems = [_stem(source) for source in chosen]
+    for source, stem in zip(chosen, stems, strict=True):
+        # lean/benchmark.jsonl and dafny/benchmark.jsonl are told apart by their folders.
+        twice = stems.count(stem) > 1
+        key = f"{name}-{Path(source).parent.name}-{stem}" if twice else f"{name}-{stem}"
+        if key in named:
+            raise UsageError(
+                f"two benchmarks would both be stored as {key}: {named[key]}, {source}"
+            )
+        named[key] = source
+    return named
+
+
+def _stem(source: str) -> str:
+    """The part of a source that stands in the name of a file."""
+    path = Path(source)
+    stem = path.stem if path.suffix in (".jsonl", ".json", ".parquet") else source
+    return make_file_name(Path(stem).name if path.exists() else stem)
+
+
+Afterwards = Callable[[Evaluation, CachedVerifier, Callable[[str, str], None]], Awaitable[None]]
+"""What is done with an evaluation's attempts while its verifier is open; the last argument shows
+how far that is."""
+
+
+async def evaluate_benchmarks(
+    config: Config,
+    *,
+    from_run: Path | None,
+    benchmarks: Mapping[str, str | None],
+    prepare: Callable[[Benchmark], Benchmark] = lambda benchmark: benchmark,
+    afterwards: Afterwards | None = None,
+) -> list[Path]:
+    """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
+    split), as ``prepare`` gives it; returns the result files, named by the keys. Raises
+    ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other settings;
+    ``RunError``: the run has no weights yet."""
+    config = settle(config)
+    searches = config.evaluation.search
+    if searches:
+        check_search(config.search)
+        if config.search.stop_after > 1:
+            raise UsageError(
+                "an evaluation counts what a search spends until its first proof; set "
+                "search.stop_after to 1"
+            )
+    trained = open_policy(config, from_run)
+    writer = open_writer(config)
+    display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
+    found = {name: prepare(load_benchmark(config, src)) for name, src in benchmarks.items()}
+    everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
+    with lock_run(config.run), contextlib.closing(display):
+        async with open_prover(trained, config, everything, searches=searches) as prover:
+            policy, verifier, tools = prover
+            if not (config.run / RESOLVED_FILE).exists():
+                write_resolved(
+                    config.run, config, toolchain=verifier.toolchain, engine=policy.engine
+                )
+            display.show_phase("policy", policy.engine)
+            display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
+            for name, benchmark in found.items():
+                display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
+                languages = {problem.language for problem in benchmark.problems}
+                misfits = (
+                    find_language(name).find_misfit(benchmark.problems, verifier.toolchain)
+                    for name in languages
+                )
+                if warning := "; ".join(filter(None, misfits)):
+                    display.show_warning("dialect", warning)
+                evaluation = build_evaluation(
+                    config,
+                    name,
+                    policy=policy,
+                    verifier=verifier,
+                    benchmark=benchmark,
+                    split=config.evaluation.split if benchmarks[name] is None else "",
+                    writer=writer,
+                )
+                await evaluate_one(
+                    evaluation,
+                    policy,
+                    verifier,
+                    config.problems.train if from_run is not None else None,
+                    show=display.show_phase,
+                    warn=display.show_warning,
+                    search=None if tools is None else (tools, config),
+                )
+                if afterwards is not None:
+                    await afterwards(evaluation, verifier, display.show_phase)
+    return [config.run / "evals" / f"{name}.json" for name in benchmarks]
+
+
+def open_tools(
+    policy: Policy, verifier: CachedVerifier, config: Config, languages: Iterable[str]
+) -> Tools:
+    """What searches of problems in these languages share; whoever opens them closes ``confirm``.
+    Raises ``UsageError``: ``search.value`` holds no value model for the policy, or
+    ``evaluation.top_p`` or ``top_k`` would leave a search without log-probabilities of the whole
+    distribution; ``ToolchainError``: as ``open_confirm``."""
+    settings = config.evaluation
+    if reason := settings.against_search:
+        raise UsageError(reason)
+    sampling = Sampling(
+        temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
+    )
+    value = open_value(policy, config.search.value) if config.search.value else None
+    return Tools(
+        propose=PROPOSERS[config.search.step](policy, sampling),
+        correct=Corrector(policy, sampling, config.rollout),
+        verifier=verifier,
+        confirm=open_confirm(config.pool, languages),
+        deadline_seconds=config.pool.deadline_seconds,
+        value=value,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_prover(
+    trained: OpenedPolicy,
+    config: Config,
+    problems: Sequence[Problem],
+    *,
+    searches: bool,
+) -> AsyncIterator[tuple[Policy, CachedVerifier, Tools | None]]:
+    """What writes the completions (the server, the function, or the engine that ``policy.engine``
+    names), what judges them, and tools where it ``searches``."""
+    async with contextlib.AsyncExitStack() as stack:
+        policy: Policy = trained
+        if isinstance(trained, TransformersPolicy):
+            sampler = open_sampler(trained, settle_cache(config, trained), list(problems))
+            policy = stack.enter_context(contextlib.closing(sampler))
+        verifier = open_configured(
+            config.pool,
+            seed=config.seed,
+            problems=problems,
+            trace_states=searches and needs_traces(problems, config.search),
+        )
+        stack.push_async_callback(verifier.aclose)
+        tools = None
+        if searches:
+            languages = {problem.language for problem in problems}
+            tools = open_tools(policy, verifier, config, languages)
+            stack.push_async_callback(tools.confirm.aclose)
+        yield policy, verifier, tools
+
+
+OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy | LikelihoodPolicy
+
+
+def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
+    """The policy behind ``endpoint.url`` or the function of somebody's own where there is one, else
+    a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
+    policies named, or a plug-in that cannot be used; ``RunError``: as
+    ``find_weights``."""
+    add_languages(config.languages)
+    plugins.check([part for part in config.list_parts() if part[0] in ("search", "policy")])
+    if config.policy.is_function:
+        if from_run is not None or config.endpoint.url:
+            raise UsageError(
+                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run "
+                "and endpoint.url"
+            )
+        return FunctionPolicy(config.policy)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if not config.endpoint.url:
+        if from_run is None and not config.policy.path:
+            raise UsageError(
+                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
+            )
+        if from_run is not None:
+            return load_weights(config, find_weights(from_run))
+        path = config.policy.path
+        judging = open_judging_formaliser(config, path, "policy.path")
+        return judging or load_weights(config, path)
+    if from_run is not None:
+        raise UsageError(
+            "both --run and endpoint.url name a policy; give a configuration file for the "
+            "endpoint, or unset endpoint.url"
+        )
+    return EndpointPolicy(config.endpoint, layout=config.policy.layout)
+
+
+def find_weights(run: Path) -> Path:
+    """A run's final policy, else its newest checkpoint, else its warm start. Raises ``RunError``:
+    the run has no weights yet."""
+    final = run / "policy"
+    checkpoint = latest_checkpoint(run / "checkpoints")
+    warm = run / "warm_start"
+    if (final / "config.json").exists():
+        return final
+    if checkpoint is not None:
+        return checkpoint / "policy"
+    if (warm / "weights.pt").exists():
+        return warm / "policy"
+    raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """A share of the second checkpoint, and its pass@k by k."""
+
+    alpha: float
+    passes: dict[int, float]
+
+
+async def sweep_alpha(
+    first: Path, second: Path, alphas: Sequence[float], config: Config, out: Path
+) -> list[SweepRow]:
+    """Merge and evaluate for each share; the one with the best pass@k at the largest k (at the
+    smallest k where those are equal) is copied to ``out/policy``."""
+    rows = []
+    for alpha in sorted(set(alphas)):
+        name = f"alpha-{alpha:g}"
+        folder = out / name
+        if not (folder / "config.json").exists():
+            merge_policies(first, second, alpha=alpha, out=folder)
+        found = out / "evals" / f"{name}.json"
+        if not found.exists():
+            policy = config.policy.model_copy(update={"path": str(folder)})
+            await evaluate_benchmarks(
+                config.model_copy(update={"policy": policy, "run": out}),
+                from_run=None,
+                benchmarks={name: str(config.problems.valid)},
+            )
+        rows.append(SweepRow(alpha, _read_passes(found)))
+    shutil.copytree(out / f"alpha-{find_best(rows).alpha:g}", out / "policy", dirs_exist_ok=True)
+    return rows
+
+
+def find_best(rows: Sequence[SweepRow]) -> SweepRow:
+    """The row that proves most at the largest k, then at the smallest; of equals the first."""
+    return max(rows, key=lambda row: (row.passes[max(row.passes)], row.passes[min(row.passes)]))
+
+
+def _read_passes(path: Path) -> dict[int, float]:
+    whole = next(level for level in read_summary(path)["levels"] if level["level"] == "all")
+    found = {int(k): figure["value"] for k, figure in whole["pass"].items()}
+    if None in found.values():
+        raise RunError(f"{path}: too few attempts were judged to choose by; see its unjudged ones")
+    return found

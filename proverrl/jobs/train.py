@@ -1,0 +1,293 @@
+"""A whole run: warm start, evaluation before, the loop, evaluation after, the policy saved.
+
+Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done, so
+that the same call continues where the run was stopped, and does nothing on a finished run; with a
+higher limit that goes on too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proverrl import plugins
+from proverrl.concurrency import cancel_all
+from proverrl.config import ROUND_LOOPS, Config
+from proverrl.config.sections import LoopName
+from proverrl.errors import StoppedError, UsageError
+from proverrl.files.disk import saving
+from proverrl.jobs import value
+from proverrl.lang import add_languages
+from proverrl.lang.open import open_configured
+from proverrl.learner.memory import settle_cache
+from proverrl.loops.data_loop import run_data_loop
+from proverrl.loops.expert_iteration import run_expert_iteration
+from proverrl.loops.grpo import run_grpo
+from proverrl.loops.preferences import load_preferences, run_preferences
+from proverrl.loops.selfplay.composer import teach_composer
+from proverrl.loops.selfplay.selfplay import run_selfplay
+from proverrl.monitor import Monitor
+from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.monitor.metrics import read_limits
+from proverrl.monitor.trace import TRACE_FILE, TraceFile
+from proverrl.monitor.trackers import open_trackers
+from proverrl.parallel import World, close_world, open_world
+from proverrl.policy.engines import open_sampler
+from proverrl.run.beside import open_critic, open_writer
+from proverrl.run.checkpoint import latest_checkpoint, read_state
+from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
+from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
+from proverrl.run.instructions import teach_instructions
+from proverrl.run.pairs import check_files
+from proverrl.run.reverify import check_sample_files, list_proofs
+from proverrl.run.run_folder import (
+    check_resumable,
+    is_ended,
+    lock_run,
+    reopen,
+    settle,
+    write_resolved,
+)
+from proverrl.run.session import Session, load_training, open_policy
+from proverrl.run.taught import teach_all
+from proverrl.run.warm_start import warm_start
+
+
+async def _no_loop(session: Session) -> None:
+    """A run that is only a warm start."""
+
+
+# "value" trains no policy and needs no verifier: it is ``proverrl.jobs.value``.
+LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
+    "warm_start": _no_loop,
+    "grpo": run_grpo,
+    "expert_iteration": run_expert_iteration,
+    "data_loop": run_data_loop,
+    "selfplay": run_selfplay,
+    "preferences": run_preferences,
+}
+
+
+async def train(config: Config, *, live: bool | None = None) -> Path:
+    """Run or resume a run; returns its folder. Raises ``UsageError``: the policy is behind an
+    endpoint, or ``policy.engine`` is not installed; ``WeightSyncError``: the engine that samples
+    does not hold the trained weights; ``RunError``: the folder belongs to another configuration, is
+    locked or damaged; ``ToolchainError``: no Dafny back end is installed."""
+    if config.endpoint.url:
+        raise UsageError(
+            "endpoint.url names a server whose weights cannot be trained; unset it and set "
+            "policy.path, or use proverrl eval"
+        )
+    if config.policy.is_function:
+        raise UsageError(
+            f"policy.engine = {config.policy.engine!r} has no weights that could be trained; set "
+            '"transformers" or "vllm", or use proverrl eval or search'
+        )
+    if config.evaluation.search:
+        raise UsageError(
+            "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
+            "and give --mode search to proverrl eval --run afterwards"
+        )
+    add_languages(config.languages)
+    plugins.check(config.list_parts())
+    config = settle(config)
+    folder = config.run
+    if config.loop == "value":
+        return await value.train_value(config, live=live)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    world = open_world(config.learner.shard, trace=config.logging.trace)
+    try:
+        if world.leads:
+            await _lead(config, world, live)
+        else:
+            _follow(config, world)
+    except StoppedError:
+        # After any other error the others may wait for something else; the launcher ends them.
+        dismiss(world)
+        close_world(world)
+        raise
+    close_world(world)
+    return folder
+
+
+def _follow(config: Config, world: World) -> None:
+    """A process beside rank 0, from its first weights to the last order."""
+    world.share(None)
+    problems = load_training(config)
+    policy = open_policy(config, config.run, problems)
+    policy.world = world
+    with contextlib.closing(
+        open_sampler(policy, settle_cache(config, policy), problems.all)
+    ) as sampler:
+        Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
+
+
+async def _lead(config: Config, world: World, live: bool | None) -> None:
+    folder = config.run
+    with lock_run(folder):
+        check_resumable(folder, config)
+        if config.loop in ROUND_LOOPS:
+            check_files(config)
+        if config.loop == "preferences":
+            load_preferences(config)
+        check_sample_files(config, world)
+        problems = load_training(config)
+        world.share("open")
+        policy = open_policy(config, folder, problems)
+        policy.world = world
+        writer = open_writer(config)
+        judge = config.reward.critic
+        critic = open_critic(config, judge) if judge else None
+        with contextlib.closing(
+            open_sampler(policy, settle_cache(config, policy), problems.all)
+        ) as sampler:
+            verifier = open_configured(
+                config.pool,
+                seed=config.seed,
+                problems=problems.all,
+                appeal_factor=config.appeal.factor if config.appeal.rate else 0.0,
+            )
+            try:
+                reopened = reopen(folder, config)
+                write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
+                with _open_monitor(config, folder, live) as monitor:
+                    session = Session(
+                        config, folder, verifier, policy, sampler, problems, monitor,
+                        writer, critic,
+                    )  # fmt: skip
+                    if config.logging.trace:
+                        session.trace = TraceFile(folder / TRACE_FILE)
+                    if reopened:
+                        monitor.phase("run", reopened)
+                    with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
+                        try:
+                            await _run_stages(session)
+                        except StoppedError:
+                            session.write_spans()
+                            raise
+                        session.write_spans()
+            finally:
+                await verifier.aclose()
+    dismiss(world)
+
+
+async def _run_stages(session: Session) -> None:
+    config = session.config
+    monitor, problems = session.monitor, session.problems
+    monitor.phase("policy", session.sampler.engine)
+    if session.writer is not None:
+        monitor.phase("writer", session.writer.policy.engine)
+    monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
+    monitor.phase(
+        "problems",
+        f"{len(problems.references)} with references for warm start, "
+        f"{len(problems.without_reference)} without for the loop",
+    )
+    if not session.warm_weights.exists():
+        proofs = await list_proofs(session)
+        taught = [
+            *teach_composer(session),
+            *await teach_all(session),
+            *await teach_instructions(session),
+        ]
+        await asyncio.to_thread(warm_start, session, proofs, taught)
+    await asyncio.to_thread(push_weights, session.policy.world, session.policy)
+    if session.policy.world.size > 1:
+        await asyncio.to_thread(session.sampler.push, session.policy.version)
+    if config.evaluation.before:
+        await _evaluate(session, "before")
+    await LOOPS[config.loop](session)
+    if config.loop != "warm_start" and config.evaluation.after:
+        await _evaluate(session, "after")
+    # The folder appears whole, because it is what says that the run is finished.
+    unfinished = session.folder / ".policy"
+    with saving(session.folder / "policy"):
+        session.policy.save(unfinished)
+        os.replace(unfinished, session.folder / "policy")
+
+
+def describe_unsaved(session: Session) -> str:
+    """What a process that ends now loses, and from where the same command continues."""
+    unit = "round" if session.config.loop in ROUND_LOOPS else "step"
+    checkpoint = latest_checkpoint(session.checkpoints)
+    saved = read_state(checkpoint)["step"] if checkpoint else 0
+    made = session.monitor.last_step
+    lost = ""
+    if made > saved:
+        several = f"{unit}s {saved + 1} to {made}"
+        lost = f"{unit} {made} and " if made == saved + 1 else f"{several} and "
+    where = f"{unit} {saved}" if session.warm_weights.exists() else "the beginning"
+    return f"ended at once; lost: {lost}what was under way; the same command continues from {where}"
+
+
+async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved: str) -> None:
+    """Do ``work``, which keeps what it has when it is cancelled; ``StoppedError`` where the run is
+    to end first."""
+    task = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(session.stop.wait())
+    try:
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            session.check_stop(saved)
+        task.result()
+    finally:
+        await cancel_all((task, stop))
+
+
+def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    resume_step: int | None = None
+    if (folder / "metrics.jsonl").exists():
+        warm = (folder / "warm_start" / "weights.pt").exists()
+        resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
+    return Monitor(
+        folder,
+        live=live,
+        limits=read_limits(config.dump()),
+        resume_step=resume_step,
+        trackers=open_trackers(config, folder),
+        callbacks=[plugins.bind("callback", name, {}) for name in config.logging.callbacks],
+    )
+
+
+async def _evaluate(session: Session, name: str) -> None:
+    """Evaluate under ``evals/NAME`` unless that is done already."""
+    monitor, policy = session.monitor, session.sampler
+    evaluation = build_evaluation(
+        session.config,
+        name,
+        policy=policy,
+        verifier=session.verifier,
+        benchmark=load_benchmark(session.config, None),
+        split=session.config.evaluation.split,
+        writer=session.writer,
+    )
+    if (evaluation.folder / f"{name}.json").exists():
+        return
+
+    work = evaluate_one(
+        evaluation,
+        policy,
+        session.verifier,
+        session.config.problems.train,
+        show=monitor.phase,
+        warn=monitor.warn,
+    )
+    with session.timeline.span("evaluate", name):
+        await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
+    monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
+
+
+def is_finished(config: Config) -> bool:
+    """Whether the run folder holds a finished run of this configuration."""
+    if config.loop == "value":
+        return value.is_finished(config)
+    return is_ended(config)

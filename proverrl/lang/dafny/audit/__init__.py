@@ -1,0 +1,1 @@
+"""What a policy may write in Dafny, read before anything runs: bodies, methods, whole files."""

@@ -1,0 +1,148 @@
+"""Finds problems that anything proves: what they ask for is empty, or what they assume is false.
+
+Flows in: a problem with a hole, a verifier. Flows out: the names of the checks that failed: that
+the preconditions contradict each other (they prove ``ensures false``), that the hole may stay
+empty, that it may hold what says nothing.
+Not covered: a weak contract; a contradiction that the prover does not find; what lies outside the
+declaration that holds the hole; of annotate problems, all but the empty change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit.annotated import get_program_text
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, read_file
+from proverrl.lang.records import Finding
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
+from proverrl.verifier.base import Verifier
+
+VacuityCheck = Literal["requires", "empty-body", "trivial-body"]
+
+TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
+    "invariants": ("invariant true",),
+    "statements": ("assert true;",),
+    "calc": (),
+    "assertions": ("assert true;",),
+    "contract": (),
+    "program": (),
+    "file": (),
+    ANNOTATE: (),
+}
+"""For each kind of hole, bodies that say nothing."""
+
+_PROBE = "VacuityProbe"
+
+
+async def check_vacuity(
+    problem: Problem,
+    verifier: Verifier,
+    *,
+    deadline_seconds: float = 60.0,
+    checks: tuple[VacuityCheck, ...] = ("requires", "empty-body", "trivial-body"),
+) -> tuple[VacuityCheck, ...]:
+    """The checks that found the problem to be vacuous, in the order of ``checks``.
+
+    A check that could not be judged (time, crash) counts as failed: what is unknown is not good
+    enough to train on. Raises ``ProblemError`` when the program cannot be read, and what the
+    verifier raises.
+    """
+    failed = []
+    for check in checks:
+        for candidate in _list_candidates(problem, check):
+            verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+            proved = proves_probe(verdict) if check == "requires" else verdict.proved
+            if proved or not verdict.status.judged:
+                failed.append(check)
+                break
+    return tuple(failed)
+
+
+def proves_probe(verdict: Verdict) -> bool:
+    """Whether a verdict on ``build_requires_probe``'s candidate proves the probe's own entry."""
+    return any(
+        found.entry.startswith("Impl$$") and found.entry.endswith(f".{_PROBE}")
+        for found in verdict.obligations
+        if found.all_proved
+    )
+
+
+def _list_candidates(problem: Problem, check: VacuityCheck) -> Iterator[Candidate]:
+    if check == "requires":
+        probe = build_requires_probe(problem)
+        if probe is not None:
+            yield probe
+    elif check == "empty-body":
+        yield Candidate(problem, get_program_text(problem) if problem.kind == ANNOTATE else "")
+    else:
+        for body in TRIVIAL_BODIES[problem.kind]:
+            yield Candidate(problem, body)
+
+
+def build_requires_probe(problem: Problem) -> Candidate | None:
+    """The program with an empty hole, and with a lemma that the preconditions should not prove.
+
+    It stands beside the declaration that holds the hole, with its parameters, its ``requires``
+    clauses and ``ensures false``. None when there is no precondition.
+    """
+    if problem.kind not in TRIVIAL_BODIES or problem.kind in ("file", ANNOTATE):
+        return None
+    text = problem.preamble + problem.statement
+    # The place of the hole among the tokens; the text with an empty hole is a whole program.
+    num_before = len(_read(problem, text.partition(HOLE)[0])) - 1
+    tokens = _read(problem, text.replace(HOLE, "", 1))
+    try:
+        root = parse_program(tokens)
+    except GrammarError as error:
+        raise _refuse(problem, error.finding) from error
+    member = _find_member(root, num_before)
+    if member is None or not member.slots:
+        return None
+    clauses = member.slots[0].elements
+    requires = [tokens[c.start : c.end] for c in clauses if c.word == "requires"]
+    if not requires:
+        return None
+    texts = [token.text for token in tokens]
+    texts[member.end : -1] = [*_make_probe(tokens, member, requires), *texts[member.end : -1]]
+    probe = Problem(f"{problem.id}#requires", "dafny", "file", "", HOLE)
+    return Candidate(probe, " ".join(texts[:-1]) + "\n")
+
+
+def _make_probe(tokens: list[Token], member: Element, requires: list[list[Token]]) -> list[str]:
+    head = tokens[member.start : member.slots[0].start]
+    texts = [token.text for token in head]
+    start = texts.index("(")
+    first = texts.index(member.name) if member.name in texts else start
+    made = ["lemma", "{", ":", "induction", "false", "}", _PROBE]
+    made += texts[first + 1 : find_close(head, start) + 1]
+    made += [token.text for clause in requires for token in clause]
+    return [*made, "ensures", "false", "{", "}"]
+
+
+def _find_member(element: Element, place: int) -> Element | None:
+    """The innermost declaration with a contract around the token at ``place``."""
+    for slot in element.slots:
+        for inner in slot.elements:
+            if slot.kind == "declarations" and inner.start <= place < inner.end:
+                if inner.slots and inner.slots[0].kind == "member-clauses":
+                    return inner
+                return _find_member(inner, place)
+    return None
+
+
+def _read(problem: Problem, text: str) -> list[Token]:
+    tokens, findings = read_file(text)
+    if findings:
+        raise _refuse(problem, findings[0])
+    return tokens
+
+
+def _refuse(problem: Problem, finding: Finding) -> ProblemError:
+    return ProblemError(
+        f"problem {problem.id!r}: its program cannot be read: "
+        f"line {finding.line}: {finding.message}"
+    )

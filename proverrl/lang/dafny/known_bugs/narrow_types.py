@@ -1,0 +1,336 @@
+"""Finds where Dafny 2.3 may take a wide collection for one of a narrow type.
+
+Flows in: what was read of a program or of a body, and the program around it. Flows out: findings.
+``seq<nat>`` is narrower than ``seq<int>``. Where both meet in one expression Dafny 2.3 takes the
+type of the first for that of all and checks nothing: ``s + t``, ``s[i := v]``, the branches of a
+conditional (its issues 1676 and 3059). So a statement or clause that holds a collection over a
+narrow type may hold these only if all its names are plainly of one such type. So may one in which
+they begin with a display, or a lambda, of single values of such a type (``[n] + [i]``).
+Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
+A name stands for all that has it in the program; one without a type, for what it stands beside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
+from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
+from proverrl.lang.records import Finding
+
+_ENDS = frozenset(
+    """; { } requires ensures invariant decreases reads modifies returns function predicate lemma
+    method""".split()
+)
+_NUMERIC = re.compile(r"int|nat|real|ORDINAL|bv[0-9]+")
+_MIXING = frozenset("then case".split())
+_LIMITS = frozenset(
+    """== != <= >= && || ==> <== <==> !! in !in , ; := :| :: => : then else case return
+    assert var ghost""".split()
+)
+_NEUTRAL = frozenset("Keys Values Length".split())
+_ARITHMETIC = frozenset("+ - * / %".split())
+_CHOOSING = frozenset("if match var ;".split())
+_HARMLESS = frozenset("< > , bool char string".split())
+
+
+class _Types:
+    """What the names of a program may stand for."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.narrow = {"nat"}
+        # The narrow types that are collections, and those of them that say more of these.
+        self.collections: set[str] = set()
+        self.sized: set[str] = set()
+        # Those that may be subsets of datatypes or tuples, and their synonyms.
+        self.members: set[str] = set()
+        for program in around.programs:
+            for element in list_elements(program.root):
+                if element.word == "type":
+                    self._add_type(program.tokens[element.start : element.end], element.name)
+
+    def _add_type(self, tokens: Sequence[Token], name: str) -> None:
+        words = [token.text for token in tokens]
+        if "=" not in words:
+            return
+        is_subset = "|" in words
+        behind = set(words[words.index("=") + 1 : words.index("|") if is_subset else None])
+        is_collection = not (COLLECTIONS | self.collections).isdisjoint(behind)
+        if is_subset or not self.narrow.isdisjoint(behind):
+            self.narrow.add(name)
+            if is_collection or "<" in behind:
+                self.collections.add(name)
+        base = words[words.index(":") + 1] if ":" in words else ""
+        is_plain = _NUMERIC.fullmatch(base) or base in COLLECTIONS | _HARMLESS
+        if (is_subset and not is_plain) or not self.members.isdisjoint(behind):
+            self.members.add(name)
+        if (is_subset and is_collection) or not self.sized.isdisjoint(behind):
+            self.sized.add(name)
+
+    @cached_property
+    def results(self) -> dict[str, list[list[str]]]:
+        """The words of the result types of each function."""
+        found: dict[str, list[list[str]]] = {}
+        for program in self._around.programs:
+            for element in list_elements(program.root):
+                if element.slots and element.word in ("function", "predicate", "copredicate"):
+                    head = range(element.start, element.slots[0].start)
+                    spans = [s for s in program.declared_types if s[0] in head]
+                    last = [s for s in spans if program.tokens[s[0] - 2].text in (")", "]")]
+                    words = [t.text for t in program.tokens[slice(*last[-1])]] if last else ["bool"]
+                    found.setdefault(element.name, []).append(words)
+        return found
+
+    def of(self, name: str) -> list[list[str]]:
+        """The words of all types that a name may have by its declarations."""
+        return self._around.types.get(name, []) + self.results.get(name, [])
+
+    def is_narrow(self, words: Sequence[str]) -> bool:
+        """Whether a type is a collection, or another type, over a narrow type."""
+        if words[0] == "array" and words.count("<") == 1:
+            # What is stored in it is checked, and its slices are wide.
+            return False
+        inside = "<" in words and not self.narrow.isdisjoint(words[1:])
+        gives = words[-1] in self.narrow and not {*ARROWS}.isdisjoint(words)
+        return inside or gives or not self.collections.isdisjoint(words)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names that may stand for narrow collections."""
+        found = {
+            name
+            for name in {*self._around.types, *self.results}
+            if any(self.is_narrow(words) for words in self.of(name))
+        }
+        for program in self._around.programs:
+            parts = [[t.text for t in program.tokens[p.start : p.end]] for p in program.parts]
+            if any(self.is_narrow(words) for words in parts):
+                patterns = (b.place for b in program.bindings if b.kind == "pattern")
+                found |= {program.tokens[place].text for place in patterns}
+        return self._add_untyped(found)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """The names that may stand for values of narrow types, or for what holds these."""
+        known = {*self._around.types, *self.results}
+        holding = {
+            n for n in known if not self.narrow.isdisjoint(w for ws in self.of(n) for w in ws)
+        }
+        return self._add_untyped(holding | self.names)
+
+    def _add_untyped(self, found: set[str] | frozenset[str]) -> frozenset[str]:
+        """These names, and those without a type that stand beside one."""
+        pieces = [
+            {token.text for token in program.tokens[start:end] if is_name(token)}
+            for program in self._around.programs
+            for start, end in _split(program)
+        ]
+        while True:
+            more = {n for names in pieces if names & found for n in names & self._around.untyped}
+            if more <= found:
+                return frozenset(found)
+            found = found | more
+
+
+def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
+    """Start and end of each statement or clause."""
+    start = 0
+    for place, token in enumerate(program.tokens):
+        if token.sign in _ENDS or place == len(program.tokens) - 1:
+            # The braces of a display end nothing; it is all the same if too little is taken apart.
+            yield start, place
+            start = place + 1
+
+
+def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
+    """Expressions in which a wide collection may be taken for a narrow one."""
+    for token in _find_null_updates(program, around):
+        yield _refuse(token)
+    if not around.has_word("nat", "type"):
+        return
+    types = _Types(around)
+    for token in _find_member_updates(types, program.tokens):
+        yield _refuse(token)
+    for start, end in _split(program):
+        tokens = program.tokens[start:end]
+        is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
+        for place, token in enumerate(tokens):
+            if not _is_mixing(types, tokens, place) or not (
+                is_held or _begins_narrow(types, program, start + place)
+            ):
+                continue
+            # What is said of a sum or of an update changes nothing about its parts.
+            part = tokens if token.text in _MIXING else _cut_operands(tokens, place)
+            if not _is_of_one_type(types, part):
+                yield _refuse(token)
+
+
+def _refuse(token: Token) -> Finding:
+    message = (
+        "Dafny may take a wider collection for one of a narrow type here and check nothing; write "
+        "it with collections over 'int', or over one type only"
+    )
+    return token.refuse("cheat", "narrow-type", message)
+
+
+def _cut_operands(tokens: Sequence[Token], place: int) -> Sequence[Token]:
+    """The sum, or the operand, around a place."""
+    start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
+    return tokens[start : find_outer(tokens, place, _LIMITS)]
+
+
+def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
+    name = tokens[place].text
+    if name in types.names:
+        return True
+    if name not in types.narrow or not place:
+        return False
+    # Type arguments in an expression, and the types of what is declared here.
+    before = [token.text for token in tokens[max(0, place - 6) : place]]
+    return "as" in before[-1:] or ("<" in before and not {"array"} & {*before})
+
+
+def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
+    """Whether what gives its type to a sum, an update or a conditional is a display, or a lambda,
+    of values that may be of a narrow type."""
+    tokens, text = program.tokens, program.tokens[place].sign
+    if text == "+":
+        start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
+        end = find_outer(tokens, start, ("+",))
+        while end < place and {token.text for token in tokens[start:end]} <= {*"()[]{}"}:
+            # What is empty takes its type from the next one.
+            start, end = end + 1, find_outer(tokens, end + 1, ("+",))
+    elif text == "[":
+        start, end = find_outer(tokens, place - 2, step=-1), place
+    else:
+        start = place + 1 if text == "then" else find_outer(tokens, place, ("=>",)) + 1
+        end = find_outer(tokens, start, ("else", "case"))
+    return any(
+        tokens[i].text in types.values and _is_given(program, i, start) for i in range(start, end)
+    )
+
+
+def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
+    """Whether a name behind ``start`` is what a lambda gives, or an element of a display and no
+    operand of a number, whose type is wide, as is that of what is selected."""
+    tokens = program.tokens
+    if any(start <= first < place < last for first, last in program.lambdas):
+        return True
+    inside = [token.text for token in tokens[place + 1 : find_close(tokens, place + 1) + 1]]
+    if (inside[:1] == ["["] and ".." not in inside) or tokens[place - 1].text == "|":
+        return False
+    while (opened := find_outer(tokens, place - 1, step=-1)) >= start:
+        before = tokens[opened - 1]
+        is_behind = is_name(before) or before.text in (")", "]", ">", "multiset")
+        if tokens[opened].sign == "[" or (is_behind and tokens[opened].sign == "("):
+            first = find_outer(tokens, place - 1, (",", ":="), -1) + 1
+            last = find_outer(tokens, place, (",", ":="))
+            is_sum = find_outer(tokens, first + (tokens[first].text == "-"), _ARITHMETIC) < last
+            words = {token.text for token in tokens[first:last]}
+            return not is_behind and not (is_sum and _CHOOSING.isdisjoint(words))
+        place = opened
+    return False
+
+
+def _is_of_one_type(types: _Types, tokens: Sequence[Token]) -> bool:
+    found: set[str] = set()
+    for token in tokens:
+        if token.text == "-" or (token.text in types.sized):
+            return False
+        if token.kind == "number" or token.text == "nat":
+            found.add("nat")
+        elif _NUMERIC.fullmatch(token.text):
+            found.add(token.text)
+        elif is_name(token) and token.text not in _NEUTRAL:
+            words = types.of(token.text)
+            if not words or token.text in types._around.untyped:
+                return False
+            found |= {word for kind in words for word in kind} - COLLECTIONS - _HARMLESS
+    return len(found) == 1 and found.isdisjoint(types.sized)
+
+
+def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
+    text = tokens[place].sign
+    if text == "case":
+        return _is_pattern(tokens, place + 1)
+    if text == "then":
+        return tokens[min(place + 1, len(tokens) - 1)].kind != "number"
+    if text == "+":
+        return not (_is_number(types, tokens, place, -1) or _is_number(types, tokens, place, 1))
+    if text == "[" and place and (is_name(tokens[place - 1]) or tokens[place - 1].text in ")]}>"):
+        inside = [token.text for token in tokens[place : find_close(tokens, place)]]
+        return ":=" in inside
+    return False
+
+
+def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) -> bool:
+    """Whether the operand before or after a sign is plainly a number."""
+    place += step
+    if not 0 <= place < len(tokens):
+        return False
+    token = tokens[place]
+    if token.kind == "number":
+        # A part of a tuple may be anything.
+        return step > 0 or not place or tokens[place - 1].sign != "."
+    if token.text in types.names:
+        return False
+    if token.text in ("|", "Length"):
+        return True
+    following = tokens[place + 1].text if place + 1 < len(tokens) else ""
+    words = types.of(token.text)
+    if step < 0 and token.text == ")":
+        words = types.results.get(_find_callee(tokens, place), [])
+    is_plain = step < 0 or following not in ("[", ".")
+    return bool(words) and is_plain and all(_NUMERIC.fullmatch(kind[0]) for kind in words)
+
+
+def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
+    """Whether what follows ``case`` may be a pattern, and is no condition."""
+    after = [token.sign for token in tokens[place : place + 2]]
+    return len(after) < 2 or after[0] == "(" or after[1] in ("=>", "(", ".", "|")
+
+
+def _find_callee(tokens: Sequence[Token], place: int) -> str:
+    """The name before the bracket that is closed at ``place``."""
+    opened = find_outer(tokens, place - 1, step=-1)
+    return tokens[opened - 1].text if opened > 0 else ""
+
+
+def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator[Token]:
+    """Updates by what may be null of what may hold only references."""
+    tokens = program.tokens
+    for place, token in enumerate(tokens):
+        before = tokens[place - 1] if place else token
+        if token.sign != "[" or not (is_name(before) or before.text in (")", "]", "}", ">")):
+            continue
+        inside = tokens[place : find_close(tokens, place)]
+        texts = [t.text for t in inside]
+        if ":=" not in texts:
+            continue
+        value = texts[texts.index(":=") :]
+        if ("null" in value or any(_may_be_null(around, name) for name in value)) and not (
+            _may_be_null(around, before.text)
+        ):
+            yield token
+
+
+def _find_member_updates(types: _Types, tokens: Sequence[Token]) -> Iterator[Token]:
+    """``d.(x := v)``, which keeps the type of ``d``, where that may be a subset of a datatype."""
+    if types.members:
+        for place in range(1, len(tokens) - 2):
+            if [token.sign for token in tokens[place : place + 2]] == [".", "("]:
+                words = types.of(tokens[place - 1].text)
+                untyped = tokens[place - 1].text in types._around.untyped
+                known = types._around.datatypes | {"("}
+                whole = (kind[0] in known and types.members.isdisjoint(kind) for kind in words)
+                if untyped or not words or not all(whole):
+                    yield tokens[place]
+
+
+def _may_be_null(around: Surroundings, name: str) -> bool:
+    return any(word.endswith("?") for words in around.types.get(name, []) for word in words)

@@ -1,0 +1,281 @@
+"""The verdict rule of all Dafny workers.
+
+Flows in: a Dafny process, and a candidate. Flows out: a verdict.
+Dafny's own last line says "completed successfully" for failed, exhausted and empty programs
+alike, so it counts for nothing: a program is proved when the entries that it had to verify, and
+only those, all say ``verified``, nothing says error, and every line of the reply was understood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.dafny.audit.annotated import list_entry_names
+from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted
+from proverrl.lang.dafny.audit.strip import explain_dafny_4
+from proverrl.lang.dafny.audit.written_types import name_calc_line
+from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
+from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
+from proverrl.lang.dafny.syntax.text import find_own_entries
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.walls.asked import ask_walls
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from proverrl.lang.records import Finding
+from proverrl.types import (
+    ANNOTATE,
+    FILE,
+    Candidate,
+    Diagnostic,
+    Obligations,
+    Stage,
+    Status,
+    Verdict,
+)
+from proverrl.verifier.base import NOTHING, Limits
+from proverrl.verifier.body_place import find_body_place
+
+_NO_BODY = "has no body"
+_MAX_DIAGNOSTICS = 20
+_SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
+    "error": "error",
+    "limit": "error",
+    "warning": "warning",
+}
+
+
+async def judge_candidate(
+    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: DafnyToolchain
+) -> Verdict:
+    """Ask about a candidate, and about its problem with an empty body when that is still due.
+
+    Raises ``WorkerError`` on doubt, ``ProblemError`` when the problem cannot hold a proof.
+    """
+    started = time.monotonic()
+    is_file = candidate.problem.kind == FILE
+    plain, given = make_plain(candidate)
+    named, lines = name_calc_line(plain)
+    problem = named.problem
+    written = await known.write_types(process, named)
+    try:
+        joined = join_invariants(written.text, admitted=True, trusts=is_file)
+    except GrammarError as error:
+        raise ProblemError(
+            f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
+            f"written out it cannot be read ({error.finding.message}); write them out in it"
+        ) from error
+    reply, judged = await _ask(process, joined.text, candidate)
+    reply = given.restore(lines.restore(written.restore(joined.restore(reply))))
+    expected = None
+    if not is_file:
+        if not reply.resolved:
+            await known.check_types(process, problem)
+        expected = known.find_entries(problem)
+        if expected is None and reply.all_verified:
+            expected = await known.ask_entries(process, problem)
+        expected = expected or frozenset()
+    allowed = toolchain.allowed if is_file else ()
+    trusted = list_trusted(candidate.body, allowed) if allowed else []
+    verdict = judge_reply(reply, judged, expected, trusted)
+    if is_file and not reply.resolved and (newer := explain_dafny_4(candidate.body)):
+        said = (Diagnostic("error", newer), *verdict.diagnostics)
+        verdict = replace(verdict, diagnostics=said)
+    if verdict.proved and not is_file:
+        verdict = await ask_walls(process, known, named, written, verdict)
+    return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)
+
+
+async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[Reply, Candidate]:
+    """What Dafny says, and of what: of the candidate's own lines where these are to be judged and
+    nothing is wrong with them, else of all of it."""
+    if number := candidate.own_lines:
+        lines = text.split("\n")
+        reply = await process.ask_part("\n".join(lines[:number]), "\n".join(lines[number:]))
+        is_clean = reply and not (reply.errors or reply.unknown)
+        if reply and is_clean and all(entry.outcome == "verified" for entry in reply.entries):
+            own = "\n".join(candidate.body.split("\n")[:number])
+            return reply, replace(candidate, body=own)
+    return await process.ask(text), candidate
+
+
+def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
+    """What each entry had to prove and how much of it was; the errors named are the failures.
+
+    An entry that failed proved at least one obligation less than it has, one that ran out of its
+    limit counts as having proved none.
+    """
+    counted = []
+    for entry in reply.entries:
+        total = entry.num_obligations
+        proved = total if entry.outcome == "verified" else 0
+        if entry.outcome in ("error", "errors"):
+            proved = max(0, total - max(1, entry.num_failures))
+        counted.append(Obligations(entry.name, total, proved))
+    return tuple(counted)
+
+
+def judge_reply(
+    reply: Reply,
+    candidate: Candidate,
+    expected: frozenset[str] | None,
+    trusted: Sequence[Finding] = (),
+) -> Verdict:
+    """Apply the verdict rule. ``expected`` is None for a bare file, ``trusted`` is what it has
+    believed.
+
+    An annotated program may have entries beyond the expected ones, for what it declares itself;
+    they too must be verified. Raises ``WorkerError`` when nothing can be concluded: an entry is
+    inconclusive (its prover died) or a line that is not understood stands in an otherwise clean
+    reply.
+    """
+    diagnostics = _make_diagnostics(reply, candidate)
+    counts = Counter(finding.trust for finding in trusted)
+    stage = Stage.PROVER if reply.entries else Stage.READING
+
+    def conclude(status: Status, *more: str, error: str = "") -> Verdict:
+        """``more`` names what was looked at beside the audit and the resolution, in order."""
+        errors = (Diagnostic("error", error),) if error else ()
+        return Verdict(
+            status=status,
+            # Behind an error they would pass for notes of it.
+            diagnostics=(*_make_notes(trusted), *errors, *diagnostics),
+            obligations=count_obligations(reply),
+            stage=stage,
+            believed=tuple(sorted(counts.items())),
+            checks=("audit", "resolve", *more),
+        )
+
+    is_whole = "missing-body" not in {finding.rule for finding in trusted}
+    if is_whole and any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
+        return conclude(Status.UNSOUND)
+    outcomes = {entry.outcome for entry in reply.entries}
+    if reply.errors or outcomes & {"error", "errors"}:
+        return conclude(Status.REJECTED, *(["obligations"] if reply.resolved else []))
+    if odd := outcomes - {"verified", *LIMIT_OUTCOMES}:
+        raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
+    if outcomes & set(LIMIT_OUTCOMES):
+        return conclude(Status.EXHAUSTED, "obligations")
+    if reply.unknown:
+        raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")
+    if not reply.entries and not expected:
+        return conclude(Status.REJECTED, error=f"{NOTHING}the program has no proof obligation")
+    if unchecked := _list_unchecked_iterators(reply, candidate):
+        skipped = f"Dafny skipped these iterators: {', '.join(unchecked)}"
+        return conclude(Status.UNSOUND, error=skipped)
+    missing, extra = _compare_entries(reply, candidate, expected)
+    if missing or extra:
+        differ = "what was verified is not what the problem asks for: "
+        differ += f"missing {missing or 'nothing'}, unexpected {extra or 'nothing'}"
+        return conclude(Status.UNSOUND, error=differ)
+    return conclude(
+        Status.PROVED,
+        f"{'some-entries' if expected is None else 'entries'}:{len(reply.entries)}",
+        f"obligations:{sum(entry.num_obligations for entry in reply.entries)}",
+        "no-errors",
+        *(["no-missing-body"] if is_whole else []),
+        "no-unknown-lines",
+    )
+
+
+def _compare_entries(
+    reply: Reply, candidate: Candidate, expected: frozenset[str] | None
+) -> tuple[list[str], list[str]]:
+    """The entries that are missing, and those that nothing accounts for."""
+    if expected is None:
+        return [], []
+    extra = reply.names - expected
+    if candidate.problem.kind == ANNOTATE and extra:
+        declared = list_entry_names(write_plain(candidate.source).text)
+        extra = frozenset(name for name in extra if name.rpartition(".")[2] not in declared)
+    if candidate.problem.kind in (CONTRACT, PROGRAM):
+        # An empty contract asks for nothing, and has no entries of its own.
+        own = find_own_entries(candidate.head)
+        extra -= set(own)
+        if candidate.problem.kind == PROGRAM:
+            # Without its body the method has none either, but a proof must verify the body.
+            expected |= {own[1]}
+    return sorted(expected - reply.names), sorted(extra)
+
+
+def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
+    """Iterators without an entry of their own in a program that claims anything.
+
+    Dafny 2.3 skips what has no proof obligation, and forgets to count what an iterator ensures.
+    """
+    if "iterator" not in candidate.source or "ensures" not in candidate.source:
+        return []
+    checked = {
+        name.rpartition(".")[2].partition(" ")[0]
+        for name in reply.names
+        if not name.startswith("CheckWellformed") and "(well-formedness)" not in name
+    }
+    return sorted(list_entry_names(write_plain(candidate.source).text, "iterator") - checked)
+
+
+def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
+    """The verdict on a text of which a second Dafny verified all that there was, with everything
+    that it said: what fails, each with its place, and what was proved by contradiction, among the
+    warnings."""
+    diagnostics = tuple(_make_diagnostic(message, candidate) for message in reply.messages)
+    checks = ("resolve", "obligations") if reply.entries else ("resolve",)
+    stage = Stage.PROVER if reply.entries else Stage.READING
+    status = Status.REJECTED
+    if not reply.entries and not reply.errors:
+        nothing = Diagnostic("error", f"{NOTHING}the program has no proof obligation")
+        diagnostics = (nothing, *diagnostics)
+    elif not reply.errors:
+        if odd := {entry.outcome for entry in reply.entries} - {"verified", *LIMIT_OUTCOMES}:
+            raise WorkerError(f"Dafny named no error, and yet an outcome is {', '.join(odd)}")
+        limited = any(message.kind == "limit" for message in reply.messages)
+        status = Status.PROVED if reply.all_verified and not limited else Status.EXHAUSTED
+    return Verdict(
+        status, diagnostics, obligations=count_obligations(reply), stage=stage, checks=checks
+    )
+
+
+def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
+    """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
+    owner, owned = None, []
+    for message in reply.messages:
+        # Two errors may share a note, such as the postcondition that neither path fulfils.
+        owner = owner if message.kind == "related" else message
+        owned.append((owner, message))
+    told = [message for _, message in dict.fromkeys(owned) if message.kind != "info"]
+    return tuple(_make_diagnostic(message, candidate) for message in told[:_MAX_DIAGNOSTICS])
+
+
+def _make_diagnostic(message: ReplyMessage, candidate: Candidate) -> Diagnostic:
+    place = find_body_place(candidate, message.line, message.column)
+    return Diagnostic(
+        severity=_SEVERITIES.get(message.kind, "info"),
+        message=message.text,
+        line=message.line,
+        column=message.column,
+        body_line=place[0] if place else None,
+        body_column=place[1] if place else None,
+    )
+
+
+def _make_notes(trusted: Sequence[Finding]) -> Iterator[Diagnostic]:
+    """Where something is believed, for a person to read."""
+    for found in trusted[:_MAX_DIAGNOSTICS]:
+        message = f"{found.message} (believed: --allow {found.trust})"
+        yield Diagnostic("info", message, found.line, found.column)
+
+
+def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:
+    """The options of every question, to the server and to the command line alike."""
+    return [
+        f"/noCheating:{0 if toolchain.believes else 1}",
+        f"/rlimit:{rlimit or limits.rlimit}",
+        f"/timeLimit:{limits.time_limit_seconds}",
+        f"/z3exe:{toolchain.z3}",
+        *([f"/dprelude:{toolchain.prelude}"] if toolchain.prelude else []),
+        *toolchain.arguments,
+    ]

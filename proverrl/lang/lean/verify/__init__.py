@@ -1,0 +1,1 @@
+"""What judges Lean: the workers, the verdict rule, the replay in the kernel, and the walls."""

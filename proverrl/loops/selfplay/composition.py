@@ -1,0 +1,266 @@
+"""What a run composes from and keeps: parents, the archive, the filters, attacks on statements.
+
+Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
+parents; tools of the filters; beliefs about operators; bodies that may prove the negations of
+statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
+Not handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no
+negation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from proverrl.benchmarks.open import open_benchmark
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
+from proverrl.compose.composers import Draft, Pair
+from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
+from proverrl.config.selfplay import ParentChoice
+from proverrl.curriculum.beliefs import Belief, update_belief
+from proverrl.errors import ProblemError
+from proverrl.files.shipped import find_file
+from proverrl.lang.records import Parent
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
+from proverrl.rollout.whole_proof import Draw, draw_groups
+from proverrl.run.checkpoint import latest_checkpoint
+from proverrl.run.pipeline import make_sampling
+from proverrl.run.session import Session
+from proverrl.seeds import derive_seed
+from proverrl.types import Problem
+
+ARCHIVE_CHANCE = 0.5
+"""How often the first parent of a pair comes from the archive, where that may have parents."""
+MAX_GROWTH = 2
+"""How many times as long as the longest base problem a parent from the archive may be."""
+
+TOO_LONG = "too long for the model's context"
+
+Attacks = dict[str, list[str]]
+"""Distinct bodies for each negation, by its id, in the order in which they are tried."""
+
+
+class ComposedProblems:
+    """The composed problems of a run, stopped or not; ``base`` are those of the training file,
+    ``seen`` the skeletons of all that exist."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.base = session.problems
+        self.archive = _open_archive(session)
+        self.filters = FilterTally()
+        self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
+        self.seen: set[str] = set()
+        self.see(self.base.all)
+
+    def see(self, problems: Iterable[Problem]) -> None:
+        """Problems that exist."""
+        self.seen |= {make_skeleton(problem) for problem in problems}
+
+    def join(self) -> None:
+        """Have the session know all problems that the run may have proofs of."""
+        self._session.problems = self.base.join([c.problem for c in self.archive])
+
+    def draw_parents(self, proofs: Mapping[str, str], *, number: int, num: int) -> list[Pair]:
+        """Pairs for round ``number``; the run's own ``proofs`` are known, and references."""
+        config = self._session.config
+        references = {problem.id: body for problem, body in self.base.references}
+        return draw_pairs(
+            random.Random(derive_seed(config.seed, "parents", number)),
+            config.selfplay.parents,
+            num,
+            base=self.base.all,
+            archive=self.archive,
+            proofs=proofs,
+            references=references,
+        )
+
+    def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
+        """What filters work with; of ``attacks`` they try those on a problem's id."""
+        config = self._session.config
+        return FilterTools(
+            asker=Asker(self._session.verifier, deadline_seconds=config.pool.deadline_seconds),
+            held_out=self._held_out,
+            seen=seen,
+            attack=use_attacks(attacks),
+            near_share=config.selfplay.near_share,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"archive": self.archive.state_dict(), "filters": self.filters.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.archive.load_state_dict(state["archive"])
+        self.filters.load_state_dict(state["filters"])
+        self.join()
+
+
+def _open_archive(session: Session) -> ProblemArchive:
+    """The run's archive; empty before its first checkpoint."""
+    archive = ProblemArchive(session.folder / ARCHIVE_FILE)
+    if latest_checkpoint(session.checkpoints) is None:
+        # What a run wrote that was stopped before its first checkpoint is made again.
+        archive.load_state_dict({"num_lines": 0, "sha256": hashlib.sha256().hexdigest()})
+    return archive
+
+
+def _read_held_out(session: Session) -> list[Problem]:
+    """All problems that the run is measured by."""
+    config = session.config
+    sources = [str(config.problems.heldout), *config.evaluation.benchmarks]
+    if find_file(config.problems.valid).exists():
+        sources.append(str(config.problems.valid))
+    found = [p for source in sources for p in open_benchmark(source).problems]
+    session.monitor.phase("filters", f"{len(found)} held-out problems must not leak")
+    return found
+
+
+def draw_pairs(
+    rng: random.Random,
+    choice: ParentChoice,
+    num: int,
+    *,
+    base: Sequence[Problem],
+    archive: ProblemArchive,
+    proofs: Mapping[str, str],
+    references: Mapping[str, str],
+) -> list[Pair]:
+    """``num`` pairs. Solved are base problems that the run has proved (``proofs``), or any while
+    there are none. Raises ``ProblemError``: a problem has no second one of its language."""
+    problems = sorted(base, key=lambda problem: problem.id)
+    solved = [problem for problem in problems if problem.id in proofs]
+    open_ = [problem for problem in problems if problem.id not in proofs]
+    fertile = list_parents(archive, problems) if choice == "archive" else []
+    known = {**references, **proofs}
+    first, second = problems, [*problems, *fertile]
+    if choice == "solved":
+        first, second = solved or problems, solved or problems
+    elif choice == "mixed":
+        first, second = open_ or problems, solved or problems
+    return [
+        # No number is drawn where there is nothing to choose.
+        draw_pair(
+            rng, fertile if fertile and rng.random() < ARCHIVE_CHANCE else first, second, known
+        )
+        for _ in range(num)
+    ]
+
+
+def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:
+    """Composed problems that were kept and solved by some of their attempts only, in the order of
+    their ids. Much longer ones are left out: chains of fusions would outgrow the policy."""
+    longest = max((_length(problem) for problem in base), default=0)
+    found = []
+    for composed in archive:
+        facts = archive.facts(composed.problem.id)
+        rate = facts.get("solve_rate")
+        if rate is None or not 0.0 < rate < 1.0 or "stopped_by" in facts:
+            continue
+        if _length(composed.problem) <= MAX_GROWTH * longest:
+            found.append(composed.problem)
+    return sorted(found, key=lambda problem: problem.id)
+
+
+def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
+    """How useful each operator has been: Beta parameters of the share of its statements that no
+    filter stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
+    statement that was made again was of no use."""
+    beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
+    for composed in archive:
+        facts = archive.facts(composed.problem.id)
+        rate = facts.get("solve_rate")
+        if rate is None and "stopped_by" not in facts:
+            continue
+        useful = rate is not None and low < rate <= high and "stopped_by" not in facts
+        for name in composed.operator.split("+"):
+            total = 1 + facts.get("repeats", 0)
+            update_belief(beliefs[name], int(useful), total, discount=1.0)
+    return dict(beliefs)
+
+
+def draw_pair(
+    rng: random.Random,
+    first: Sequence[Problem],
+    second: Sequence[Problem],
+    references: Mapping[str, str],
+) -> Pair:
+    """Two problems of one language, each with a proof where one is known."""
+    a = rng.choice(first)
+    others = [p for p in second if p.id != a.id and p.language == a.language]
+    if not others:
+        raise ProblemError(
+            f"problem {a.id!r} has no second problem of its language to be paired with; give "
+            "problems.train at least two"
+        )
+    b = rng.choice(others)
+    return Parent(a, references.get(a.id)), Parent(b, references.get(b.id))
+
+
+def _length(problem: Problem) -> int:
+    return len(problem.preamble) + len(problem.statement)
+
+
+async def write_attacks(session: Session, drafts: Sequence[Draft], round_number: int) -> Attacks:
+    """``selfplay.attack_samples`` completions on the negation of each draft that has one. They are
+    written with the round and go into the checkpoint with it: the filters work while the learner
+    updates, so weights of that moment would depend on timing."""
+    config = session.config
+    num = config.selfplay.attack_samples
+    asked = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
+    negations = [problem for problem in asked if session.has_room(problem)]
+    if not negations:
+        return {}
+    draws = await draw_groups(
+        session.sampler,
+        negations,
+        n=num,
+        sampling=make_sampling(config, "attack", round_number),
+        name=f"attack{round_number}",
+    )
+    return {draw.problem.id: list_bodies(draw) for draw in draws}
+
+
+def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts, with a reason in place of a problem to which the model has no room to answer."""
+    return [
+        draft
+        if draft.composed is None or session.has_room(draft.composed.problem)
+        else replace(draft, composed=None, reason=TOO_LONG)
+        for draft in drafts
+    ]
+
+
+def list_bodies(draw: Draw) -> list[str]:
+    """A draw's distinct bodies, in the order of writing; none that needs a prelude, because a
+    stored proof has none."""
+    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+    return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))
+
+
+def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
+    """The negations of the drafts' statements, each once."""
+    problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
+    return list({n.id: n for n in map(negate, problems) if n is not None}.values())
+
+
+def negate(problem: Problem) -> Problem | None:
+    """The negation of a statement; None where it has none, or where the program cannot be taken
+    apart (the filter says why)."""
+    try:
+        negation = make_negation(problem)
+    except ProblemError:
+        return None
+    return negation.problem if negation is not None else None
+
+
+def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:
+    """The attack of ``FilterTools`` that tries these bodies; none on anything else."""
+
+    async def attack(problem: Problem) -> Sequence[str]:
+        return attacks.get(problem.id, ())
+
+    return attack

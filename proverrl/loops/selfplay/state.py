@@ -1,0 +1,250 @@
+"""What a self-play run knows beside a GRPO run: composed problems, filters, what became of them.
+
+Flows in: drafts of a composer, the filters' answers, judged rounds. Flows out: the next pairs of
+parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
+samples, the figures of a round. A round is a step. Not handled here: when anything happens
+(``selfplay``), the composer's own weights (``composer``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from proverrl.compose.archive import Composed
+from proverrl.compose.composers import REPEATED, Draft, Pair
+from proverrl.compose.filters import FilterRun, make_filters, run_filters
+from proverrl.config.compose import FilterName
+from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
+from proverrl.loops.selfplay.composer import OwnComposer
+from proverrl.loops.selfplay.composition import ComposedProblems
+from proverrl.loops.selfplay.record import JudgedRound, describe_round, solve_rate
+from proverrl.rewards.composer import (
+    COMPOSER_REWARDS,
+    StatementOutcome,
+    compare_statements,
+    is_modified,
+)
+from proverrl.rollout.samples import TrainingSample, build_rollout_samples
+from proverrl.run.state import GrpoState
+from proverrl.types import Group, Problem, Rollout, Status, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the filters said of a round, and the verifier calls of each filter."""
+
+    run: FilterRun
+    calls: Counter[str]
+
+
+class Rounds:
+    """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
+    it has some; ``early`` and ``late`` filters are asked before and after the solver's attempts."""
+
+    def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
+        session = state.session
+        self.own = own
+        self.settings = settings = session.config.selfplay
+        self._composed = ComposedProblems(session)
+        self.archive = self._composed.archive
+        asked: list[FilterName] = [
+            name for name in get_args(FilterName) if name in settings.filters
+        ]
+        self.early = [name for name in asked if name not in settings.late_filters]
+        self.late = [name for name in asked if name in settings.late_filters]
+        self._state = state
+        self._session = session
+        self._drafts_next = 0
+        self._figures: list[RoundFigures] = []
+
+    def draw(self) -> tuple[int, list[Pair]]:
+        """The next round's number and the pairs of parents."""
+        number = self._drafts_next
+        self._drafts_next += 1
+        # The shortest comes first.
+        proofs = {name: kept[0].body for name, kept in self._state.store.proofs.items() if kept}
+        num = self.settings.statements
+        return number, self._composed.draw_parents(proofs, number=number, num=num)
+
+    async def ask(
+        self,
+        filters: Sequence[FilterName],
+        problems: Sequence[Problem],
+        attacks: Mapping[str, Sequence[str]],
+    ) -> Checked:
+        """What these filters say of statements; ``attacks`` are tried on their negations."""
+        tools = self._composed.open_tools(attacks, set(self._composed.seen))
+        run = await run_filters(problems, make_filters(tools, filters), tools)
+        return Checked(run, tools.asker.calls)
+
+    def admit(self, drafts: Sequence[Draft], checked: Checked) -> list[Problem]:
+        """Take a round into the archive; what the early filters let pass is tried by the solver."""
+        made = _list_made(drafts)
+        # Stopped ones too: to stop them again would cost the same calls again.
+        self._composed.see(composed.problem for composed in made.values())
+        self._composed.filters.num_seen += len(made)
+        self._note_stops(made, checked)
+        tried = []
+        for problem in checked.run.kept:
+            # One that is there already stays as it was.
+            self.archive.add(made[problem.id])
+            tried.append(self.archive.get(problem.id).problem)
+        if not self.late:
+            self._take(tried)
+        self._composed.join()
+        return tried
+
+    def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
+        """Take what the late filters let pass into the curriculum."""
+        self._note_stops(_list_made(drafts), checked)
+        self._take(checked.run.kept)
+        self._composed.join()
+
+    def _take(self, problems: Sequence[Problem]) -> None:
+        self._composed.filters.num_kept += len(problems)
+        self._state.curriculum.add(problems)
+
+    def _note_stops(self, made: Mapping[str, Composed], checked: Checked) -> None:
+        self._composed.filters.calls += checked.calls
+        for stop in checked.run.stops:
+            composed = made[stop.problem_id]
+            self._composed.filters.record(composed.problem, stop)
+            # What a late filter stops is in the archive since it was tried.
+            if self.archive.add(composed) or stop.filter in self.late:
+                self.archive.note(stop.problem_id, stopped_by=stop.filter, reason=stop.reason)
+            else:
+                # A duplicate of a problem that is in there, like any other.
+                repeats = self.archive.facts(stop.problem_id).get("repeats", 0)
+                self.archive.note(stop.problem_id, repeats=repeats + 1)
+            if stop.kept is not None and self.archive.add(stop.kept):
+                self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
+                self._composed.see([stop.kept.problem])
+
+    def is_within(self, group: Group) -> bool:
+        """Whether the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
+        rate = solve_rate(group.rollouts) or 0.0
+        return self.settings.solver_low < rate <= self.settings.solver_high
+
+    def reward(
+        self, this: JudgedRound, groups: Sequence[Group]
+    ) -> tuple[list[TrainingSample], dict[str, Any]]:
+        """Note what became of each statement, and return the samples of a composer that is trained,
+        with the figures of the round. The solver learns from ``groups``."""
+        outcomes = [_judge(draft, this) for draft in this.drafts]
+        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes, self.settings)
+        advantages = compare_statements(outcomes, rewards, self.settings.reward)
+        for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
+            if outcome.stage == "tried" and draft.composed is not None:
+                name = draft.composed.problem.id
+                facts = {"solve_rate": outcome.solved, "modified": outcome.modified}
+                unchecked = {"unchecked": True} if name in this.set_aside else {}
+                self.archive.note(name, **facts, reward=reward, **unchecked)
+        composed = {problem.id for problem in this.kept}
+        figures = {
+            "groups_composed": sum(group.rollouts[0].problem.id in composed for group in groups),
+            **describe_round(this, outcomes, rewards),
+            **self._watch(this, outcomes, rewards),
+            "archive": len(self.archive),
+            "filter_calls_total": sum(self._composed.filters.calls.values()),
+        }
+        problems = {problem.id: problem for problem in self._session.problems.all}
+        samples = []
+        for number, (draft, advantage) in enumerate(zip(this.drafts, advantages, strict=True)):
+            learned = self.settings.train_composer and draft.completion is not None
+            if learned and advantage != 0.0:
+                problem = problems[draft.parents[0]]
+                samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)
+        return samples, figures
+
+    def _watch(
+        self,
+        this: JudgedRound,
+        outcomes: Sequence[StatementOutcome],
+        rewards: Sequence[float | None],
+    ) -> dict[str, Any]:
+        """The collapse watch's figures of the round, and its warnings."""
+        tried = [
+            (draft.composed.problem, outcome.solved)
+            for draft, outcome in zip(this.drafts, outcomes, strict=True)
+            if draft.composed is not None and outcome.solved is not None
+        ]
+        earned = [reward for reward in rewards if reward is not None]
+        problems, rates = [p for p, _ in tried], [rate for _, rate in tried]
+        malformed = sum(
+            draft.composed is None and draft.reason != REPEATED for draft in this.drafts
+        )
+        self._figures.append(
+            examine_round(
+                this.number, problems, rates, earned, written=len(this.drafts), malformed=malformed
+            )
+        )
+        warnings = find_warnings(self._figures)
+        texts = [f"{warning.rule}: {warning.text}" for warning in warnings]
+        for text in texts:
+            self._session.monitor.phase("collapse watch", text)
+        return self._figures[-1].metrics() | {"compose_warnings": texts}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            **self._composed.state_dict(),
+            "drafts_next": self._drafts_next,
+            "rounds": [asdict(figures) for figures in self._figures],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._composed.load_state_dict(state)
+        self._drafts_next = state["drafts_next"]
+        # Whatever was composed is in the archive, stopped or not.
+        self._composed.see(composed.problem for composed in self.archive)
+        self._figures = [RoundFigures(**figures) for figures in state["rounds"]]
+
+    def save_files(self, folder: Path) -> None:
+        if self.own is not None:
+            self.own.save(folder)
+
+    def load_files(self, folder: Path) -> None:
+        if self.own is not None:
+            self.own.load(folder)
+
+
+def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
+    return {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
+
+
+def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
+    """What became of a statement."""
+    if draft.composed is None:
+        return StatementOutcome(
+            "stopped" if draft.reason == REPEATED else "malformed", kind=draft.kind
+        )
+    problem = draft.composed.problem
+    if stopped_by := this.stops.get(problem.id):
+        return StatementOutcome(
+            "malformed" if stopped_by == "well_formed" else "stopped", kind=draft.kind
+        )
+    attempts = this.attempts.get(problem.id, ())
+    proofs = [
+        len(rollout.turns[-1].candidate.body)
+        for rollout in attempts
+        if rollout.status is Status.PROVED and rollout.turns[-1].candidate is not None
+    ]
+    return StatementOutcome(
+        "tried",
+        solve_rate(attempts),
+        sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0,
+        min(proofs) / len(problem.statement) if proofs else None,
+        draft.kind,
+    )
+
+
+def _build_sample(
+    draft: Draft, name: str, advantage: float, problem: Problem
+) -> list[TrainingSample]:
+    """A composer's sample; ``problem`` is the first parent, which it was asked about."""
+    assert draft.completion is not None
+    rollout = Rollout(name, problem, "composer", (Turn(draft.completion, None, None),))
+    return build_rollout_samples(rollout, [advantage])

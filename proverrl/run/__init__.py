@@ -1,0 +1,1 @@
+"""What every loop shares: folder, session, checkpoints, samplers, the way to a verdict."""

@@ -1,0 +1,300 @@
+"""Draw problems, write completions, judge them: the pipeline beneath every loop.
+
+Flows in: orders, which say what to write on. Flows out: ``Judged`` draws, for the loop to reward
+and to learn from. ``Pipeline`` writes and judges; a ``Source`` says what overlaps with what.
+``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit. It
+is one draw ahead: while the pool judges a draw the policy writes the next, and while the learner
+updates, the pool judges what was written. Not handled here: groups as they complete (``overlap``),
+statements that a composer writes (``selfplay``), what becomes of the verdicts (the loops).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from proverrl.concurrency import cancel_all
+from proverrl.config import Config
+from proverrl.formalize.emptiness import mark_empty
+from proverrl.formalize.gate import add_critiques
+from proverrl.formalize.lean_scorer import mark_scores
+from proverrl.hint import Hint
+from proverrl.policy.base import Policy
+from proverrl.rewards.verdicts import PAYS_FOR_FORM
+from proverrl.rollout.samples import TrainingSample
+from proverrl.rollout.segments import OpenDraws
+from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
+from proverrl.run.appeals import Reviewer
+from proverrl.run.checkpoint import dump_draws, load_draws
+from proverrl.run.session import Session
+from proverrl.run.tally import IdleClock, Tally
+from proverrl.seeds import derive_seed
+from proverrl.types import Group, Problem, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the policy is to write next: draw ``number``, a group on each of ``problems``, begun
+    with its hint where it has one; no ``hints`` at all is none for any."""
+
+    number: int
+    problems: tuple[Problem, ...]
+    hints: tuple[Hint | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Draws without their verdicts yet, the seconds of writing, and the step of their weights."""
+
+    draws: list[Draw]
+    seconds: float
+    step: int
+    judged: asyncio.Task[list[JudgedDraw]]
+
+
+Use = Literal["learned", "stale", "counted", "judgements"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Draws with their verdicts, written ``age`` steps ago. Of groups that are ``stale``, too old
+    to be learned from, proofs are kept; of what is ``counted``, verdicts alone; ``judgements`` on
+    own attempts are learned from alone."""
+
+    draws: Sequence[JudgedDraw]
+    seconds: float
+    age: int = 0
+    use: Use = "learned"
+
+
+class Source(ABC):
+    """Where the judged draws of a run's steps come from."""
+
+    usage: IdleClock
+
+    @abstractmethod
+    def draws(self) -> AsyncIterator[Judged]:
+        """The draws of the next step, until it has enough groups or made too many draws."""
+
+    def took(self, num_groups: int) -> None:  # noqa: B027
+        """So many groups of the step are admitted, and not learned from yet."""
+
+    def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
+        """These groups of the step are admitted; returns what is learned beside them."""
+        return ()
+
+    @abstractmethod
+    async def learned(self) -> dict[str, float]:
+        """A step was made: bring the new weights of ``session.policy`` to the sampler. Returns
+        figures for the metrics."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """All that is in flight, as JSON values that nothing changes any more."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give up what is in flight."""
+
+
+def make_sampling(config: Config, *seed: str | int) -> Sampling:
+    """How a loop samples, under a seed of its own."""
+    return Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.segment_tokens or config.sampling.max_new_tokens,
+        seed=derive_seed(config.seed, *seed),
+        stop=first_stop(config.rollout),
+        top_k=config.sampling.top_k,
+    )
+
+
+class Pipeline:
+    """Writes and judges ``num`` completions per problem, with the session's ``sampler`` if no other
+    is given; ``reviewer`` looks at the failures."""
+
+    def __init__(
+        self,
+        session: Session,
+        reviewer: Reviewer,
+        num: int,
+        *,
+        sampler: Policy | None = None,
+        usage: IdleClock | None = None,
+    ) -> None:
+        self.usage = usage or IdleClock(timeline=session.timeline)
+        self.session = session
+        self._reviewer = reviewer
+        self._num = num
+        self._sampler = sampler or session.sampler
+        self._open: OpenDraws | None = None
+        if session.config.sampling.segment_tokens:
+            most, room = session.config.sampling.max_new_tokens, session.sampler.context_tokens
+            self._open = OpenDraws(session.policy, max_new_tokens=most, context_tokens=room)
+
+    async def write(self, order: Order) -> tuple[list[Draw], float]:
+        """Completions on the order's problems, seeded by its number; and the seconds. With segments
+        one of each that is open, these included, and the draws are those that are whole now."""
+        started = time.monotonic()
+        write = draw_groups if self._open is None else self._open.draw_groups
+        with self.usage.busy("generator"):
+            draws = await write(
+                self._sampler,
+                order.problems,
+                n=self._num,
+                sampling=make_sampling(self.session.config, "draw", order.number),
+                name=str(order.number),
+                hints=order.hints or None,
+                writer=self.session.writer,
+            )
+        written = [len(c.token_ids) for draw in draws for c in draw.completions]
+        lengths, waiting = self._open.last if self._open is not None else (written, None)
+        self.usage.wrote(lengths, waiting=waiting)
+        return draws, time.monotonic() - started
+
+    def launch(
+        self, draws: list[Draw], seconds: float = 0.0, *, step: int = 0, turns: bool = False
+    ) -> Flight:
+        """Have draws judged. Turns after the first are taken when they land, or at once with
+        ``turns``; a checkpoint holds the first turns of what is in flight."""
+
+        async def judge() -> list[JudgedDraw]:
+            with self.usage.busy("pool"):
+                judged = await self._judge_first(draws)
+                return await self._take_turns(judged) if turns else judged
+
+        return Flight(draws, seconds, step, asyncio.create_task(judge()))
+
+    def relaunch(
+        self, in_flight: Mapping[str, Any] | None, *, also: Sequence[Problem] = ()
+    ) -> Flight | None:
+        """Have judged again what a checkpoint held (``dump``), on the session's problems and
+        ``also`` on these; None for nothing. What was open goes on."""
+        if in_flight is None:
+            return None
+        self.load_open(in_flight)
+        if not (in_flight.get("draws") or in_flight.get("waits")):  # "waits": none is whole.
+            return None
+        return self.launch(self._load(in_flight["draws"], also), step=in_flight["step"])
+
+    def dump(self, flights: Sequence[Flight]) -> dict[str, Any]:
+        """Flights that began at one step, and what is open, as JSON values."""
+        rows = [row for flight in flights for row in dump_draws(flight.draws)]
+        state = {"draws": rows, "step": flights[0].step if flights else 0}
+        return state | ({"waits": bool(flights), **self.dump_open()} if self._open else {})
+
+    def dump_open(self) -> dict[str, Any]:
+        """The draws that are open; nothing without segments."""
+        return {} if self._open is None else {"open": dump_draws(self._open.draws)}
+
+    def load_open(self, in_flight: Mapping[str, Any]) -> None:
+        """Go on with what ``dump_open`` wrote."""
+        if self._open is not None:
+            self._open.draws = self._load(in_flight["open"])
+
+    def _load(self, rows: Sequence[Mapping[str, Any]], also: Sequence[Problem] = ()) -> list[Draw]:
+        problems = (*also, *self.session.problems.without_reference)
+        return load_draws(rows, {problem.id: problem for problem in problems})
+
+    async def land(self, flight: Flight) -> list[JudgedDraw]:
+        """The verdicts of a flight, once its turns are taken."""
+        judged = await flight.judged
+        with self.usage.busy("pool"):
+            return await self._take_turns(judged)
+
+    async def _judge_first(self, draws: Sequence[Draw]) -> list[JudgedDraw]:
+        """The verdicts of the first turns, and their appeals where no other turns follow."""
+        config = self.session.config
+        deadline = config.pool.deadline_seconds
+        judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
+        return judged if takes_turns(config.rollout) else await self._review(judged)
+
+    async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
+        """The turns after the first with their verdicts and appeals; nothing without such turns."""
+        config = self.session.config
+        if not takes_turns(config.rollout):
+            return judged
+        first = judged[0].rollouts[0].id if judged else ""
+        whole = await continue_rollouts(
+            judged,
+            policy=self._sampler,
+            verifier=self.session.verifier,
+            settings=config.rollout,
+            sampling=make_sampling(config, "turns", first),
+            deadline_seconds=config.pool.deadline_seconds,
+            writer=self.session.writer,
+        )
+        return await self._review(whole)
+
+    async def _review(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+        """The draws after their appeals, with the marks on statements that the reward reads."""
+        session, deadline = self.session, self.session.config.pool.deadline_seconds
+        marked = await self._reviewer.review_all(judged)
+        if session.config.reward.name in PAYS_FOR_FORM:
+            marked = await mark_empty(marked, session.verifier, deadline_seconds=deadline)
+        if session.config.reward.score_share:
+            marked = await mark_scores(marked, session.verifier, deadline_seconds=deadline)
+        return marked if session.critic is None else await add_critiques(marked, session.critic)
+
+
+class InOrder(Source):
+    """The ``Source`` of runs that repeat bit for bit. ``choose`` orders the next draw, or None when
+    there is no other; a step takes ``most`` draws, or as many as bring ``wanted`` groups. ``now``
+    is the number of steps made, and ``flight`` what a checkpoint held."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        choose: Callable[[], Order | None],
+        *,
+        most: int,
+        wanted: int = 1,
+        ahead: bool = True,
+        now: Callable[[], int] = lambda: 0,
+        flight: Flight | None = None,
+    ) -> None:
+        self.usage = pipeline.usage
+        self._pipeline = pipeline
+        self._choose = choose
+        self._most = most
+        self._wanted = wanted
+        self._now = now
+        self._flights = Flights(self._write, ahead=int(ahead), waiting=[flight] if flight else [])
+        self._num_taken = 0
+
+    async def draws(self) -> AsyncIterator[Judged]:
+        self._num_taken = 0
+        for _ in range(self._most):
+            flight = await self._flights.oldest()
+            if flight is None:
+                return
+            judged = await self._pipeline.land(flight)
+            self._flights.land()
+            yield Judged(judged, flight.seconds, self._now() - flight.step)
+            if self._num_taken >= self._wanted:
+                return
+
+    def took(self, num_groups: int) -> None:
+        self._num_taken = num_groups
+
+    async def learned(self) -> dict[str, float]:
+        """Bring the weights to the sampler; nothing is being written meanwhile."""
+        session = self._pipeline.session
+        return await asyncio.to_thread(session.sampler.push, session.policy.version)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._pipeline.dump(self._flights.waiting)
+
+    async def aclose(self) -> None:
+        await cancel_all([flight.judged for flight in self._flights.waiting])
+
+    async def _write(self) -> Flight | None:
+        order = self._choose()
+        if order is None:
+            return None
+        step = self._now()
+        return self._pipeline.launch(*await self._pipeline.write(order), step=step)

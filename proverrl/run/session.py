@@ -1,0 +1,281 @@
+"""What every loop of a run shares: folder, configuration, problems, policy, verifier, monitor.
+
+Flows in: a ``Config``. Flows out: an open ``Session`` on a run folder that nobody else is
+writing. Not handled here: what the loops do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proverrl.benchmarks.open import open_benchmark
+from proverrl.config import Config, PolicyConfig
+from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
+from proverrl.formalize.gate import Critic
+from proverrl.formalize.lean_scorer import check_parts
+from proverrl.lang import find_language
+from proverrl.lang.critique.language import CRITIQUE
+from proverrl.monitor import Monitor
+from proverrl.monitor.trace import TraceFile
+from proverrl.policy.base import Sampler
+from proverrl.policy.loading import build_policy, choose_device, load_policy
+from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_body, render_prompt
+from proverrl.rewards.verdicts import check_fit
+from proverrl.rollout.completion_counts import warn_of_room
+from proverrl.rollout.instruct import Writer
+from proverrl.run.checkpoint import latest_checkpoint
+from proverrl.seeds import derive_seed
+from proverrl.timeline import Timeline
+from proverrl.types import Problem
+from proverrl.verifier.cache import CachedVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProblems:
+    """The training split in two: problems with a reference for warm start, and the rest, which the
+    loops draw from."""
+
+    references: tuple[tuple[Problem, str], ...]
+    without_reference: tuple[Problem, ...]
+
+    @property
+    def all(self) -> tuple[Problem, ...]:
+        """Both parts; those without a reference first."""
+        return (*self.without_reference, *(problem for problem, _ in self.references))
+
+    def join(self, problems: Sequence[Problem]) -> TrainingProblems:
+        """With further problems to draw from, which have no reference."""
+        return TrainingProblems(self.references, (*self.without_reference, *problems))
+
+
+@dataclass
+class Session:
+    """An open run."""
+
+    config: Config
+    folder: Path
+    verifier: CachedVerifier
+    policy: TransformersPolicy
+    """The model that is trained."""
+    sampler: Sampler
+    """What writes completions with its weights; new ones are pushed into it after each update."""
+    problems: TrainingProblems
+    monitor: Monitor
+    writer: Writer | None = None
+    """What writes the bodies, where the policy instructs."""
+    critic: Critic | None = None
+    """What judges statements, where the reward asks for one."""
+    trace: TraceFile | None = None
+    """Where the timelines of all processes go, if anywhere."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the loop is to save and end."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """What this process did when."""
+        return self.policy.world.timeline
+
+    def has_room(self, problem: Problem) -> bool:
+        """Whether the model's context leaves room for an answer to a problem."""
+        return len(self.sampler.prompt(problem).token_ids) < self.sampler.context_tokens
+
+    def leave_out_long(self) -> list[Problem]:
+        """The problems that the loop draws from. Raises ``UsageError``: the model has no room to
+        answer any of them."""
+        problems = self.problems.without_reference
+        fitting = [problem for problem in problems if self.has_room(problem)]
+        if long := warn_of_room({p.id for p in problems} - {p.id for p in fitting}):
+            if not fitting:
+                raise UsageError(long)
+            self.monitor.warn("no room", long)
+        return fitting
+
+    def check_stop(self, saved: str) -> None:
+        """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""
+        if self.stop.is_set():
+            raise StoppedError(f"stopped; {saved}; the same command continues")
+
+    def begin_step(self, number: int) -> None:
+        """What all processes do from now on is step or round ``number``; called on rank 0."""
+        self.timeline.step = number
+        if self.trace is not None and self.policy.world.size > 1:
+            self.policy.world.share(("begin_step", (number,)))
+
+    def write_spans(self) -> None:
+        """Add to the trace what all processes did since the last time; called on rank 0."""
+        if self.trace is None:
+            return
+        world = self.policy.world
+        if world.size > 1:
+            world.share(("spans", ()))
+        self.trace.add(world.gather(self.timeline.take()))
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where this run's checkpoints are."""
+        return self.folder / "checkpoints"
+
+    @property
+    def warm_weights(self) -> Path:
+        """The weights after warm start; the file is there once warm start is done."""
+        return self.folder / "warm_start" / "weights.pt"
+
+
+def split_references(
+    problems: Sequence[Problem],
+    references: Mapping[str, str],
+    per_level: Mapping[str, int],
+    seed: int,
+) -> TrainingProblems:
+    """Choose ``per_level[level]`` problems of each level whose references may be learned from.
+
+    Families of a level take turns, so that few references still show every family. Raises
+    ``ProblemError``: a level has fewer problems with a reference than asked for."""
+    chosen: list[tuple[Problem, str]] = []
+    for level, count in sorted(per_level.items()):
+        families: dict[str, list[Problem]] = {}
+        for problem in problems:
+            if str(problem.level) == level and problem.id in references:
+                families.setdefault(problem.family, []).append(problem)
+        for family, members in families.items():
+            members.sort(key=lambda p: derive_seed(seed, "reference", family, p.id))
+        turns = itertools.zip_longest(*families.values())
+        turn = [problem for problem in itertools.chain.from_iterable(turns) if problem is not None]
+        if len(turn) < count:
+            raise ProblemError(
+                f"warm_start.references_per_level asks for {count} references of level {level}, "
+                f"the training file has {len(turn)}"
+            )
+        chosen += [(problem, references[problem.id]) for problem in turn[:count]]
+    taken = {problem.id for problem, _ in chosen}
+    rest = tuple(problem for problem in problems if problem.id not in taken)
+    return TrainingProblems(tuple(chosen), rest)
+
+
+def load_training(config: Config) -> TrainingProblems:
+    """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
+    file is damaged, or has too few references; ``UsageError``: the reward is for problems of
+    another kind, or ``reward.score_share`` asks for parts, and a problem has none."""
+    training = open_benchmark(str(config.problems.train))
+    try:
+        for problem in training.problems:
+            check_fit(problem, config.reward.name)
+    except RecordError as error:
+        raise UsageError(f"{config.problems.train}: {error}") from error
+    if config.reward.score_share:
+        check_parts(training.problems, str(config.problems.train))
+    wanted = config.warm_start.references_per_level
+    return split_references(training.problems, training.references, wanted, config.seed)
+
+
+def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
+    """The policy in a Hugging Face folder, on the device and in the precision of a run."""
+    return load_at(config, folder, config.policy, "policy.path")
+
+
+def load_at(
+    config: Config, path: Path | str, settings: PolicyConfig, key: str
+) -> TransformersPolicy:
+    """The policy in a Hugging Face folder with these settings; ``key`` names the path in errors."""
+    device = choose_device(config.policy.device)
+    precision = config.precision_on(device)
+    return load_policy(path, settings, device=device, precision=precision, key=key)
+
+
+def describe(problem: Problem, body: str) -> str:
+    """The instruction that fits a body, in its language's words. Raises ``UsageError``: the
+    language has none."""
+    instructing = find_language(problem.language).instructing
+    if instructing is None:
+        raise UsageError(
+            f"problem {problem.id!r}: {problem.language} has no words for instructions; set "
+            'warm_start.instructions = "none"'
+        )
+    return instructing.describe(body)
+
+
+def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
+    """The policy in ``policy.path``, or a new model whose tokenizer is trained on all training
+    statements and the references of warm start."""
+    if config.policy.path:
+        return load_weights(config, config.policy.path)
+    layout = config.policy.layout
+    texts = [
+        render_prompt(problem, layout) + render_body(problem, reference, layout)
+        for problem, reference in problems.references
+    ]
+    texts += [render_prompt(problem, layout) for problem in problems.without_reference]
+    languages = {find_language(problem.language) for problem in problems.all}
+    if config.warm_start.judgements or config.grpo.judgements:
+        languages.add(CRITIQUE)
+    keywords = {word for language in languages for word in language.keywords}
+    if config.warm_start.instructions != "none":
+        texts += [describe(problem, reference) for problem, reference in problems.references]
+        keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
+    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
+    device = choose_device(config.policy.device)
+    return build_policy(
+        config.policy,
+        tokenizer,
+        seed=config.seed,
+        device=device,
+        precision=config.precision_on(device),
+    )
+
+
+def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
+    """The newest weights of this run: checkpoint, else warm-started, else fresh."""
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    warm = folder / "warm_start"
+    lora = config.policy.lora
+    if lora.rank and not config.policy.path:
+        raise UsageError(
+            "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
+            "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
+        )
+    if checkpoint is None and not (warm / "weights.pt").exists():
+        policy = make_policy(config, problems)
+    else:
+        # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
+        newest = warm if checkpoint is None or lora.rank else checkpoint
+        policy = load_weights(config, newest / "policy")
+    if lora.rank:
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+        if checkpoint is not None:
+            load_adapter(policy.model, checkpoint / "policy" / ADAPTER_FOLDER)
+    return policy
+
+
+def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
+    """Why a loop must end now, or an empty string."""
+    if config.max_verifier_calls and verifier_calls >= config.max_verifier_calls:
+        return f"{verifier_calls} verifier calls used"
+    if config.max_minutes and seconds >= 60 * config.max_minutes:
+        return f"{seconds / 60:.1f} minutes used"
+    return ""
+
+
+def run_fraction(config: Config, step_share: float, verifier_calls: int, seconds: float) -> float:
+    """The share of a loop that is done, in [0, 1]: of its steps, or of a limit on calls or time
+    that is set, whichever is nearest to its end. A limit on time follows the clock, so that a
+    method which reads this does not repeat exactly."""
+    shares = [step_share]
+    if config.max_verifier_calls:
+        shares.append(verifier_calls / config.max_verifier_calls)
+    if config.max_minutes:
+        shares.append(seconds / (60 * config.max_minutes))
+    return min(1.0, max(shares))
+
+
+def seconds_left(config: Config, seconds: float) -> dict[str, float]:
+    """What is left of the loop's time, as a figure for the metrics; nothing without a limit."""
+    if not config.max_minutes:
+        return {}
+    return {"seconds_left": round(max(0.0, 60 * config.max_minutes - seconds), 1)}

@@ -1,0 +1,275 @@
+"""What is taught besides whole proofs: to go on from the middle of one, and to mend one.
+
+Flows in: the references of a run and a verifier, or a step's attempts and the run's proofs. Flows
+out: pairs of token ids.
+
+- Resuming: a policy that continues a kept prefix, as searches ask it to, is shown the prefix with
+  the goals behind it in a comment (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). The
+  rest of the proof is what it learns, so that it serves single tactics too: they end with the line.
+- Correcting: a failed proof and the verifier's messages, then the proof (Goedel-Prover-V2, Lin et
+  al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
+  have another model's repairs, a reference is broken here, so that its repair is known; later the
+  run's own failures stand before its own proofs.
+- Judging: a reference or a broken copy of it, then whether the verifier proved it (RISE, Liu et al.
+  2025, arXiv 2505.13445).
+- Statements of judged pairs: what is right in other words than the references are.
+
+A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from proverrl.benchmarks.open import open_benchmark
+from proverrl.config import RolloutConfig
+from proverrl.errors import ProblemError
+from proverrl.evaluation.calibration import ask_about
+from proverrl.formalize.equivalence import get_formalizing
+from proverrl.lang import find_language
+from proverrl.lang.critique.language import ask_critique, read_pair, write_verdict
+from proverrl.lang.open import open_configured
+from proverrl.lang.records import Prefix, SegmentFn
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_body
+from proverrl.run.pairs import Pair, PairSource, make_source, refuse_kept_apart
+from proverrl.run.session import Session
+from proverrl.search.proposals import ask_again, encode, render_prefix
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Group, Problem, Verdict
+from proverrl.verifier.base import verify_all
+
+_WORD = re.compile(r"[A-Za-z_][\w']*|[0-9]+")
+_MAX_TRIES = 8
+"""Copies that are drawn for one broken one: some are the same, and a few are still proofs."""
+
+
+async def teach_all(session: Session) -> list[PairSource]:
+    """Resuming, corrections, judgements and critiques, as far as ``[warm_start]`` asks for them."""
+    return [
+        *await teach_resuming(session),
+        *await teach_correcting(session),
+        *await teach_judging(session),
+        *teach_critiques(session),
+    ]
+
+
+async def teach_resuming(session: Session) -> list[PairSource]:
+    """For each reference whose language has states, the rest of it after ``resume_places`` of its
+    lines, drawn at random. The verifier judges the lines before, as in a search: what it keeps of
+    them, with the state there, is what the policy is shown."""
+    config, policy = session.config, session.policy
+    num_places = config.warm_start.resume_places
+    if not num_places or not config.warm_start.steps:
+        return []
+    rng = random.Random(derive_seed(config.seed, "resume"))
+    asked: list[tuple[SegmentFn, Candidate, str]] = []
+    for problem, body in session.problems.references:
+        searching = find_language(problem.language).searching
+        if searching is not None and problem.kind in searching.kinds:
+            segment = searching.segment(config.search.states)
+            ends = [match.start() for match in re.finditer("\n", body.rstrip())]
+            drawn = rng.sample(ends, min(num_places, len(ends)))
+            asked += [(segment, Candidate(problem, body[:end]), body) for end in drawn]
+    session.monitor.phase("goals of the references", f"{len(asked)} places")
+    verdicts = await _judge(session, [candidate for _, candidate, _ in asked], trace_states=True)
+    found: dict[tuple[str, str], tuple[Candidate, Prefix]] = {}
+    for (segment, candidate, body), verdict in zip(asked, verdicts, strict=True):
+        problem = candidate.problem
+        segments = segment(candidate, verdict) if verdict.status.judged else ()
+        if segments:
+            prefix = Prefix(segments[-1].text, segments[-1].state)
+            found[problem.id, prefix.text] = Candidate(problem, body), prefix
+    return [resume_source(policy, proof, prefix) for proof, prefix in found.values()]
+
+
+def resume_source(policy: TransformersPolicy, proof: Candidate, prefix: Prefix) -> PairSource:
+    """The rest of a proof, after its beginning as a search shows it."""
+
+    @cache
+    def make() -> Pair:
+        opening, comment = render_prefix(policy, proof.problem, prefix)
+        rest = proof.body[len(prefix.text) :].removeprefix("\n")
+        shown = prefix.text + (comment or "\n") + rest
+        whole = render_body(proof.problem, shown, policy.layout)
+        shown_ids = encode(policy.tokenizer, opening)
+        rest_ids = encode(policy.tokenizer, whole.removeprefix(opening))
+        prompt = policy.prompt(proof.problem).token_ids + shown_ids
+        return Pair(prompt, (*rest_ids, policy.end_id), len(shown_ids))
+
+    return make
+
+
+async def teach_correcting(session: Session) -> list[PairSource]:
+    """For each reference up to ``warm_start.corrections`` broken copies that the verifier refused,
+    each with what it said and the reference as the answer."""
+    config = session.config
+    return [
+        correct_source(session.policy, candidate, verdict, proof, config.rollout)
+        for candidate, proof, verdict in await _break_references(
+            session, config.warm_start.corrections, "corrections"
+        )
+    ]
+
+
+async def teach_judging(session: Session) -> list[PairSource]:
+    """For each reference up to ``warm_start.judgements`` broken copies that the verifier refused,
+    each as a text to be judged, and as often the reference itself."""
+    count = session.config.warm_start.judgements
+    sources: list[PairSource] = []
+    for candidate, proof, _ in await _break_references(session, count, "judgements"):
+        pair = (Candidate(candidate.problem, proof), True), (candidate, False)
+        asked = [ask_about(one, session.policy, is_proved=truth) for one, truth in pair]
+        # What cannot be shown is left out with its counterpart, so that both sides stay alike.
+        sources += [
+            make_source(session.policy, question, write_verdict(is_proved=truth))
+            for question, (_, truth) in zip(asked, pair, strict=True)
+            if question is not None and None not in asked
+        ]
+    return sources
+
+
+def teach_critiques(session: Session) -> list[PairSource]:
+    """What the file ``warm_start.critiques`` calls right, in other words than references are, and
+    the references: all as a critic is shown them, so that a formaliser finds likely what is right
+    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: a reference is no
+    statement; the file calls none right, or holds one of a text that is kept apart for
+    evaluation."""
+    config = session.config
+    if not config.warm_start.critiques or not config.warm_start.steps:
+        return []
+    judged = open_benchmark(config.warm_start.critiques)
+    right = [p for p in judged.problems if find_language(p.language).find_truth(p)]
+    if not right:
+        raise ProblemError(
+            f"warm_start.critiques: {judged.place} calls no statement right; write it with "
+            "`proverrl problems critiques`"
+        )
+    pairs = [read_pair(problem) for problem in right]
+    refuse_kept_apart([(judged.place, problem) for problem, _ in pairs], config.problems)
+    references = []
+    for problem, body in session.problems.references:
+        get_formalizing(problem)
+        references.append(read_pair(ask_critique(problem, body)))
+    return [make_source(session.policy, *pair) for pair in (*references, *pairs)]
+
+
+async def _break_references(
+    session: Session, count: int, name: str
+) -> list[tuple[Candidate, str, Verdict]]:
+    """Up to ``count`` broken copies of each reference that the verifier refused, each with the
+    reference and what the verifier said; ``name`` seeds the choice."""
+    if not count or not session.config.warm_start.steps:
+        return []
+    rng = random.Random(derive_seed(session.config.seed, name))
+    asked: list[Candidate] = []
+    proofs: list[str] = []
+    for problem, body in session.problems.references:
+        broken = {break_body(problem, body, rng) for _ in range(_MAX_TRIES * count)} - {body}
+        for text in rng.sample(sorted(broken), min(count, len(broken))):
+            asked.append(Candidate(problem, text))
+            proofs.append(body)
+    session.monitor.phase("broken references", f"{len(asked)} to be refused")
+    verdicts = await _judge(session, asked)
+    return [
+        (candidate, proof, verdict)
+        for candidate, proof, verdict in zip(asked, proofs, verdicts, strict=True)
+        if verdict.status.judged and not verdict.proved
+    ]
+
+
+def correct_source(
+    policy: TransformersPolicy,
+    failed: Candidate,
+    verdict: Verdict,
+    proof: str,
+    settings: RolloutConfig,
+) -> PairSource:
+    """A proof, after a failed one and what the policy is told of it."""
+
+    @cache
+    def make() -> Pair:
+        prompt = ask_again(policy, failed.problem, failed.body, verdict, settings).token_ids
+        own = policy.prompt(failed.problem).token_ids
+        num_shown = len(prompt) - (len(own) if prompt[: len(own)] == own else 0)
+        return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown)
+
+    return make
+
+
+def own_corrections(
+    session: Session, seen: Sequence[Group], proofs: Sequence[tuple[str, str]]
+) -> list[PairSource]:
+    """For each first attempt that failed and whose problem has a proof among
+    ``proofs``, as (problem id, body), the first of these as the answer to it."""
+    known = dict(reversed(proofs))
+    return [
+        correct_source(session.policy, turn.candidate, turn.verdict, proof, session.config.rollout)
+        for group in seen
+        for rollout in group.rollouts
+        if (turn := rollout.turns[0]).candidate is not None
+        and turn.verdict is not None
+        and not turn.verdict.proved
+        and (proof := known.get(rollout.problem.id)) is not None
+    ]
+
+
+def break_body(problem: Problem, body: str, rng: random.Random) -> str:
+    """The body with one thing wrong, at random: a line left out, two neighbours exchanged, a name
+    or number in place of another that the problem or the body has. Unchanged where that cannot
+    be done."""
+    lines = body.split("\n")
+    ways: list[Callable[[], Sequence[str]]] = [lambda: [_change_word(problem, body, rng)]] * 2
+    if len(lines) > 1:
+        place = rng.randrange(len(lines) - 1)
+        first, second = lines[place : place + 2]
+        ways += [
+            lambda: [*lines[:place], *lines[place + 1 :]],
+            lambda: [*lines[:place], second, first, *lines[place + 2 :]],
+        ]
+    return "\n".join(rng.choice(ways)())
+
+
+def _change_word(problem: Problem, body: str, rng: random.Random) -> str:
+    language = find_language(problem.language)
+
+    def list_words(text: str) -> list[re.Match[str]]:
+        return [
+            match
+            for match in _WORD.finditer(text)
+            if match.group()[0].isdigit() or language.owns_name(match)
+        ]
+
+    places = list_words(body)
+    if not places:
+        return body
+    place = rng.choice(places)
+    is_number = place.group()[0].isdigit()
+    others = {
+        match.group()
+        for match in list_words(problem.statement) + places
+        if match.group()[0].isdigit() == is_number
+    }
+    if is_number:
+        others |= {str(int(place.group()) + 1), str(max(0, int(place.group()) - 1))}
+    return body[: place.start()] + rng.choice(sorted(others)) + body[place.end() :]
+
+
+async def _judge(
+    session: Session, candidates: Sequence[Candidate], *, trace_states: bool = False
+) -> list[Verdict]:
+    config = session.config
+    verifier = open_configured(
+        config.pool,
+        seed=config.seed,
+        problems=[candidate.problem for candidate in candidates],
+        trace_states=trace_states,
+    )
+    try:
+        deadline = config.pool.deadline_seconds
+        return await verify_all(verifier, candidates, deadline_seconds=deadline)
+    finally:
+        await verifier.aclose()
