@@ -236,7 +236,12 @@ def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
         start = place + 1 if text == "then" else find_outer(tokens, place, ("=>",)) + 1
         end = find_outer(tokens, start, ("else", "case"))
     words = {token.text for token in tokens[start:end]}
-    if not _COMPREHENSIONS.isdisjoint(words) and not words.isdisjoint(types.values | types.narrow):
+    # What is only asked for a member gives no type.
+    is_comprehension = any(
+        tokens[i].text in _COMPREHENSIONS and tokens[i - 1].text not in ("in", "!in")
+        for i in range(start, end)
+    )
+    if is_comprehension and not words.isdisjoint(types.values | types.narrow):
         return True
     return any(
         tokens[i].text in types.values and _is_given(program, i, start) for i in range(start, end)
@@ -260,8 +265,9 @@ def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
             first = find_outer(tokens, place - 1, (",", ":="), -1) + 1
             last = find_outer(tokens, place, (",", ":="))
             is_sum = find_outer(tokens, first + (tokens[first].text == "-"), _ARITHMETIC) < last
+            is_wide = is_sum or [token.text for token in tokens[last - 2 : last]] == ["as", "int"]
             words = {token.text for token in tokens[first:last]}
-            return (is_set or not is_behind) and not (is_sum and _CHOOSING.isdisjoint(words))
+            return (is_set or not is_behind) and not (is_wide and _CHOOSING.isdisjoint(words))
         place = opened
     return False
 
