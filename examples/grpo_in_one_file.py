@@ -155,7 +155,9 @@ def compare(group: Sequence[Attempt]) -> list[tuple[Completion, float]]:
 def grpo_loss(
     logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, counts: torch.Tensor
 ) -> torch.Tensor:
-    """The clipped surrogate of PPO (Schulman et al. 2017, arXiv 1707.06347), a mean over tokens.
+    """The clipped surrogate of PPO (Schulman et al. 2017, arXiv 1707.06347), a mean over all tokens
+    of the step. GRPO takes the mean of each completion first, so that a token of a long one counts
+    less, and subtracts a KL divergence to the first policy; neither is needed here.
 
     ``logprobs`` are those of the policy now, ``old`` those that it drew each token with; both of
     shape (rows, tokens), as ``counts``; ``advantages`` of shape (rows, 1)."""

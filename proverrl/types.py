@@ -202,13 +202,12 @@ class Verdict:
 
     ``stage`` decided, by ``rule`` where the audit or a wall did. ``believed`` counts what a bare
     file rests on by its user's choice, by its word; ``at_limit`` says that the verdict hangs on the
-    verifier's resource limit. ``checks`` names what was checked, in order, for a person to read
-    and for nothing else. ``seconds`` is the time
-    of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
-    the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
-    credit; ``goals`` are those left open or, on request, those before an error, and ``states``
-    those on the way through the body. ``cause`` says why nothing was judged or confirmed, or that a
-    rejected candidate ended the checker each time.
+    verifier's resource limit. ``checks`` names what was checked, in order, for a person to read and
+    for nothing else. ``seconds`` is the time of the checker, ``header_seconds`` the part of it that
+    went into imports, ``queue_seconds`` the wait for a worker. ``obligations`` is filled by back
+    ends that count them, for partial credit; ``goals`` are those left open or, on request, those
+    before an error, and ``states`` those on the way through the body. ``cause`` says why nothing
+    was judged or confirmed, or that a rejected candidate ended the checker each time.
     """
 
     status: Status

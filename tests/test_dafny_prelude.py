@@ -1,6 +1,7 @@
 """The mended prelude: what it says of maps, and that honest text about maps is proved with it."""
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,15 @@ def test_what_is_not_known_is_not_mended(text: str | None, tmp_path: Path) -> No
     if text is not None:
         (tmp_path / NAME).write_text(text, encoding="utf-8")
     assert mend_prelude([tmp_path]) == ""
+
+
+def test_what_cannot_be_copied_is_a_fault_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / NAME).write_text(write_both(TEXT_4) + "// Not written before.\n", encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(ToolchainError, match="set TMPDIR to one with room"):
+        mend_prelude([tmp_path])
 
 
 def test_dafny_is_told_where_it_is() -> None:

@@ -211,7 +211,7 @@ class ExpertIterationConfig(Section):
     """Expert iteration: sample, keep what is proved, train on it, repeat.
 
     Each round trains on the kept proofs and on the warm start's references; see
-    ``proverrl.loops.mixture`` for the two limits.
+    ``proverrl.run.pairs.choose_proofs`` for the two limits.
     """
 
     rounds: Positive = 4

@@ -75,8 +75,8 @@ async def find_emptiness(
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """What was found out about a last body: an opinion of it; the number of
-    calls; and the verdict that left the question open, if one did."""
+    """What was found out about a last body: an opinion of it; the number of calls; and the verdict
+    that left the question open, if one did."""
 
     opinion: Opinion
     num_calls: int

@@ -4,7 +4,8 @@ Flows in: a ``Config``, a policy, a verifier, tools of searches. Flows out: ``ev
 ``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues. The turns of a search
 are its answers in the order of writing, so that it compares with independent samples at equal calls
 and tokens. With ``evaluation.searches`` 1 an evaluation repeats bit for bit. Not handled here:
-whose weights are evaluated (``evaluate_run``), a search that is saved as it runs (``search_run``).
+whose weights are evaluated (``jobs.evaluate``), a search that is saved as it runs
+(``jobs.search``).
 """
 
 from __future__ import annotations

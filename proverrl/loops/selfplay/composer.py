@@ -1,7 +1,7 @@
 """Who composes in a run: a program, a policy with the solver's weights or its own.
 
 Flows in: a session. Flows out: a ``Composer``; what warm start teaches it; its own weights and
-learner. Not handled here: pairs of parents (``composed``), filters.
+learner. Not handled here: pairs of parents (``composition``), filters.
 """
 
 from __future__ import annotations

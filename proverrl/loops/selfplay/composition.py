@@ -3,7 +3,7 @@
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
 parents; tools of the filters; beliefs about operators; bodies that may prove the negations of
 statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
-Not handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no
+Not handled here: what is put in (``state``, ``data_loop``), methods, whose contracts have no
 negation.
 """
 

@@ -11,7 +11,7 @@ judges a step, the composer writes the next round, and the policy that step's bo
 problems, and on what passes the early filters. The pool judges these while the learner updates, so
 they are one step old when they are learned from. A checkpoint holds the next round's drafts and
 bodies; they are judged again, from the cache. Not handled here: several processes, what is learned
-from (``rounds``).
+from (``state``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Flows in: the tokens of one added clause, statement or declaration. Flows out: an ``AddedHint``
 with the names that it declares, assigns and calls; anything else raises ``GrammarError``.
 Not covered (refused): attributes other than triggers and induction, loops, calls of lemmas inside
-expressions. Not handled here: whether the names are free to use (``annotate``).
+expressions. Not handled here: whether the names are free to use (``annotated``).
 """
 
 from __future__ import annotations

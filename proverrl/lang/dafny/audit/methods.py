@@ -1,7 +1,7 @@
 """The audit of a method that a policy writes from its head on: contract, code, invariants.
 
 Flows in: a problem of the kind ``program`` and a body. Flows out: findings; none means that Dafny
-may judge the file. All that is refused in a bare file (``file_audit``) is refused here too, where
+may judge the file. All that is refused in a bare file (``files``) is refused here too, where
 it is assembled. Beside that the file must consist of our declarations and no other, ours unchanged;
 the method must be clauses of a contract and one block; and it may not speak of what stands behind
 the hole, since a method that calls the one that states what is meant would be proved by itself.

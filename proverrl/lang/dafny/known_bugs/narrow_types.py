@@ -5,7 +5,8 @@ Flows in: what was read of a program or of a body, and the program around it. Fl
 type of the first for that of all and checks nothing: ``s + t``, ``s[i := v]``, the branches of a
 conditional (its issues 1676 and 3059). So a statement or clause that holds a collection over a
 narrow type may hold these only if all its names are plainly of one such type. So may one in which
-they begin with a display, or a lambda, of single values of such a type (``[n] + [i]``).
+they begin with a display, a comprehension or a lambda of single values of such a type (``[n] +
+[i]``, ``{n} + {i}``).
 Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
@@ -32,6 +33,9 @@ _LIMITS = frozenset(
     """== != <= >= && || ==> <== <==> !! in !in , ; := :| :: => : then else case return
     assert var ghost""".split()
 )
+_SIGNS = ("word", "operator")
+_BEFORE_BLOCKS = frozenset(") ] int nat real char bool string object ORDINAL".split())
+_COMPREHENSIONS = frozenset("set iset map imap".split())
 _NEUTRAL = frozenset("Keys Values Length".split())
 _ARITHMETIC = frozenset("+ - * / %".split())
 _CHOOSING = frozenset("if match var ;".split())
@@ -139,12 +143,33 @@ class _Types:
 
 def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
     """Start and end of each statement or clause."""
-    start = 0
-    for place, token in enumerate(program.tokens):
-        if token.sign in _ENDS or place == len(program.tokens) - 1:
-            # The braces of a display end nothing; it is all the same if too little is taken apart.
+    tokens, start, blocks = program.tokens, 0, [True]
+    for place, token in enumerate(tokens):
+        ends = token.sign in _ENDS
+        if token.sign == "{":
+            ends = _is_block(tokens, place)
+            blocks.append(ends)
+        elif token.sign == "}" and len(blocks) > 1:
+            ends = blocks.pop()
+        if ends or place == len(tokens) - 1:
             yield start, place
             start = place + 1
+
+
+def _is_block(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a brace is plainly none of a display, which must not be taken apart: it is all the
+    same if too little is."""
+    before, last = tokens[place - 1], tokens[find_close(tokens, place) - 1]
+    opened = place - 1
+    while before.text == ">" and opened and tokens[opened].text != "<":
+        opened -= 1
+    return (
+        last.text == ";"
+        or is_name(before)
+        or before.text in _BEFORE_BLOCKS
+        or before.kind not in _SIGNS
+        or (before.text == ">" and tokens[opened - 1].text in COLLECTIONS)
+    )
 
 
 def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
@@ -196,8 +221,8 @@ def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
 
 
 def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
-    """Whether what gives its type to a sum, an update or a conditional is a display, or a lambda,
-    of values that may be of a narrow type."""
+    """Whether what gives its type to a sum, an update or a conditional is a display, a
+    comprehension or a lambda of values that may be of a narrow type."""
     tokens, text = program.tokens, program.tokens[place].sign
     if text == "+":
         start = find_outer(tokens, place - 1, _LIMITS, -1) + 1
@@ -210,6 +235,14 @@ def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
     else:
         start = place + 1 if text == "then" else find_outer(tokens, place, ("=>",)) + 1
         end = find_outer(tokens, start, ("else", "case"))
+    words = {token.text for token in tokens[start:end]}
+    # What is only asked for a member gives no type.
+    is_comprehension = any(
+        tokens[i].text in _COMPREHENSIONS and tokens[i - 1].text not in ("in", "!in")
+        for i in range(start, end)
+    )
+    if is_comprehension and not words.isdisjoint(types.values | types.narrow):
+        return True
     return any(
         tokens[i].text in types.values and _is_given(program, i, start) for i in range(start, end)
     )
@@ -227,12 +260,14 @@ def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
     while (opened := find_outer(tokens, place - 1, step=-1)) >= start:
         before = tokens[opened - 1]
         is_behind = is_name(before) or before.text in (")", "]", ">", "multiset")
-        if tokens[opened].sign == "[" or (is_behind and tokens[opened].sign == "("):
+        is_set = tokens[opened].sign == "{" and not _is_block(tokens, opened)
+        if is_set or tokens[opened].sign == "[" or (is_behind and tokens[opened].sign == "("):
             first = find_outer(tokens, place - 1, (",", ":="), -1) + 1
             last = find_outer(tokens, place, (",", ":="))
             is_sum = find_outer(tokens, first + (tokens[first].text == "-"), _ARITHMETIC) < last
+            is_wide = is_sum or [token.text for token in tokens[last - 2 : last]] == ["as", "int"]
             words = {token.text for token in tokens[first:last]}
-            return not is_behind and not (is_sum and _CHOOSING.isdisjoint(words))
+            return (is_set or not is_behind) and not (is_wide and _CHOOSING.isdisjoint(words))
         place = opened
     return False
 

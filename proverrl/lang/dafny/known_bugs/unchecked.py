@@ -51,8 +51,8 @@ def _find_promised_steps(program: ParsedProgram, around: Surroundings) -> Iterat
 def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
     """A key outside a map, and -1 occurrences in a multiset, where Dafny 2.3 checks neither: in
     what a forall statement ensures (2375, 2605), in the frames of loops and of ``modify``, and in
-    what stands before the name of a method that is called. ``|m[1 := -1]|`` is
-    believed to be less by one."""
+    what stands before the name of a method that is called. ``|m[1 := -1]|`` is believed to be less
+    by one."""
     if not around.has_word("map", "imap", "multiset"):
         return
     tokens = program.tokens

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from proverrl.errors import ToolchainError
 from proverrl.verifier.process_group import make_folder, remove_folder
 
 NAME = "DafnyPrelude.bpl"
@@ -40,10 +41,17 @@ _KEYS_IN_4 = {"Map": ("Set", "Set#IsMember(p, k)"), "IMap": ("[Box]bool", "p[k]"
 
 
 def mend_prelude(folders: Iterable[Path]) -> str:
-    """The path of a mended copy of the prelude in one of these folders; "" where none is known."""
-    for folder in folders:
-        if (found := folder / NAME).is_file():
-            return _write(found.read_text(encoding="utf-8"))
+    """The path of a mended copy of the prelude in one of these folders; "" where none is known.
+    Raises ``ToolchainError`` where it cannot be copied."""
+    try:
+        for folder in folders:
+            if (found := folder / NAME).is_file():
+                return _write(found.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ToolchainError(
+            f"Dafny's prelude cannot be copied into a temporary folder ({error}); set TMPDIR to "
+            "one with room that can be written"
+        ) from error
     return ""
 
 

@@ -89,6 +89,7 @@ _OUTCOMES_4 = {
     "CanaryAssume": "verified",
     "CanaryMaps": "error",
 }
+_BELIEVES_MAPS = f"believes too much of maps: {NAME} is not found beside it, or is another"
 _TOLD_KINDS = ("error", "limit")
 _TOLD_4 = [("contradiction", 3), ("error", 2), ("error", 6), ("error", 11), ("limit", 4)]
 """What is told of these lines: the assumption, which is called verified, is told as an error."""
@@ -103,8 +104,11 @@ async def check_language_server(server: LanguageServer, *, analyses: bool) -> No
     told = sorted([*marked, *((m.kind, m.line) for m in reply.messages if m.kind in _TOLD_KINDS)])
     found, right = _read_outcomes(reply), _TOLD_4 if analyses else _TOLD_4[1:]
     if found != _OUTCOMES_4 or told != right:
+        why = "misjudges known lemmas"
+        if found == {**_OUTCOMES_4, "CanaryMaps": "verified"}:
+            why = f"{_BELIEVES_MAPS} (that of 4.9.1 to 4.11.0 is known)"
         raise ToolchainError(
-            f"Dafny 4 misjudges known lemmas: it says {found or reply.messages} and tells {told}, "
+            f"Dafny 4 {why}: it says {found or reply.messages} and tells {told}, "
             f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or set "
             "PROVERRL_DAFNY4= to do without"
         )
@@ -118,7 +122,7 @@ async def check_canaries(process: TracedProcess, z3: str) -> None:
         cheats = {**FIRST_OUTCOMES, "CanaryAssume": "verified"}
         why = "ignores /noCheating:1" if found == cheats else "misjudges known lemmas"
         if found == {**FIRST_OUTCOMES, "CanaryMaps": "verified"}:
-            why = f"believes too much of maps: {NAME} is not found beside it, or is another"
+            why = _BELIEVES_MAPS
         raise ToolchainError(
             f"Dafny {why} ({found or first.messages or first.unknown}); "
             "reinstall it: sudo apt-get install --reinstall dafny"
