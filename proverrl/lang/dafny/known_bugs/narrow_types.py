@@ -53,10 +53,17 @@ class _Types:
         self.sized: set[str] = set()
         # Those that may be subsets of datatypes or tuples, and their synonyms.
         self.members: set[str] = set()
+        # Those that may be part of others, or others of them.
+        self.related = {"object"}
         for program in around.programs:
             for element in list_elements(program.root):
+                tokens = program.tokens[element.start : element.end]
+                if element.word in ("class", "trait"):
+                    self.related.add(element.name)
+                if element.word in ("type", "newtype"):
+                    self.related.update(token.text for token in tokens)
                 if element.word == "type":
-                    self._add_type(program.tokens[element.start : element.end], element.name)
+                    self._add_type(tokens, element.name)
 
     def _add_type(self, tokens: Sequence[Token], name: str) -> None:
         words = [token.text for token in tokens]
@@ -102,6 +109,15 @@ class _Types:
         inside = "<" in words and not self.narrow.isdisjoint(words[1:])
         gives = words[-1] in self.narrow and not {*ARROWS}.isdisjoint(words)
         return inside or gives or not self.collections.isdisjoint(words)
+
+    def is_unrelated(self, name: str) -> bool:
+        """Whether a name stands for sequences or sets over type parameters or datatypes, which no
+        other type is part of."""
+        words = {word for kind in self.of(name) for word in kind} - COLLECTIONS - {*"<>,"}
+        return bool(words) and not any(
+            word in self.related or _NUMERIC.fullmatch(word) or not word.isalnum()
+            for word in (*words, *({"object"} if name in self._around.untyped else ()))
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -190,8 +206,10 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
             ):
                 continue
             # What is said of a sum or of an update changes nothing about its parts.
-            part = tokens if token.text in _MIXING else _cut_operands(tokens, place)
-            if not _is_of_one_type(types, part):
+            is_choice = token.text in _MIXING
+            part = tokens if is_choice else _cut_operands(tokens, place)
+            is_apart = not (is_held or is_choice) and _has_unrelated_operand(types, part)
+            if not (is_apart or _is_of_one_type(types, part)):
                 yield _refuse(token)
 
 
@@ -269,6 +287,24 @@ def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
             words = {token.text for token in tokens[first:last]}
             return (is_set or not is_behind) and not (is_wide and _CHOOSING.isdisjoint(words))
         place = opened
+    return False
+
+
+def _has_unrelated_operand(types: _Types, tokens: Sequence[Token]) -> bool:
+    """Whether an operand of a sum is a collection, its slice or its multiset over a type that no
+    other is part of: so are all of them."""
+    start = 0
+    while start < len(tokens):
+        end = find_outer(tokens, start, ("+",))
+        part = tokens[start:end]
+        texts = [token.text for token in part[:2]]
+        if texts == ["multiset", "("] and find_close(part, 1) == len(part) - 1:
+            part = part[2:-1]
+        is_slice = len(part) > 1 and part[1].text == "[" and find_close(part, 1) == len(part) - 1
+        is_whole = len(part) == 1 or (is_slice and ".." in (token.text for token in part))
+        if is_whole and is_name(part[0]) and types.is_unrelated(part[0].text):
+            return True
+        start = end + 1
     return False
 
 
