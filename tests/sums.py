@@ -20,6 +20,7 @@ _LINE = re.compile(r"(\d+) \+ (\d+) = (\d+)")
 
 
 def make_sum(name: str, one: int, other: int) -> Problem:
+    """A problem whose hole is the sum."""
     statement = f"{one} + {other} = {HOLE}\n"
     return Problem(name, "sums", "result", "", statement, metadata={"level": 1})
 
@@ -50,10 +51,13 @@ class SumWorker:
 
 
 async def start_worker() -> SumWorker:
+    """One worker of the pool."""
     return SumWorker()
 
 
 class Sums(Language):
+    """The language, as ``proverrl.lang`` and plug-ins name it."""
+
     name = "sums"
     title = "Sums"
     suffix = ".sum"

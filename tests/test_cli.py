@@ -99,7 +99,7 @@ def test_verify_judges_in_order_and_one_bad_line_stops_nothing(tmp_path: Path) -
     assert done.returncode == 2
     assert "-:2:" in done.stderr
     expected = "id key status diagnostics goals obligations axioms seconds header_seconds"
-    rest = "queue_seconds toolchain checks conditions sha256"
+    rest = "queue_seconds toolchain stage rule believed at_limit checks conditions sha256"
     assert list(verdicts[0]) == [*expected.split(), *rest.split()]
 
 

@@ -14,19 +14,39 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 import pytest
 from pydantic import BaseModel
 
 from proverrl.cli.main import cli
-from proverrl.config import Config
+from proverrl.config import (
+    AdvantageName,
+    Config,
+    CurriculumName,
+    FeedbackName,
+    LossName,
+    RestartName,
+    RestartSource,
+    RewardName,
+    WeightsName,
+)
+from proverrl.config.rollout import RolloutMode
+from proverrl.config.search import SearchName
 
 ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 CONFIGURATION_PAGE = ROOT / "docs" / "configuration.md"
 LOG = sorted(ROOT.glob("results/*.md"))
-PAGES = [ROOT / "README.md", ROOT / "lean" / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *LOG]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("dafny/**/README.md")),
+    *sorted(ROOT.glob("lean/**/README.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *LOG,
+]
 
 TREE_ENTRY = re.compile(r"^  ([a-z_]+(?:\.py|/))(?= )", re.MULTILINE)
 HEADING = re.compile(r"^#{2,4} `(proverrl[^`]*)`$", re.MULTILINE)
@@ -332,6 +352,32 @@ def test_a_configuration_page_that_is_out_of_date_is_written_anew() -> None:
         write_page(f"{page}### `[pol]`\n\n| key | default | means |\n|---|---|---|\n")
     with pytest.raises(ValueError, match=r"no table for guard\.not_finite; add a heading"):
         write_page(page.replace("### `[guard]`", "### The guard"))
+
+
+CHOICES = [
+    AdvantageName,
+    CurriculumName,
+    FeedbackName,
+    LossName,
+    RestartName,
+    RestartSource,
+    RewardName,
+    RolloutMode,
+    WeightsName,
+]
+"""What a name chooses, and docs/algorithms.md compares."""
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        *(("docs/algorithms.md", names) for names in CHOICES),
+        *(("docs/configuration.md", names) for names in (*CHOICES, SearchName)),
+    ],
+)
+def test_pages_list_every_name(page: str, names: Any) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert [name for name in get_args(names) if f"`{name}`" not in text] == []
 
 
 def test_the_architecture_page_shows_the_tree_as_it_is() -> None:

@@ -210,7 +210,7 @@ def test_an_empty_folder_and_a_missing_path(
 ) -> None:
     (found,) = read_inputs([str(tmp_path)], stdin=io.BytesIO())
     assert isinstance(found, Unusable)
-    assert found.message == f"{tmp_path}: this folder holds no .dfy or .lean file"
+    assert found.message.startswith(f"{tmp_path}: this folder holds no .dfy or .lean ")
     with pytest.raises(UsageError, match=r"no such file or folder: [^;]*$"):
         list(read_inputs([str(tmp_path / "none.dfy")], stdin=io.BytesIO()))
     # What comes with ProverRL is named, and not judged in place of one's own.
