@@ -206,7 +206,7 @@ async def measure(
     """The share of held-out problems' attempts that are proofs (pass@1)."""
     groups = await attempt(policy, verifier, problems, n=4, seed=1_000_000)
     rewards = [a.reward for group in groups for a in group if a.reward is not None]
-    return sum(rewards) / len(rewards)
+    return sum(rewards) / max(1, len(rewards))
 
 
 async def main() -> None:
@@ -227,7 +227,7 @@ async def main() -> None:
         for split in ("train", "heldout")
     )
     references = load_references(f"{CURRICULUM}/train.jsonl")
-    heldout = rng.sample(heldout, given.heldout)
+    heldout = rng.sample(heldout, min(given.heldout, len(heldout)))
 
     policy = open_fresh_policy(problems, references, given.seed)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=2e-3)

@@ -120,14 +120,14 @@ def find_dafny_toolchain() -> DafnyToolchain:
             f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
         )
     server = _find_server()
-    beside = [Path(place).parent for place in (*(server or ())[1:], *_SERVER_PLACES)]
+    beside = (*(server or ())[1:], str(Path(dafny).resolve()), *_SERVER_PLACES)
     return DafnyToolchain(
         dafny=dafny,
         dafny_version=version,
         server=server,
         z3=z3,
         z3_version=z3_version,
-        prelude=mend_prelude((*beside, Path(dafny).resolve().parent)),
+        prelude=mend_prelude(Path(place).parent for place in beside),
     )
 
 
@@ -229,6 +229,9 @@ def _check_second() -> Part:
         second = find_confirming_toolchain()
     except ToolchainError as error:
         return Part("second judge", "missing", str(error), "unset PROVERRL_DAFNY4")
+    if second is not None and not second.prelude:
+        detail = f"{second.name}, {second.dafny}: refused, since its prelude is not known"
+        return Part("second judge", "weak", detail, _INSTALL_DAFNY_4)
     if second is not None:
         return Part("second judge", "ok", f"{second.name}, {second.dafny}")
     detail = "no Dafny 4 is named: what Dafny proves counts at once (pool.confirm)"
