@@ -372,6 +372,7 @@ CHOICES = [
     ("page", "names"),
     [
         *(("docs/algorithms.md", names) for names in CHOICES),
+        ("docs/search.md", SearchName),
         *(("docs/configuration.md", names) for names in (*CHOICES, SearchName)),
     ],
 )

@@ -335,7 +335,7 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
-    remark = f"  {AT_LIMIT}" if row["at_limit"] else ""
+    remark = f"  {AT_LIMIT} of --rlimit" if row["at_limit"] else ""
     counts = row["believed"]
     believed = (f"  believed: {describe_believed(counts)}" if counts else "", "yellow")
     line = Text.assemble((f"{status.value:11}", style), " ", name, took, believed, remark)

@@ -39,7 +39,10 @@ from proverrl.errors import UsageError
     help="Judge every language (auto), or only this one.",
 )
 @workers_option("Processes per language.", "--jobs", "-j")
-@timeout_option("Wall-clock seconds for one candidate, once a worker has it.")
+@timeout_option(
+    "Seconds for one candidate, once a worker has it; what runs out is judged again with twice "
+    "as many."
+)
 @RLIMIT
 @MEMORY_MB
 @click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
@@ -101,7 +104,8 @@ def verify(
     """Judge .dfy and .lean files, folders, quoted patterns, and JSON lines (- is standard input),
     in input order.
 
-    Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
+    Exit status: 0 all proved (or with nothing to prove, without --strict), 1 not all proved, 2 an
+    input is wrong, 3 the verifier is broken.
     """
     from proverrl.cli.verdicts import print_verdicts
     from proverrl.problems.input_paths import expand_paths, list_changed
