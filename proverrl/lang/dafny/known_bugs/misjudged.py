@@ -8,18 +8,19 @@ Not handled here: bugs that let types or stored functions prove anything (``beli
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 _MAPS = ("map", "imap")
 _FUNCTIONS = ("function", "predicate", "copredicate")
 _EVALUATED = (*_FUNCTIONS, "method", "lemma", "colemma", "const")
+_CALLABLES = (*_FUNCTIONS, "method", "lemma", "constructor", "colemma", "comethod")
 _STAGED = frozenset("inductive copredicate least greatest".split())
 _PROOF_STEPS = frozenset("assert calc reveal".split())
 _PLAIN_TYPES = frozenset("int bool real char string ORDINAL seq set iset multiset map imap".split())
@@ -27,9 +28,31 @@ _PLAIN_TYPES = frozenset("int bool real char string ORDINAL seq set iset multise
 
 @dataclass(frozen=True)
 class Surroundings:
-    """A program, or the program around a body and the body."""
+    """A program, or the program around a body and the body; what is declared at ``hidden`` places
+    is not seen."""
 
     programs: tuple[ParsedProgram, ...]
+    hidden: tuple[range, ...] = ()
+
+    def seen_from(self, place: int) -> Surroundings:
+        """A whole program as it is seen at a place: without what other functions and methods
+        declare inside themselves."""
+        others = [span for span in self._callables if place not in span]
+        is_inside = len(others) < len(self._callables)
+        return Surroundings(self.programs, tuple(others)) if is_inside else self
+
+    @cached_property
+    def _callables(self) -> list[range]:
+        """Where the functions and methods of a whole program stand; the parameters of an iterator
+        are its fields."""
+        if len(self.programs) > 1:
+            return []
+        elements = list_elements(self.programs[0].root)
+        return [range(e.start, e.end) for e in elements if e.word in _CALLABLES]
+
+    def sees(self, place: int) -> bool:
+        """Whether what is declared at this place is seen."""
+        return not any(place in span for span in self.hidden)
 
     def has_word(self, *words: str) -> bool:
         """Whether one of these words stands anywhere."""
@@ -42,16 +65,33 @@ class Surroundings:
         for program in self.programs:
             tokens = program.tokens
             for start, end in program.declared_types:
-                if is_name(tokens[start - 2]):
+                if is_name(tokens[start - 2]) and self.sees(start):
                     words = [token.text for token in tokens[start:end]]
                     found.setdefault(tokens[start - 2].text, []).append(words)
+        return found
+
+    @cached_property
+    def results(self) -> dict[str, list[list[str]]]:
+        """The words of the result types of each function."""
+        found: dict[str, list[list[str]]] = {}
+        for program in self.programs:
+            for element in list_elements(program.root):
+                if _is_function(element):
+                    head = range(element.start, element.slots[0].start)
+                    spans = [s for s in program.declared_types if s[0] in head]
+                    last = [s for s in spans if program.tokens[s[0] - 2].text in (")", "]")]
+                    words = [t.text for t in program.tokens[slice(*last[-1])]] if last else ["bool"]
+                    found.setdefault(element.name, []).append(words)
         return found
 
     @cached_property
     def untyped(self) -> frozenset[str]:
         """The names that are declared without a type somewhere."""
         return frozenset(
-            p.tokens[b.place].text for p in self.programs for b in p.bindings if b.kind != "value"
+            p.tokens[b.place].text
+            for p in self.programs
+            for b in p.bindings
+            if b.kind != "value" and self.sees(b.place)
         )
 
     @cached_property
@@ -130,6 +170,12 @@ def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
             yield from _find_after_fresh(program, element, around)
 
 
+def find_callee(tokens: Sequence[Token], place: int) -> str:
+    """The name before the bracket that is closed at ``place``."""
+    opened = find_outer(tokens, place - 1, step=-1)
+    return tokens[opened - 1].text if opened > 0 else ""
+
+
 def find_selections(
     program: ParsedProgram, start: int, end: int, around: Surroundings
 ) -> Iterator[int]:
@@ -141,12 +187,14 @@ def find_selections(
         if not opens or not (is_name(before) or before.text in (")", "]", "}", ">")):
             continue
         inside = [token.text for token in tokens[place : find_close(tokens, place)]]
-        is_typed = before.text in around.types and before.text not in around.untyped
-        if ".." in inside or (
-            is_typed
-            and tokens[place - 2].text != "."
-            and all(words[0] in ("seq", "string", "array") for words in around.types[before.text])
-        ):
+        found: Sequence[list[str]] = ()
+        callee = find_callee(tokens, place - 1) if before.text == ")" else ""
+        if callee and callee not in around.types and callee not in around.untyped:
+            found = around.results.get(callee, ())
+        elif before.text not in around.untyped and tokens[place - 2].text != ".":
+            found = around.types.get(before.text, ())
+        is_sequence = found and all(kind[0] in ("seq", "string", "array") for kind in found)
+        if is_sequence or ".." in inside:
             continue
         yield place
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
+from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_callee, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
@@ -29,6 +29,7 @@ _ENDS = frozenset(
 )
 _NUMERIC = re.compile(r"int|nat|real|ORDINAL|bv[0-9]+")
 _MIXING = frozenset("then case".split())
+_MIXED = frozenset((*_MIXING, *"+["))
 _LIMITS = frozenset(
     """== != <= >= && || ==> <== <==> !! in !in , ; := :| :: => : then else case return
     assert var ghost""".split()
@@ -83,23 +84,9 @@ class _Types:
         if (is_subset and is_collection) or not self.sized.isdisjoint(behind):
             self.sized.add(name)
 
-    @cached_property
-    def results(self) -> dict[str, list[list[str]]]:
-        """The words of the result types of each function."""
-        found: dict[str, list[list[str]]] = {}
-        for program in self._around.programs:
-            for element in list_elements(program.root):
-                if element.slots and element.word in ("function", "predicate", "copredicate"):
-                    head = range(element.start, element.slots[0].start)
-                    spans = [s for s in program.declared_types if s[0] in head]
-                    last = [s for s in spans if program.tokens[s[0] - 2].text in (")", "]")]
-                    words = [t.text for t in program.tokens[slice(*last[-1])]] if last else ["bool"]
-                    found.setdefault(element.name, []).append(words)
-        return found
-
     def of(self, name: str) -> list[list[str]]:
         """The words of all types that a name may have by its declarations."""
-        return self._around.types.get(name, []) + self.results.get(name, [])
+        return self._around.types.get(name, []) + self._around.results.get(name, [])
 
     def is_narrow(self, words: Sequence[str]) -> bool:
         """Whether a type is a collection, or another type, over a narrow type."""
@@ -124,20 +111,21 @@ class _Types:
         """The names that may stand for narrow collections."""
         found = {
             name
-            for name in {*self._around.types, *self.results}
+            for name in {*self._around.types, *self._around.results}
             if any(self.is_narrow(words) for words in self.of(name))
         }
         for program in self._around.programs:
             parts = [[t.text for t in program.tokens[p.start : p.end]] for p in program.parts]
             if any(self.is_narrow(words) for words in parts):
                 patterns = (b.place for b in program.bindings if b.kind == "pattern")
-                found |= {program.tokens[place].text for place in patterns}
+                seen = filter(self._around.sees, patterns)
+                found |= {program.tokens[place].text for place in seen}
         return self._add_untyped(found)
 
     @cached_property
     def values(self) -> frozenset[str]:
         """The names that may stand for values of narrow types, or for what holds these."""
-        known = {*self._around.types, *self.results}
+        known = {*self._around.types, *self._around.results}
         holding = {
             n for n in known if not self.narrow.isdisjoint(w for ws in self.of(n) for w in ws)
         }
@@ -194,11 +182,17 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
         yield _refuse(token)
     if not around.has_word("nat", "type"):
         return
-    types = _Types(around)
-    for token in _find_member_updates(types, program.tokens):
+    for token in _find_member_updates(_Types(around), program.tokens):
         yield _refuse(token)
+    known: dict[tuple[range, ...], _Types] = {}
     for start, end in _split(program):
         tokens = program.tokens[start:end]
+        if all(token.sign not in _MIXED for token in tokens):
+            continue
+        seen = around.seen_from(end - 1)
+        if seen.hidden not in known:
+            known[seen.hidden] = _Types(seen)
+        types = known[seen.hidden]
         is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
         for place, token in enumerate(tokens):
             if not _is_mixing(types, tokens, place) or not (
@@ -355,7 +349,7 @@ def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) ->
     following = tokens[place + 1].text if place + 1 < len(tokens) else ""
     words = types.of(token.text)
     if step < 0 and token.text == ")":
-        words = types.results.get(_find_callee(tokens, place), [])
+        words = types._around.results.get(find_callee(tokens, place), [])
     is_plain = step < 0 or following not in ("[", ".")
     return bool(words) and is_plain and all(_NUMERIC.fullmatch(kind[0]) for kind in words)
 
@@ -364,12 +358,6 @@ def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
     """Whether what follows ``case`` may be a pattern, and is no condition."""
     after = [token.sign for token in tokens[place : place + 2]]
     return len(after) < 2 or after[0] == "(" or after[1] in ("=>", "(", ".", "|")
-
-
-def _find_callee(tokens: Sequence[Token], place: int) -> str:
-    """The name before the bracket that is closed at ``place``."""
-    opened = find_outer(tokens, place - 1, step=-1)
-    return tokens[opened - 1].text if opened > 0 else ""
 
 
 def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator[Token]:
