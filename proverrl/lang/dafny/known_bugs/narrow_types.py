@@ -100,10 +100,11 @@ class _Types:
     def is_unrelated(self, name: str) -> bool:
         """Whether a name stands for sequences or sets over type parameters or datatypes, which no
         other type is part of."""
+        if name in self._around.untyped:
+            return False
         words = {word for kind in self.of(name) for word in kind} - COLLECTIONS - {*"<>,"}
         return bool(words) and not any(
-            word in self.related or _NUMERIC.fullmatch(word) or not word.isalnum()
-            for word in (*words, *({"object"} if name in self._around.untyped else ()))
+            word in self.related or _NUMERIC.fullmatch(word) or not word.isalnum() for word in words
         )
 
     @cached_property
@@ -182,9 +183,9 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
         yield _refuse(token)
     if not around.has_word("nat", "type"):
         return
-    for token in _find_member_updates(_Types(around), program.tokens):
+    known = {around.hidden: _Types(around)}
+    for token in _find_member_updates(known[around.hidden], program.tokens):
         yield _refuse(token)
-    known: dict[tuple[range, ...], _Types] = {}
     for start, end in _split(program):
         tokens = program.tokens[start:end]
         if all(token.sign not in _MIXED for token in tokens):
