@@ -2,7 +2,7 @@
 
 Flows in: messages to send; bytes of a server's standard output, however they are split on the way.
 Flows out: bytes; JSON objects. Whatever is no message is a ``WorkerError``. Not handled here: what
-a message means.
+a message means, beyond the places in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from proverrl.errors import WorkerError
 
@@ -20,6 +23,29 @@ MAX_ANSWER_BYTES = 256 * 2**20
 _HEADER_END = b"\r\n\r\n"
 _MAX_HEADER_BYTES = 4096
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length: *(\d{1,12})(?:\Z|\r\n)", re.IGNORECASE)
+
+Natural = Annotated[int, Field(strict=True, ge=0)]
+ANY_KEYS = ConfigDict(extra="ignore")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Utf16Place:
+    """Lines and characters from 0; a character beyond the basic plane counts twice (UTF-16)."""
+
+    __pydantic_config__ = ANY_KEYS
+
+    line: Natural
+    character: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Utf16Range:
+    """From ``start`` to before ``end``."""
+
+    __pydantic_config__ = ANY_KEYS
+
+    start: Utf16Place
+    end: Utf16Place
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

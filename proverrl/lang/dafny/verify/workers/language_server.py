@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.plain import write_plain
@@ -35,7 +35,14 @@ from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
 from proverrl.lang.dafny.verify.workers.toolchain import ConfirmingToolchain
 from proverrl.types import Candidate, Verdict
 from proverrl.verifier.base import Limits
-from proverrl.verifier.frames import FrameReader, count_code_points, encode
+from proverrl.verifier.frames import (
+    ANY_KEYS,
+    FrameReader,
+    Utf16Place,
+    Utf16Range,
+    count_code_points,
+    encode,
+)
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 OPTIONS = (
@@ -69,39 +76,19 @@ _EXCEPTION = 1
 """The kind of what is told of an exception (``telemetry/event``)."""
 _ERROR, _WARNING = 1, 2
 _FAILED, _CORRECT = 4, 5
-_ANY_KEYS = ConfigDict(extra="ignore")
-_Natural = Annotated[int, Field(strict=True, ge=0)]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Place:
-    """Lines and characters from 0; a character beyond the basic plane counts twice (UTF-16)."""
-
-    __pydantic_config__ = _ANY_KEYS
-
-    line: _Natural
-    character: _Natural
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    __pydantic_config__ = _ANY_KEYS
-
-    start: _Place
-    end: _Place
 
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    __pydantic_config__ = _ANY_KEYS
+    __pydantic_config__ = ANY_KEYS
 
     uri: str
-    range: _Range
+    range: Utf16Range
 
 
 @dataclass(frozen=True, slots=True)
 class _Related:
-    __pydantic_config__ = _ANY_KEYS
+    __pydantic_config__ = ANY_KEYS
 
     location: _Location
     message: str
@@ -109,10 +96,10 @@ class _Related:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    __pydantic_config__ = _ANY_KEYS
+    __pydantic_config__ = ANY_KEYS
 
     message: str
-    range: _Range
+    range: Utf16Range
     severity: Literal[1, 2, 3, 4]
     related: Annotated[tuple[_Related, ...] | None, Field(alias="relatedInformation")] = None
 
@@ -121,15 +108,15 @@ class _Told:
 class _Symbol:
     """A name that is verified, and how far that is: at 4 it failed, at 5 it did not."""
 
-    __pydantic_config__ = _ANY_KEYS
+    __pydantic_config__ = ANY_KEYS
 
-    name: Annotated[_Range, Field(alias="nameRange")]
+    name: Annotated[Utf16Range, Field(alias="nameRange")]
     status: Literal[0, 1, 2, 3, 4, 5]
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    __pydantic_config__ = _ANY_KEYS
+    __pydantic_config__ = ANY_KEYS
 
     uri: str
     version: int | None = None
@@ -389,7 +376,7 @@ def _read_symbol(
     return EntryResult(lines[line - 1][column:end], 0, outcome)
 
 
-def _find_place(place: _Place, lines: Sequence[str]) -> tuple[int, int]:
+def _find_place(place: Utf16Place, lines: Sequence[str]) -> tuple[int, int]:
     """Line (from 1) and column (from 0) in code points."""
     if place.line >= len(lines):
         raise WorkerError(f"Dafny's server speaks of line {place.line + 1}, and there are fewer")

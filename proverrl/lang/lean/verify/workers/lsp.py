@@ -15,14 +15,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.verify.workers.messages import (
-    ANY_KEYS,
     LeanMessage,
-    Natural,
     Position,
     Severity,
     explain_misfit,
 )
-from proverrl.verifier.frames import count_code_points
+from proverrl.verifier.frames import (
+    ANY_KEYS,
+    Natural,
+    Utf16Place,
+    Utf16Range,
+    count_code_points,
+)
 
 _SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "info", 4: "info"}
 _FATAL = 2
@@ -31,31 +35,13 @@ FOR_EDITORS = b'{"jsonrpc":"2.0","method":"$/lean/ilean'
 
 
 @dataclass(frozen=True, slots=True)
-class _Utf16Place:
-    """Lines and characters from 0; a character beyond the basic plane counts twice (UTF-16)."""
-
-    __pydantic_config__ = ANY_KEYS
-
-    line: Natural
-    character: Natural
-
-
-@dataclass(frozen=True, slots=True)
-class _Utf16Range:
-    __pydantic_config__ = ANY_KEYS
-
-    start: _Utf16Place
-    end: _Utf16Place
-
-
-@dataclass(frozen=True, slots=True)
 class _Told:
     __pydantic_config__ = ANY_KEYS
 
     message: str
-    range: _Utf16Range
+    range: Utf16Range
     severity: Literal[1, 2, 3, 4] = 1
-    full_range: Annotated[_Utf16Range | None, Field(alias="fullRange")] = None
+    full_range: Annotated[Utf16Range | None, Field(alias="fullRange")] = None
     is_silent: Annotated[bool | None, Field(alias="isSilent")] = None
 
 
@@ -147,7 +133,7 @@ def encode_place(place: Position, text_line: str) -> dict[str, int]:
     return {"line": place.line - 1, "character": units}
 
 
-def _place(place: _Utf16Place, lines: Sequence[str]) -> Position:
+def _place(place: Utf16Place, lines: Sequence[str]) -> Position:
     if place.line > len(lines):
         raise WorkerError(f"Lean's server speaks of line {place.line + 1}, and there are fewer")
     line = lines[place.line] if place.line < len(lines) else ""

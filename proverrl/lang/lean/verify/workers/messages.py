@@ -10,13 +10,12 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from proverrl.errors import WorkerError
+from proverrl.verifier.frames import ANY_KEYS, Natural
 
 Severity = Literal["trace", "info", "warning", "error"]
-Natural = Annotated[int, Field(strict=True, ge=0)]
-ANY_KEYS = ConfigDict(extra="ignore")
 """For the parts of answers, which would otherwise be as strict as the whole."""
 
 
