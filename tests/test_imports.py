@@ -40,15 +40,17 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "serve",
         "api",
         "cli __main__",
+        "lab",
     )
 )
 
 LANGUAGES = ("dafny", "lean")
 # The rooms of a language, lowest first.
 LANGUAGE_ROOMS = "syntax known_bugs audit compose verify generate search formal".split()
-# Rooms that read the files of others, which are in one language each.
+# Rooms that read the files of others, which are in one language each; and experiments.
 KNOW_A_LANGUAGE = (
     "lang/",
+    "lab/",
     "benchmarks/lean_text",
     "benchmarks/programs",
     "benchmarks/statement_rows",
@@ -284,6 +286,17 @@ def find_readers_of_checks(package: Path) -> list[str]:
     return found
 
 
+def find_namers_of_the_lab(package: Path) -> list[str]:
+    """Places of the core that name a module of the lab, as code or in a text."""
+    return [
+        f"{path.relative_to(package)}:{number}"
+        for path in sorted(package.rglob("*.py*"))
+        if path.suffix in (".py", ".pyi") and path.relative_to(package).parts[0] != "lab"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"proverrl[./]lab\b", line)
+    ]
+
+
 def find_forbidden_names(package: Path) -> list[str]:
     return [
         str(path.relative_to(package))
@@ -342,6 +355,10 @@ def test_what_is_said_of_checks_decides_nothing() -> None:
     assert named == {"integrations/verifiers.py", "types.py"}
 
 
+def test_the_core_knows_nothing_of_the_lab() -> None:
+    assert find_namers_of_the_lab(PACKAGE) == []
+
+
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert find_forbidden_names(PACKAGE) == []
 
@@ -398,6 +415,20 @@ def test_a_planted_upward_import_is_found(
 ) -> None:
     package = plant(tmp_path, {name: text})
     assert find_upward_imports(package) == [f"{name}:{line} imports {target}"]
+
+
+def test_a_core_that_knows_the_lab_is_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "rewards/a.py": "from proverrl.lab import x\n",
+            "rewards/b.py": 'NAME = "proverrl.lab.x:reward"\n',
+            "lab/__init__.py": "",
+            "lab/x.py": "from proverrl.lab import y\nfrom proverrl.cli import main\n",
+        },
+    )
+    assert find_namers_of_the_lab(package) == ["rewards/a.py:1", "rewards/b.py:1"]
+    assert find_upward_imports(package) == ["rewards/a.py:1 imports proverrl.lab.x"]
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""What the lab's pages say exists, by the checks of the core's pages."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.test_docs import ROOT, explain_command_line, iter_command_lines
+
+PAGES = sorted((ROOT / "docs" / "lab").glob("*.md"))
+LAB = ROOT / "proverrl" / "lab"
+
+
+def list_experiments() -> set[str]:
+    """The modules and folders of the lab."""
+    modules = {path.stem for path in LAB.glob("*.py") if path.name != "__init__.py"}
+    return modules | {path.parent.name for path in LAB.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_shown_command_lines_refer_to_what_exists(page: Path) -> None:
+    lines = iter_command_lines(page.read_text("utf-8"))
+    assert [reason for words in lines if (reason := explain_command_line(words))] == []
+
+
+def test_the_table_names_every_experiment_and_no_other() -> None:
+    text = (ROOT / "docs" / "lab" / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (?:\[)?`(\w+)`", text, re.MULTILINE)
+    assert sorted(rows) == sorted(list_experiments())
+
+
+def test_every_entry_point_of_the_lab_leads_somewhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    places = [
+        place
+        for points in project.get("entry-points", {}).values()
+        for place in points.values()
+        if place.startswith("proverrl.lab.")
+    ]
+    named = {place.partition(":")[0].split(".")[2] for place in places}
+    assert named <= list_experiments()
