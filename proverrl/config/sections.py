@@ -204,8 +204,6 @@ class Config(Section):
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":
             raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
-        if self.restart.name != "none" and self.rollout.mode == "interleaved":
-            raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
         mode = self.rollout.mode
         if reason := self.sampling.against_segments(loop=self.loop, mode=mode):
             raise ValueError(reason)

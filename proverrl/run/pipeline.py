@@ -27,7 +27,7 @@ from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import PAYS_FOR_FORM
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.segments import OpenDraws
-from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.self_correct import continue_rollouts, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
@@ -108,7 +108,6 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
         temperature=config.sampling.temperature,
         max_new_tokens=config.sampling.segment_tokens or config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
-        stop=first_stop(config.rollout),
         top_k=config.sampling.top_k,
     )
 
