@@ -20,7 +20,6 @@ from proverrl.formalize.gate import Critic, ask_critics, criticise
 from proverrl.jobs.fit_critic import fit_critic
 from proverrl.lang.critique.language import (
     ask_critique,
-    ask_verdict,
     read_answer,
     read_pair,
     write_answer,
@@ -40,7 +39,7 @@ from proverrl.problems.load import make_row, write_problems
 from proverrl.run.beside import open_critic
 from proverrl.run.session import load_weights
 from proverrl.run.taught import teach_critiques
-from proverrl.types import Candidate, Problem, Prompt, Sampling
+from proverrl.types import Problem, Prompt, Sampling
 from tests.builders import build_problem
 from tests.test_critique import ASKED, FALSE_GOAL, RIGHT_ONE, WRONG_ONE
 
@@ -136,11 +135,7 @@ def test_what_is_too_long_for_the_formaliser_is_named() -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    [
-        ASKED,
-        build_problem("p"),
-        ask_verdict(Candidate(build_problem("p"), "invariant k >= 0"), is_proved=True),
-    ],
+    [ASKED, build_problem("p")],
 )
 def test_it_judges_nothing_but_statements(problem: Problem) -> None:
     policy = LikelihoodPolicy(Fixed("n", "n", {}), 0.0)  # type: ignore[arg-type]

@@ -219,9 +219,7 @@ def train(
 @click.option("--name", default="eval", help="Name of the result files.")
 @click.option(
     "--mode",
-    type=click.Choice(
-        ["whole_proof", "self_correct", "interleaved", "instruct", "mixed", "search"]
-    ),
+    type=click.Choice(["whole_proof", "self_correct", "instruct", "mixed", "search"]),
     help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
 )
 def evaluate_command(
@@ -258,7 +256,6 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
-    from proverrl.evaluation.calibration import tell_calibration
     from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
@@ -277,9 +274,8 @@ def evaluate_command(
 
         open_console().print(make_benchmark_table(results), make_completion_table(results))
         for result in results:
-            for tell in (describe_decisions, tell_calibration):
-                if line := tell(result.stem, read_summary(result)):
-                    click.echo(line)
+            if line := describe_decisions(result.stem, read_summary(result)):
+                click.echo(line)
         for warning in list_result_warnings(results):
             click.echo(f"warning: {warning}")
         click.echo(f"report: {write_report([config.run])}")

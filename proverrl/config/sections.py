@@ -201,10 +201,6 @@ class Config(Section):
         # Of a loop of somebody's own ``check_loop`` asks, once it may be imported.
         if is_own(self.loop) and (reason := against_loop(self, known_traits(self.loop))):
             raise ValueError(reason)
-        if self.restart.name != "none" and self.rollout.mode == "interleaved":
-            raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
-        if reason := self.sampling.against_segments(self.rollout.mode):
-            raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
@@ -215,12 +211,6 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
-        if self.grpo.judgements and (reason := self._against_judgements()):
-            raise ValueError(f"grpo.judgements {reason}")
-        if self.evaluation.judgements and self.rollout.mode == "instruct":
-            raise ValueError(
-                "evaluation.judgements is for a policy that writes the bodies itself; set it to 0"
-            )
         return self
 
     def _against_top_k(self) -> str:
@@ -236,7 +226,6 @@ class Config(Section):
             "grpo.in_order = true": not self.grpo.in_order,
             "learner.epochs = 1": self.learner.epochs > 1,
             "learner.groups_per_update = 0": self.learner.groups_per_update,
-            "sampling.segment_tokens = 0": self.sampling.segment_tokens,
         }
         if names := ", ".join(name for name, asked in moved.items() if asked):
             return (
@@ -265,14 +254,6 @@ class Config(Section):
         }
         names = [name for name, asked in bodies.items() if asked]
         return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
-
-    def _against_judgements(self) -> str:
-        """Why a policy cannot judge its own attempts; empty when it can."""
-        if not self.grpo.in_order:
-            return "joins whole steps; set grpo.in_order = true"
-        if self.rollout.mode == "instruct":
-            return "is for a policy that writes the bodies itself; set it to 0"
-        return ""
 
     def _against_vllm(self) -> str:
         """Why vLLM cannot sample for this run, and what to set; empty when it can."""

@@ -165,13 +165,11 @@ REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
 
 def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
     """The configured reward, with the penalty for overlong completions if its weight is set.
-    ``max_new_tokens`` is the sampler's limit for one completion. A judgement of an own attempt
-    earns 1 where it is right, whatever the configuration."""
+    ``max_new_tokens`` is the sampler's limit for one completion."""
     earn = _choose(config)
 
     def reward(rollout: Rollout) -> Reward:
-        # A judgement is compared with what is known: nothing of it is in parts.
-        earned = proved_reward(rollout) if rollout.role == "judge" else earn(rollout, config)
+        earned = earn(rollout, config)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)

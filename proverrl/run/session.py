@@ -18,7 +18,6 @@ from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
-from proverrl.lang.critique.language import CRITIQUE
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Sampler
@@ -213,8 +212,6 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
-    if config.warm_start.judgements or config.grpo.judgements:
-        languages.add(CRITIQUE)
     keywords = {word for language in languages for word in language.keywords}
     if config.warm_start.instructions != "none":
         texts += [describe(problem, reference) for problem, reference in problems.references]
