@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import Config, RewardConfig, parse_config
+from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.formalize.fit import fit_most
 from proverrl.formalize.gate import Critic, ask_critics, criticise
 from proverrl.jobs.fit_critic import fit_critic
 from proverrl.lang.critique.language import (
     ask_critique,
-    ask_verdict,
     read_answer,
     read_pair,
     write_answer,
@@ -40,7 +39,7 @@ from proverrl.problems.load import make_row, write_problems
 from proverrl.run.beside import open_critic
 from proverrl.run.session import load_weights
 from proverrl.run.taught import teach_critiques
-from proverrl.types import Candidate, Problem, Prompt, Sampling
+from proverrl.types import Problem, Prompt, Sampling
 from tests.builders import build_problem
 from tests.test_critique import ASKED, FALSE_GOAL, RIGHT_ONE, WRONG_ONE
 
@@ -139,7 +138,6 @@ def test_what_is_too_long_for_the_formaliser_is_named() -> None:
     [
         ASKED,
         build_problem("p"),
-        ask_verdict(Candidate(build_problem("p"), "invariant k >= 0"), is_proved=True),
     ],
 )
 def test_it_judges_nothing_but_statements(problem: Problem) -> None:
@@ -275,7 +273,7 @@ def test_a_formaliser_that_is_gone_or_has_changed_is_named(
     config, run = formaliser
     gone = StoredCritic(str(tmp_path / "gone"), "w", "canonical", 1.0)
     write_critic(tmp_path / "critic", gone, {})
-    with pytest.raises(UsageError, match=r"reward\.critic, a critic with the weights of"):
+    with pytest.raises(UsageError, match=r"--critic, a critic with the weights of"):
         open_critic(config, str(tmp_path / "critic"))
     write_critic(tmp_path / "critic", replace(gone, formaliser=str(run / "policy")), {})
     with pytest.raises(UsageError, match="holds other weights than"):
@@ -288,13 +286,9 @@ def test_it_reads_in_the_layout_that_it_was_fitted_in(
     config, run = formaliser
     pairs = write_pairs(tmp_path / "pairs.jsonl", [RIGHT_ONE, WRONG_ONE])
     fit_critic(config, run, pairs, tmp_path / "critic")
-    plain = config.model_copy(
-        update={"reward": RewardConfig(name="statement", critic="c", critic_layout="plain")}
-    )
-    assert open_critic(plain, str(tmp_path / "critic")).policy.layout == "canonical"
-    [name] = {
-        name_weights(open_critic(c, str(tmp_path / "critic")).policy) for c in (config, plain)
-    }
+    opened = open_critic(config, str(tmp_path / "critic")).policy
+    assert opened.layout == "canonical"
+    name = name_weights(opened)
     critic = read_critic(tmp_path / "critic")
     assert critic is not None
     assert name == f"{critic.weights}, largest gap {critic.most!r}"

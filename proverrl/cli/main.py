@@ -255,7 +255,6 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
-    from proverrl.evaluation.calibration import tell_calibration
     from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
@@ -274,9 +273,8 @@ def evaluate_command(
 
         open_console().print(make_benchmark_table(results), make_completion_table(results))
         for result in results:
-            for tell in (describe_decisions, tell_calibration):
-                if line := tell(result.stem, read_summary(result)):
-                    click.echo(line)
+            if line := describe_decisions(result.stem, read_summary(result)):
+                click.echo(line)
         for warning in list_result_warnings(results):
             click.echo(f"warning: {warning}")
         click.echo(f"report: {write_report([config.run])}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
@@ -40,19 +40,10 @@ class EvalConfig(Section):
     """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
     max_problems: NonNegative = 0
     """only the first this many problems; 0 is all"""
-    judgements: NonNegative = 0
-    """answers of the policy on each of its distinct whole proofs, whether it is proved
-    ([self_judging.md](self_judging.md)); none of searches"""
     before: bool = True
     """evaluate after the warm start, before the loop"""
     after: bool = True
     """evaluate after the loop"""
-
-    @model_validator(mode="after")
-    def _searches_are_not_judged(self) -> EvalConfig:
-        if self.search and self.judgements:
-            raise ValueError("judgements are of whole proofs and turns; set search = false")
-        return self
 
     @property
     def against_search(self) -> str:

@@ -219,12 +219,6 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
-        if self.grpo.judgements and (reason := self._against_judgements()):
-            raise ValueError(f"grpo.judgements {reason}")
-        if self.evaluation.judgements and self.rollout.mode == "instruct":
-            raise ValueError(
-                "evaluation.judgements is for a policy that writes the bodies itself; set it to 0"
-            )
         if self.loop == "preferences" and not self.preferences.pairs:
             raise ValueError(
                 'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
@@ -294,16 +288,6 @@ class Config(Section):
         }
         names = [name for name, asked in bodies.items() if asked]
         return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
-
-    def _against_judgements(self) -> str:
-        """Why a policy cannot judge its own attempts; empty when it can."""
-        if self.loop not in ("grpo", "warm_start"):
-            return f'is for loop = "grpo", not {self.loop!r}'
-        if not self.grpo.in_order:
-            return "joins whole steps; set grpo.in_order = true"
-        if self.rollout.mode == "instruct":
-            return "is for a policy that writes the bodies itself; set it to 0"
-        return ""
 
     def _against_vllm(self) -> str:
         """Why vLLM cannot sample for this run, and what to set; empty when it can."""

@@ -114,9 +114,6 @@ class WarmStartConfig(Section):
     """so many broken copies of each reference that the verifier refuses (a line lost, two
     exchanged, a name or a number changed); the reference is learned as the second turn after
     each"""
-    judgements: PerReference = 0
-    """so many broken copies of each reference, to be judged as refused, and the reference as often
-    as proved: for ``grpo.judgements``"""
     critiques: str = ""
     """a file of judged pairs whose right statements are learned too, as critics are shown them: for
     ``proverrl fit-critic`` ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
@@ -178,18 +175,6 @@ class GrpoConfig(Section):
     """train on groups with at least this share of proofs"""
     max_pass_rate: Fraction = 1.0
     """and at most this share; 0.75 leaves out nearly solved problems"""
-    judgements: NonNegative = 0
-    """so many attempts of each step, half of them proved, are judged by the policy that wrote them
-    ([self_judging.md](self_judging.md))"""
-
-    @model_validator(mode="after")
-    def _judgements_come_in_pairs(self) -> GrpoConfig:
-        if self.judgements % 2:
-            raise ValueError(
-                f"judgements = {self.judgements} is odd: half of the attempts that are judged are "
-                "proved; give an even number"
-            )
-        return self
 
     @model_validator(mode="after")
     def _some_pass_rate(self) -> GrpoConfig:

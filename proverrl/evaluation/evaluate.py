@@ -22,7 +22,6 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.answers import summarise_answers
 from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
-from proverrl.evaluation.calibration import describe_calibration, judge_attempts
 from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import (
@@ -57,9 +56,8 @@ class Evaluation:
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
     in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
     number are one whole proof each. A ``writer`` writes the bodies where the policy instructs, and
-    its tokens are not counted. Of each distinct attempt the policy says ``judgements`` times
-    whether it is proved. ``prices`` are those of a million tokens of prompts and of completions; 0
-    is not known.
+    its tokens are not counted. ``prices`` are those of a million tokens of prompts and of
+    completions; 0 is not known.
     """
 
     name: str
@@ -79,7 +77,6 @@ class Evaluation:
     mixed: bool = False
     prices: tuple[float, float] = (0.0, 0.0)
     writer: Writer | None = None
-    judgements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,28 +160,7 @@ async def evaluate(
     finally:
         for _, judging in flights.waiting:
             judging.cancel()
-    calibration = await _calibrate(evaluation, policy, store)
-    return store_summary(
-        evaluation, store, lambda rows: {**calibration, **figures()}, started=started
-    )
-
-
-async def _calibrate(
-    evaluation: Evaluation, policy: Policy, store: AttemptStore
-) -> dict[str, dict[str, float | int | None]]:
-    """What the policy says of its attempts; nothing where it is not asked."""
-    num = evaluation.judgements
-    if not num:
-        return {}
-    _, rows = store.complete_rows(evaluation.problems)
-    sampling = replace(_sampling(evaluation, "judgements"), stop=())
-    judged, num_not_shown = await judge_attempts(
-        evaluation.problems, rows, policy, num=num, sampling=sampling
-    )
-    usage = take_usage(policy)
-    spent = {} if usage is None else asdict(usage)
-    asked = {"answers": num * len(judged), "not_shown": num_not_shown, **spent}
-    return {"calibration": {**asked, **describe_calibration(judged)}}
+    return store_summary(evaluation, store, lambda rows: figures(), started=started)
 
 
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:

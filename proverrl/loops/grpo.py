@@ -27,7 +27,6 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
 from proverrl.rewards.verdicts import RewardFn, build_reward
 from proverrl.rollout.samples import TrainingSample, build_samples
-from proverrl.rollout.whole_proof import build_group
 from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.follow import check_weights, open_learner, start_learners
@@ -36,7 +35,6 @@ from proverrl.run.pairs import make_pairs
 from proverrl.run.pipeline import InOrder, Pipeline, Source
 from proverrl.run.reverify import keep_sample_proofs, learn_paths, reverify_proofs
 from proverrl.run.samplers import PushedSampler, SamplerCopy
-from proverrl.run.self_judging import SelfJudging
 from proverrl.run.session import Session, run_fraction
 from proverrl.run.state import GrpoState
 from proverrl.run.tally import Tally
@@ -117,14 +115,8 @@ async def make_step(run: GrpoRun) -> None:
     run.session.begin_step(state.progress.step + 1)
     seen: list[Group] = []
     admitted: list[Group] = []
-    judgements: list[Group] = []
     # Draw problems, write completions, verify, until there are enough groups.
     async for judged in source.draws():
-        if judged.use == "judgements":
-            # They are no attempts: nothing else hears of them.
-            built = (build_group(draw.rollouts, run.reward) for draw in judged.draws)
-            judgements += [group for group in built if group is not None and group.mixed]
-            continue
         groups = state.reward(judged, run.reward, tally)
         if judged.use == "learned":
             seen += groups
@@ -133,12 +125,11 @@ async def make_step(run: GrpoRun) -> None:
             admitted += fresh
         source.took(len(admitted))
     others = source.end_step(admitted, tally)
-    learned = [*admitted, *judgements]
-    advantages = _compare(run, learned, seen)
-    tally.add_step(admitted, advantages[: len(admitted)])
+    advantages = _compare(run, admitted, seen)
+    tally.add_step(admitted, advantages)
     run.guard.watch(admitted, tally.solve_rate)
     with source.usage.busy("learner"):
-        samples = list(chain(*map(build_samples, learned, advantages), others))
+        samples = list(chain(*map(build_samples, admitted, advantages), others))
         tally.add_samples(samples, run.learner.version)
         metrics = await _learn(run, samples, seen)
     state.progress.step += 1
@@ -223,7 +214,7 @@ def open_source(state: GrpoState) -> Source:
         ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
         session.monitor.phase("groups", f"in order, {ahead}")
         pipeline = Pipeline(session, state.reviewer, settings.group_size)
-        source = InOrder(
+        return InOrder(
             pipeline,
             state.choose,
             most=settings.max_draws_per_step,
@@ -232,7 +223,6 @@ def open_source(state: GrpoState) -> Source:
             now=lambda: state.progress.step,
             flight=pipeline.relaunch(in_flight),
         )
-        return SelfJudging(state, source) if settings.judgements else source
     bound = f"at most {settings.max_staleness} steps old"
     session.monitor.phase("groups", f"as they complete, {bound}; the sampler has its own weights")
     if session.sampler is session.policy:

@@ -1,5 +1,5 @@
-"""What an evaluation says of claims that were decided, beside what chance gives, of questions that
-were answered, and of a policy's judgements of its own attempts.
+"""What an evaluation says of claims that were decided, beside what chance gives, and of questions
+that were answered.
 
 Flows in: summaries of evaluations. Flows out: lines for a terminal, the page and its tables.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proverrl.evaluation.answers import tell_answers
-from proverrl.evaluation.calibration import tell_calibration
 from proverrl.evaluation.decisions import FIGURES
 from proverrl.report.run import RunRecord
 
@@ -30,11 +29,6 @@ def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
 def list_decisions(runs: Sequence[RunRecord]) -> list[str]:
     """A line for each evaluation that decides claims or answers questions."""
     return _tell(runs, describe_decisions)
-
-
-def list_judged_attempts(runs: Sequence[RunRecord]) -> list[str]:
-    """A line for each evaluation whose policy judged its own attempts."""
-    return _tell(runs, tell_calibration)
 
 
 def _tell(runs: Sequence[RunRecord], tell: Callable[[str, Mapping[str, Any]], str]) -> list[str]:

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.calibration import tell_calibration
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.console import open_table
 from proverrl.monitor.display import format_seconds
@@ -189,7 +188,6 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
     notes += [describe_decisions(item.title, item.evaluation.summary) for item in columns]
-    notes += [tell_calibration(item.title, item.evaluation.summary) for item in columns]
     notes += [describe_grades(item) for item in columns]
     notes += [describe_completions(item.title, item.evaluation) for item in columns]
     notes += [f"warning: {text}" for text in list_completion_warnings(runs)]

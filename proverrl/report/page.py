@@ -26,7 +26,7 @@ from proverrl.report.budgets import build_budget_charts, build_tables
 from proverrl.report.calibration import build_calibration_charts, measure_calibrations
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
 from proverrl.report.curriculum import build_curriculum_charts
-from proverrl.report.decisions import list_decisions, list_judged_attempts
+from proverrl.report.decisions import list_decisions
 from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
 from proverrl.report.problem_data import build_problems
@@ -129,7 +129,6 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         groups=groups,
         unfinished=unfinished,
         decisions=list_decisions(runs),
-        judged_attempts=list_judged_attempts(runs),
         differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
         compose_warnings=compose_warnings,
         played=played,

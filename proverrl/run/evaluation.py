@@ -108,7 +108,6 @@ def build_evaluation(
         mixed=settings.mixed,
         prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
         writer=writer,
-        judgements=settings.judgements,
     )
 
 

@@ -10,8 +10,6 @@ out: pairs of token ids.
   al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
   have another model's repairs, a reference is broken here, so that its repair is known; later the
   run's own failures stand before its own proofs.
-- Judging: a reference or a broken copy of it, then whether the verifier proved it (RISE, Liu et al.
-  2025, arXiv 2505.13445).
 - Statements of judged pairs: what is right in other words than the references are.
 
 A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
@@ -27,10 +25,9 @@ from functools import cache
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import RolloutConfig
 from proverrl.errors import ProblemError
-from proverrl.evaluation.calibration import ask_about
 from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
-from proverrl.lang.critique.language import ask_critique, read_pair, write_verdict
+from proverrl.lang.critique.language import ask_critique, read_pair
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix, SegmentFn
 from proverrl.policy.transformers import TransformersPolicy
@@ -48,11 +45,10 @@ _MAX_TRIES = 8
 
 
 async def teach_all(session: Session) -> list[PairSource]:
-    """Resuming, corrections, judgements and critiques, as far as ``[warm_start]`` asks for them."""
+    """Resuming, corrections and critiques, as far as ``[warm_start]`` asks for them."""
     return [
         *await teach_resuming(session),
         *await teach_correcting(session),
-        *await teach_judging(session),
         *teach_critiques(session),
     ]
 
@@ -109,27 +105,8 @@ async def teach_correcting(session: Session) -> list[PairSource]:
     config = session.config
     return [
         correct_source(session.policy, candidate, verdict, proof, config.rollout)
-        for candidate, proof, verdict in await _break_references(
-            session, config.warm_start.corrections, "corrections"
-        )
+        for candidate, proof, verdict in await _break_references(session)
     ]
-
-
-async def teach_judging(session: Session) -> list[PairSource]:
-    """For each reference up to ``warm_start.judgements`` broken copies that the verifier refused,
-    each as a text to be judged, and as often the reference itself."""
-    count = session.config.warm_start.judgements
-    sources: list[PairSource] = []
-    for candidate, proof, _ in await _break_references(session, count, "judgements"):
-        pair = (Candidate(candidate.problem, proof), True), (candidate, False)
-        asked = [ask_about(one, session.policy, is_proved=truth) for one, truth in pair]
-        # What cannot be shown is left out with its counterpart, so that both sides stay alike.
-        sources += [
-            make_source(session.policy, question, write_verdict(is_proved=truth))
-            for question, (_, truth) in zip(asked, pair, strict=True)
-            if question is not None and None not in asked
-        ]
-    return sources
 
 
 def teach_critiques(session: Session) -> list[PairSource]:
@@ -158,13 +135,14 @@ def teach_critiques(session: Session) -> list[PairSource]:
 
 
 async def _break_references(
-    session: Session, count: int, name: str
+    session: Session,
 ) -> list[tuple[Candidate, str, Verdict]]:
-    """Up to ``count`` broken copies of each reference that the verifier refused, each with the
-    reference and what the verifier said; ``name`` seeds the choice."""
+    """Broken copies of each reference that the verifier refused, each with the reference and what
+    the verifier said."""
+    count = session.config.warm_start.corrections
     if not count or not session.config.warm_start.steps:
         return []
-    rng = random.Random(derive_seed(session.config.seed, name))
+    rng = random.Random(derive_seed(session.config.seed, "corrections"))
     asked: list[Candidate] = []
     proofs: list[str] = []
     for problem, body in session.problems.references:

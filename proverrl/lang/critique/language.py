@@ -30,8 +30,6 @@ from proverrl.verifier.router import Backend
 
 RIGHT = "right"
 """Stands for the kind of error of a statement that has none."""
-REFUSED = "refused"
-"""The kind of error of a body that the verifier did not prove."""
 TOOLCHAIN = "critique 1 (labels, no prover)"
 _MAX_CHARACTERS = 8_192
 _NAME = re.compile(r"(?<![\w'\\])[^\W\d][\w'?!]*")
@@ -39,7 +37,7 @@ _NAME = re.compile(r"(?<![\w'\\])[^\W\d][\w'?!]*")
 _QUOTE = re.compile(r"[\"\u00ab]")
 """The mark of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
-    "incomplete wrong assumption meaning says what is meant it proved refused".split()
+    "incomplete wrong assumption meaning says what is meant".split()
 )
 
 
@@ -111,31 +109,7 @@ def ask_critique(
     quotes."""
     before, _, after = problem.statement.partition(HOLE)
     preamble = problem.preamble + before
-    shown = write_plainly(problem, body, preamble + problem.informal)
-    return _ask(problem, preamble, shown, after, is_correct=is_correct, error=error)
-
-
-def ask_verdict(candidate: Candidate, *, is_proved: bool) -> Problem:
-    """The problem of judging a candidate as the verifier did. A statement is shown as to any
-    critic; of all else the whole text, as it was verified but for comments and white space. Raises
-    ``ProblemError`` for a body that cannot be read, and for one with a text in quotes."""
-    problem, error = candidate.problem, "" if is_proved else REFUSED
-    if find_language(problem.language).asks_statement(problem):
-        asked = ask_critique(problem, candidate.body, is_correct=is_proved, error=error)
-    else:
-        prelude = _read_plainly(problem, candidate.prelude)
-        plain = replace(
-            candidate,
-            body=_read_plainly(problem, candidate.body),
-            prelude=f"{prelude}\n" if prelude else "",
-        )
-        asked = _ask(problem, "", plain.source, "", is_correct=is_proved, error=error)
-    return replace(asked, id=f"{asked.id}-{candidate.key[:12]}")
-
-
-def _ask(
-    problem: Problem, preamble: str, shown: str, meant: str, *, is_correct: bool | None, error: str
-) -> Problem:
+    shown = _write_plainly(problem, body, preamble + problem.informal)
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -146,25 +120,16 @@ def _ask(
         language=CRITIQUE.name,
         kind=CRITIQUE.name,
         preamble=preamble,
-        statement=f"{shown}\n{HOLE}\n{json.dumps(label)}{meant}",
+        statement=f"{shown}\n{HOLE}\n{json.dumps(label)}{after}",
         informal=write_digits(problem.informal),
         metadata=groups,
     )
 
 
-def write_verdict(*, is_proved: bool) -> str:
-    """The reference answer to ``ask_verdict``."""
-    return write_answer(is_proved, "it is proved" if is_proved else "it is refused")
-
-
-def write_plainly(problem: Problem, text: str, told: str) -> str:
+def _write_plainly(problem: Problem, text: str, told: str) -> str:
     """A text of the problem's language without what could address who judges it: in its normal
     form, with plain names for those that ``told`` does not hold. Raises ``ProblemError`` for what
     cannot be read, and for one with the mark of a hole or with a text in quotes."""
-    return _hide_names(problem, _read_plainly(problem, text), told)
-
-
-def _read_plainly(problem: Problem, text: str) -> str:
     shown = find_language(problem.language).normal_form(text)
     if HOLE in shown:
         raise ProblemError(f"problem {problem.id!r}: the statement holds the mark of a hole")
@@ -173,7 +138,7 @@ def _read_plainly(problem: Problem, text: str) -> str:
             f"problem {problem.id!r}: the statement holds a text in quotes ({quote.group()}), "
             "which could address the critic; state it without"
         )
-    return shown
+    return _hide_names(problem, shown, told)
 
 
 def _hide_names(problem: Problem, body: str, told: str) -> str:
