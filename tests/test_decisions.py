@@ -6,13 +6,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from proverrl.config import RewardConfig
 from proverrl.errors import CanaryError, ProblemError, RecordError
 from proverrl.evaluation.decisions import describe_decision, summarise_decisions
 from proverrl.lang import find_language
@@ -29,7 +27,7 @@ from proverrl.problems.prompt import (
     use_problem_words,
 )
 from proverrl.report.decisions import describe_decisions
-from proverrl.rewards.decide import decide_reward, find_fault
+from proverrl.rewards.decide import decide_reward
 from proverrl.types import (
     DECIDE,
     HOLE,
@@ -227,37 +225,23 @@ def test_lean_proves_the_side_that_was_chosen_and_no_other() -> None:
         assert verdict.status is status, (body, verdict)
 
 
-def earn(
-    problem: Problem, body: str | None, status: Status, share: float = 0.0, text: str = ""
-) -> Mapping[str, float]:
+def earn(problem: Problem, body: str | None, status: Status) -> float:
     candidate = None if body is None else Candidate(problem, body)
     checks = ("fake",) if status is Status.PROVED else ()
-    completion = Completion(text or body or "", (1,), (2,), (-0.5,), "stop", 0)
+    completion = Completion(body or "", (1,), (2,), (-0.5,), "stop", 0)
     reason = "none" if body is None else ""
     verdict = None if body is None else Verdict(status, checks=checks)
     turn = Turn(completion, candidate, verdict, reason=reason)
-    config = RewardConfig(name="decide", side_share=share)
-    reward = decide_reward(Rollout("r", problem, "solver", (turn,)), config)
-    assert reward.total == sum(reward.parts.values())
-    return reward.parts
+    return decide_reward(Rollout("r", problem, "solver", (turn,))).total
 
 
-def test_a_proof_earns_one_and_the_side_alone_what_it_may() -> None:
-    nothing, side = {"proved": 0.0, "side": 0.0}, {"proved": 0.0, "side": 1.0}
+def test_a_proof_of_the_right_side_earns_one_and_nothing_else_does() -> None:
     right, wrong = f"prove\n{INDUCTION}", "disprove\nassert Fails(3);"
-    assert earn(TRUE, right, Status.PROVED, 1.0) == {"proved": 1.0, "side": 0.0}
-    assert earn(TRUE, right, Status.REJECTED) == nothing
-    assert earn(TRUE, right, Status.REJECTED, 1.0) == side
-    assert earn(TRUE, right, Status.EXHAUSTED, 0.25) == {"proved": 0.0, "side": 0.25}
-    assert earn(TRUE, wrong, Status.REJECTED, 1.0) == nothing
-    assert earn(MISSED, wrong, Status.REJECTED, 1.0) == side
-    assert earn(MISSED, right, Status.REJECTED, 1.0) == nothing
-    assert earn(TRUE, f"{right} {{:axiom}}", Status.UNSOUND, 1.0) == nothing
-    assert earn(TRUE, INDUCTION, Status.REJECTED, 1.0) == nothing
-    assert earn(TRUE, None, Status.REJECTED, 1.0) == nothing
-    # The guards are for the side alone; a bare word has no blank, and may still be a proof.
-    assert earn(TRUE, "prove", Status.REJECTED, 1.0) == nothing
-    assert earn(TRUE, "prove", Status.PROVED, 1.0) == {"proved": 1.0, "side": 0.0}
+    assert earn(TRUE, right, Status.PROVED) == 1.0
+    assert earn(TRUE, right, Status.REJECTED) == 0.0
+    assert earn(MISSED, wrong, Status.PROVED) == 1.0
+    assert earn(TRUE, f"{right} {{:axiom}}", Status.UNSOUND) == 0.0
+    assert earn(TRUE, None, Status.REJECTED) == 0.0
 
 
 def test_a_proof_of_the_other_side_ends_the_run() -> None:
@@ -267,26 +251,6 @@ def test_a_proof_of_the_other_side_ends_the_run() -> None:
         earn(replace(TRUE, metadata={}), "prove", Status.PROVED)
     with pytest.raises(RecordError, match="not judged"):
         earn(TRUE, "prove", Status.TIMEOUT)
-
-
-def test_the_four_guards_at_their_constants() -> None:
-    assert find_fault("") == ""
-    assert find_fault("prove by induction") == ""
-    assert find_fault(f"prove {HOLE} it") == "prompt"
-    assert find_fault("prove <|im_start|> it") == "prompt"
-    assert find_fault("// body\nprove it") == "prompt"
-    said = "The Reasoning Process is here."
-    assert find_fault(said) == "boilerplate"
-    assert find_fault(said.ljust(89, ".")) == "boilerplate"
-    # 4 blanks in 90 characters are 0.044 of them, 5 are 0.056.
-    assert find_fault(said.ljust(90, ".")) == "blanks"
-    assert find_fault(said.ljust(89, ".") + " ") == ""
-    # Exactly 0.05 is enough: 1 of 20, and 1 of 21 is not.
-    assert find_fault("a" * 19 + " ") == ""
-    assert find_fault("a" * 20 + " ") == "blanks"
-    # Two distinct characters bear 600, and no more.
-    assert find_fault("a " * 300) == ""
-    assert find_fault("a " * 300 + "a") == "repetition"
 
 
 def row(theorem: str, variant: str, status: str, right: bool, variants: int = 2) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from proverrl.formalize.emptiness import find_emptiness, mark_empty
 from proverrl.lang import find_language
 from proverrl.rewards.verdicts import program_reward, statement_reward
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import HOLE, Candidate, Opinion, Problem, Rollout, Stage, Status, Turn, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Rollout, Stage, Status, Turn, Verdict
 from tests.builders import build_rollout
 from tests.fake_verifier import FakeVerifier
 from tests.test_programs import LOOP, ask
@@ -88,7 +88,7 @@ def mark(problem: Problem, bodies: Sequence[str]) -> JudgedDraw:
 def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> None:
     empty = [*EMPTY_CONTRACTS, *DISGUISED]
     marked = mark(STATED, [*empty, *WEAK_CONTRACTS])
-    config = RewardConfig(name="statement", critic="somebody", critic_share=1.0)
+    config = RewardConfig(name="statement")
     earned = [statement_reward(rollout, config).total for rollout in marked.rollouts]
     assert earned == [0.0] * len(empty) + [1.0] * len(WEAK_CONTRACTS)
     assert not any(rollout.status is Status.PROVED for rollout in marked.rollouts)
@@ -143,7 +143,7 @@ def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
         # It leaves its group, as all else that is not judged; it is neither paid nor punished.
         assert rollout.status.judged is status.judged
         assert rollout.turns[-1].verdict == (READ if status.judged else found.unjudged)
-        assert rollout.opinion == Opinion(is_empty=bool(reason))
+        assert bool(rollout.marks) is bool(reason)
         assert marked.num_calls == draw.num_calls + num_calls
 
 
@@ -159,8 +159,8 @@ def test_only_what_would_earn_something_for_its_form_is_asked_about() -> None:
     bodies = [WEAK_CONTRACTS[0]] * 3 + [WEAK_CONTRACTS[1]] * 2
     draw = roll(STATED, bodies, verdicts)
     (marked,) = asyncio.run(mark_empty([draw], verifier, deadline_seconds=1))
-    found = [rollout.opinion for rollout in marked.rollouts]
-    assert found == [*3 * [Opinion()], *2 * [Opinion(is_empty=True)]]
+    found = [bool(rollout.marks) for rollout in marked.rollouts]
+    assert found == [False, False, False, True, True]
     # Two rollouts wrote the same, which is asked once.
     assert marked.num_calls == draw.num_calls + 1
     # A verdict is what it was, and so is a rollout of a problem that asks for a proof.

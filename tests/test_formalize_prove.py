@@ -15,7 +15,6 @@ from proverrl.cli.main import cli
 from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.judging import choose_statement, count_passed, judge_statements
-from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
 from proverrl.jobs import evaluate as evaluate_run
 from proverrl.jobs import search as search_run
 from proverrl.lang import find_language
@@ -121,65 +120,6 @@ def make_known(number: int) -> Problem:
     return DAFNY.state(make_own(number), RIGHT)
 
 
-@pytest.mark.parametrize(
-    ("ratings", "score"),
-    [
-        ("AAAA", 1.0),
-        ("AAAB", 0.75),
-        ("AABB", 0.5),
-        ("ABBB", 0.45),
-        ("AAAAAAAB", 0.88),
-        ("AAAABBBB", 0.5),
-        ("AB", 0.5),
-        ("AAAAAB", 0.83),
-        ("AAABB", 0.6),
-        ("BB", 0.5),
-        ("BBB", 0.4),
-        ("AAC", 0.0),
-        # The published code would take the C of eleven parts for a B: 0.9.
-        (10 * "A" + "C", 0.0),
-        # Eleven parts become ten, nine of them A.
-        (10 * "A" + "B", 0.9),
-        (20 * "A", 1.0),
-    ],
-)
-def test_lean_scorer_has_the_published_scores(ratings: str, score: float) -> None:
-    assert lean_score(ratings) == score
-    assert lean_score("".join(reversed(ratings))) == score
-
-
-def test_lean_scorer_takes_letters_only() -> None:
-    assert lean_score("AAABB") >= ACCEPTED > lean_score("AABB")
-    for wrong in ("", "AD", "a"):
-        with pytest.raises(UsageError, match="one of A, B and C"):
-            lean_score(wrong)
-
-
-@pytest.mark.dafny
-@pytest.mark.parametrize(
-    ("body", "ratings"),
-    [
-        ("requires k > 2 ensures r == 3 * n + k ensures r >= k", "AAA"),
-        ("requires k > 2 ensures r >= 3 * n + k ensures r >= k", "ABA"),
-        ("requires k > 3 ensures r == 3 * n + k", "ACAA"),
-        ("requires k >= 2 ensures r == 3 * n + k", "BAA"),
-        ("ensures r == 3 * n + k", "CAA"),
-        ("requires k > 2 ensures r == 3 * n + k ensures n > 0", "AAAC"),
-        ("requires k > 2", "ACC"),
-        # What holds of everything is no weaker form of anything.
-        ("requires k > 2 ensures true", "ACC"),
-    ],
-)
-def test_dafny_rates_the_parts_of_a_contract(body: str, ratings: str) -> None:
-    bare = DAFNY.ask_words(f"{HEAD}\n{{\n/*{{HOLE}}*/\n}}\n", "statements", "Words.")
-    meant = "requires k > 2\nensures r == 3 * n + k\nensures r >= k"
-    problem = DAFNY.state(bare, meant)
-    asked = DAFNY.ask_parts(problem, body)
-    assert asked is not None
-    verdict = ask_verifier(lambda verifier: verifier.verify(asked, deadline_seconds=60))
-    assert DAFNY.rate_parts(problem, body, verdict) == ratings
-
-
 @pytest.mark.dafny
 def test_what_nobody_means_is_proved_by_no_statement() -> None:
     bare = DAFNY.state(make_own(), None)
@@ -236,11 +176,11 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
     done = call(monkeypatch, script, *words)
     assert done.exit_code == 0, done.output
     rows = read_lines(place / "run/evals/formalize.statements.jsonl")
-    found = [(r["body"], r["means"], r["ratings"], r["score"], r["dropped"]) for r in rows]
+    found = [(r["body"], r["means"], r["dropped"]) for r in rows]
     assert found == [
-        (WEAK, False, "B", 0.5, "means something else, by proof"),
-        (SAME, True, "A", 1.0, ""),
-        (SAME, True, "A", 1.0, ""),
+        (WEAK, False, "means something else, by proof"),
+        (SAME, True, ""),
+        (SAME, True, ""),
     ]
     assert "dropped 3: means something else, by proof" in done.output
     assert "never count as proved" not in done.output
@@ -249,7 +189,7 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
     # Without a program it is a pair of words and statement.
     assert load_references(place / "k.jsonl") == {"own1": SAME}
     page = (place / "run/report.html").read_text("utf-8")
-    for text in ("plus", "means something else, by proof", "B (0.50)"):
+    for text in ("plus", "means something else, by proof"):
         assert text in page
     assert page.count("what is meant</td>") == 1  # the row of the one reference
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import Config, RewardConfig, parse_config
+from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.formalize.fit import fit_most
 from proverrl.formalize.gate import Critic, ask_critics, criticise
@@ -270,7 +270,7 @@ def test_a_formaliser_that_is_gone_or_has_changed_is_named(
     config, run = formaliser
     gone = StoredCritic(str(tmp_path / "gone"), "w", "canonical", 1.0)
     write_critic(tmp_path / "critic", gone, {})
-    with pytest.raises(UsageError, match=r"reward\.critic, a critic with the weights of"):
+    with pytest.raises(UsageError, match=r"--critic, a critic with the weights of"):
         open_critic(config, str(tmp_path / "critic"))
     write_critic(tmp_path / "critic", replace(gone, formaliser=str(run / "policy")), {})
     with pytest.raises(UsageError, match="holds other weights than"):
@@ -283,13 +283,9 @@ def test_it_reads_in_the_layout_that_it_was_fitted_in(
     config, run = formaliser
     pairs = write_pairs(tmp_path / "pairs.jsonl", [RIGHT_ONE, WRONG_ONE])
     fit_critic(config, run, pairs, tmp_path / "critic")
-    plain = config.model_copy(
-        update={"reward": RewardConfig(name="statement", critic="c", critic_layout="plain")}
-    )
-    assert open_critic(plain, str(tmp_path / "critic")).policy.layout == "canonical"
-    [name] = {
-        name_weights(open_critic(c, str(tmp_path / "critic")).policy) for c in (config, plain)
-    }
+    opened = open_critic(config, str(tmp_path / "critic")).policy
+    assert opened.layout == "canonical"
+    name = name_weights(opened)
     critic = read_critic(tmp_path / "critic")
     assert critic is not None
     assert name == f"{critic.weights}, largest gap {critic.most!r}"

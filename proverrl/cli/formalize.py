@@ -121,26 +121,16 @@ def formalize(
     type=FILE,
     help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
 )
-@click.option(
-    "--unsure",
-    type=FOLDER,
-    help="Of --statements first those of which this critic, one in words, is least sure.",
-)
 @OUT_FILE
-def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
+def critiques(file: Path, out: Path, **work: Any) -> None:
     """Ask whether statements say what the English says: right and wrong ones for each problem of
     FILE (generate --formalize), all certified by the real verifier."""
-    if unsure is not None and work["statements"] is None:
-        raise UsageError("--unsure orders the statements of a formaliser: give --statements too")
     import asyncio
 
-    from proverrl.config import Config
     from proverrl.formalize.critiques import write_critiques
-    from proverrl.run.beside import open_sampling_critic
 
-    critic = None if unsure is None else open_sampling_critic(Config(), unsure, "--unsure")
     show = partial(click.echo, err=True)
-    click.echo(asyncio.run(write_critiques(file, out, unsure=critic, show=show, **work)))
+    click.echo(asyncio.run(write_critiques(file, out, show=show, **work)))
 
 
 @click.command("fit-critic")
@@ -151,7 +141,7 @@ def critiques(file: Path, out: Path, unsure: Path | None, **work: Any) -> None:
 def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) -> None:
     """Make a critic of the formaliser in RUN, fitted on the judged pairs in FILE.
 
-    The folder is one for --critic and reward.critic, and for policy.path in evaluations.
+    The folder is one for --critic, and for policy.path in evaluations.
     """
     config = read_config(None, run, overrides, ask="name the run of a formaliser")
 

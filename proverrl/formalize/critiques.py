@@ -5,9 +5,8 @@ whether a statement is right, with reference answers, as rows of a file. A wrong
 proof to differ, or is no statement (``make_wrong``); every second right one is worded in another
 way and proved to mean the same. Right and wrong are equally many at any place of the file where a
 pair ends. What a formaliser wrote of the same texts comes before what is made, since its errors are
-others than those of ``make_wrong``; first, if wanted, that of which a critic is least sure, as it
-teaches most (the active learning of OPV, Wu et al. 2025, arXiv 2512.10756). Not
-handled here: statements of people, and problems whose verifier certifies no error.
+others than those of ``make_wrong``. Not handled here: statements of people, and problems whose
+verifier certifies no error.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import finish_all
-from proverrl.errors import ProblemError, UsageError
+from proverrl.errors import ProblemError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import find_text_fault, read_json_lines
 from proverrl.formalize.equivalence import (
@@ -31,7 +30,6 @@ from proverrl.formalize.equivalence import (
     get_formalizing,
     make_wrong,
 )
-from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
 from proverrl.lang.critique.language import RIGHT, ask_critique, write_answer
 from proverrl.lang.open import open_verifier
@@ -42,8 +40,6 @@ from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import Verifier
 
 _AT_ONCE = 32
-_ANSWERS = 8
-"""So many answers of a critic to one statement tell how sure it is."""
 _SYNTAX_SHARE = 0.1
 """That of CriticLean. Errors of syntax are the quickest to certify, and would be two of five."""
 _MAX_CHARACTERS = 2_000
@@ -59,14 +55,13 @@ Show = Callable[[str], None]
 class PairMaker:
     """Makes pairs, up to ``pairs`` of a problem, the same ones under the same seed. ``written`` are
     a formaliser's statements of a problem, by its id: those that it is known to have right and
-    wrong. Each is certified anew, in their order if ``in_order``, else drawn at random."""
+    wrong. Each is certified anew, and they are drawn at random."""
 
     verifier: Verifier
     seed: int
     deadline_seconds: float
     written: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pairs: int = 1
-    in_order: bool = False
 
     async def make_rows_of(self, problem: Problem, reference: str) -> list[Row]:
         """The rows of a problem, a right one before each wrong one; fewer than ``pairs`` where no
@@ -145,7 +140,7 @@ class PairMaker:
         is none of ``known``."""
         bodies = self.written.get(problem.id, ())
         deadline = self.deadline_seconds
-        for body in bodies if self.in_order else rng.sample(bodies, len(bodies)):
+        for body in rng.sample(bodies, len(bodies)):
             try:
                 ask_critique(problem, body)
             except ProblemError:
@@ -180,45 +175,6 @@ def read_written(file: Path) -> dict[str, list[str]]:
     return written
 
 
-async def order_by_doubt(
-    problems: Sequence[Problem],
-    written: Mapping[str, Sequence[str]],
-    critic: Critic,
-    *,
-    seed: int,
-    show: Show,
-) -> tuple[list[Problem], dict[str, list[str]]]:
-    """The problems and the statements of each in their normal form, those of which the critic is
-    least sure first. Equal doubts keep their order. Raises ``UsageError``: it judges none."""
-    asked = [(p, body) for p in problems for body in _list_normal(p, written.get(p.id, ()))]
-    sampling = replace(critic.sampling, seed=derive_seed(seed, "doubt"))
-    unsure = replace(critic, sampling=sampling)
-    found: list[float | None] = []
-    for start in range(0, len(asked), _AT_ONCE):
-        found += await unsure.doubt_all(asked[start : start + _AT_ONCE], n=_ANSWERS)
-        show(f"{len(found)}/{len(asked)} statements read by the critic")
-    if all(doubt is None for doubt in found):
-        raise UsageError(
-            f"the critic gives no judgement on any of {len(asked)} statements; name the weights of "
-            "a critic that answers in words, RUN/policy of configs/critic.toml"
-        )
-    doubts: dict[str, dict[str, float]] = {p.id: {} for p in problems}
-    for (problem, body), doubt in zip(asked, found, strict=True):
-        doubts[problem.id][body] = doubt or 0.0
-    show(f"the critic's answers differ on {sum(map(bool, found))} of {len(asked)} statements")
-    ordered = sorted(problems, key=lambda p: max(doubts[p.id].values(), default=-1.0), reverse=True)
-    bodies = {
-        name: sorted(by_body, key=by_body.__getitem__, reverse=True)
-        for name, by_body in doubts.items()
-    }
-    return ordered, bodies
-
-
-def _list_normal(problem: Problem, bodies: Sequence[str]) -> list[str]:
-    normal_form = find_language(problem.language).normal_form
-    return list(dict.fromkeys(map(normal_form, bodies)))
-
-
 async def write_critiques(
     file: Path,
     out: Path,
@@ -228,14 +184,12 @@ async def write_critiques(
     workers: int,
     pairs: int = 1,
     statements: Path | None = None,
-    unsure: Critic | None = None,
     show: Show = lambda message: None,
 ) -> str:
     """Make the pairs of a file's problems with a verifier of its own, of a formaliser's
-    ``statements`` where there are some, first of those of which the critic ``unsure`` is least
-    sure; returns a line of report. Raises ``ProblemError``: the file holds no problem with a
-    reference that asks for a statement and whose errors can be certified, or none of the statements
-    is of its problems; ``UsageError``: ``out`` is one of the files, or the critic judges none."""
+    ``statements`` where there are some; returns a line of report. Raises ``ProblemError``: the file
+    holds no problem with a reference that asks for a statement and whose errors can be certified,
+    or none of the statements is of its problems; ``UsageError``: ``out`` is one of the files."""
     refuse_overwriting(out, *filter(None, (file, statements)))
     references = load_references(file)
     problems = [problem for problem in load_problems(file) if problem.id in references]
@@ -244,10 +198,8 @@ async def write_critiques(
     written = {} if statements is None else read_written(statements)
     if statements is not None and not written.keys() & references.keys():
         raise ProblemError(f"{statements}: no statement of known meaning is of a problem in {file}")
-    if unsure is not None:
-        problems, written = await order_by_doubt(problems, written, unsure, seed=seed, show=show)
     verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
-    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs, unsure is not None)
+    maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs)
     try:
         asked = ((problem, references[problem.id]) for problem in problems)
         rows = await maker.make_rows(asked, num=num, show=show)

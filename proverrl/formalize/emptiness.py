@@ -11,17 +11,16 @@ does not see it within its limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.parts import Asking
-from proverrl.rewards.verdicts import earns_for_form
+from proverrl.rewards.verdicts import EMPTY, earns_for_form
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Opinion, Problem, Rollout, Verdict
+from proverrl.types import Candidate, Problem, Rollout, Verdict
 from proverrl.verifier.base import Verifier
 
 
@@ -73,66 +72,44 @@ async def find_emptiness(
     return Emptiness("", num_calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """What was found out about a last body: an opinion of it; the number of calls; and the verdict
-    that left the question open, if one did."""
-
-    opinion: Opinion
-    num_calls: int
-    unjudged: Verdict | None = None
-
-
 async def mark_empty(
     draws: Sequence[JudgedDraw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
-    """The draws with ``is_empty`` in the opinion of each last turn whose body would earn something
-    for its form and says nothing. Where that was not judged the verdict of the question, by
-    which the rollout leaves its group, stands in. The calls are added to the draw's."""
+    """The draws with the mark ``EMPTY`` on each rollout whose last body would earn something for
+    its form and says nothing. Where that was not judged the verdict of the question, by which the
+    rollout leaves its group, stands in. The calls are added to the draw's."""
 
-    async def ask(candidate: Candidate) -> Marking:
-        problem = candidate.problem
-        language = find_language(problem.language)
+    async def ask(candidate: Candidate) -> Emptiness:
+        language = find_language(candidate.problem.language)
         parts = (language.formalizing, language.programming)
-        asking = next(part for part in parts if part is not None and part.kind == problem.kind)
-        found = await find_emptiness(
-            asking,
-            problem,
+        return await find_emptiness(
+            next(
+                part for part in parts if part is not None and part.kind == candidate.problem.kind
+            ),
+            candidate.problem,
             candidate.body,
             verifier,
             deadline_seconds=deadline_seconds,
             needs_call=True,
         )
-        return Marking(Opinion(is_empty=bool(found.reason)), found.num_calls, found.unjudged)
 
-    return await mark_draws(draws, ask)
+    async def mark_draw(draw: JudgedDraw) -> JudgedDraw:
+        found = [r.turns[-1].candidate for r in draw.rollouts if earns_for_form(r)]
+        asked = {candidate.key: candidate for candidate in found if candidate is not None}
+        answers = await finish_all(map(ask, asked.values()))
+        found_out = dict(zip(asked, answers, strict=True))
+        rollouts = tuple(_mark(rollout, found_out) for rollout in draw.rollouts)
+        num_calls = draw.num_calls + sum(answer.num_calls for answer in answers)
+        return replace(draw, rollouts=rollouts, num_calls=num_calls)
 
-
-async def mark_draws(
-    draws: Sequence[JudgedDraw], ask: Callable[[Candidate], Coroutine[Any, Any, Marking]]
-) -> list[JudgedDraw]:
-    """The draws with the answers about the distinct last candidates that earn for their form. Where
-    one was not judged its verdict stands in, and the rollout is not judged either."""
-    return await finish_all(_mark_draw(draw, ask) for draw in draws)
-
-
-async def _mark_draw(
-    draw: JudgedDraw, ask: Callable[[Candidate], Coroutine[Any, Any, Marking]]
-) -> JudgedDraw:
-    found = [r.turns[-1].candidate for r in draw.rollouts if earns_for_form(r)]
-    asked = {candidate.key: candidate for candidate in found if candidate is not None}
-    answers = await finish_all(map(ask, asked.values()))
-    found_out = dict(zip(asked, answers, strict=True))
-    rollouts = tuple(_mark(rollout, found_out) for rollout in draw.rollouts)
-    num_calls = draw.num_calls + sum(answer.num_calls for answer in answers)
-    return replace(draw, rollouts=rollouts, num_calls=num_calls)
+    return await finish_all(map(mark_draw, draws))
 
 
-def _mark(rollout: Rollout, answers: Mapping[str, Marking]) -> Rollout:
+def _mark(rollout: Rollout, answers: Mapping[str, Emptiness]) -> Rollout:
     last = rollout.turns[-1].candidate
     answer = None if last is None else answers.get(last.key)
     if answer is None:
         return rollout
     if answer.unjudged is not None:
         return rollout.judge(answer.unjudged)
-    return replace(rollout, opinion=rollout.opinion | answer.opinion)
+    return replace(rollout, marks=rollout.marks | {EMPTY}) if answer.reason else rollout

@@ -19,7 +19,6 @@ from proverrl.errors import ProblemError
 from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
 from proverrl.formalize.gate import Critic, ask_critics
-from proverrl.formalize.lean_scorer import lean_score, rate_statement
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -31,7 +30,6 @@ class JudgedStatement:
     """A distinct statement of a problem. ``count`` samples wrote it, ``agreeing`` samples wrote
     this or one that means the same; these share ``meaning``. ``fault`` says why it is none to keep,
     whatever is meant. ``means`` is three-valued, None also where nobody says what is meant;
-    ``ratings`` are those of LeanScorer, and ``score`` its score, where parts could be compared;
     ``critic_says`` is the judgement of the last critic that was asked, None for none, and
     ``critic`` its reasons.
     """
@@ -42,8 +40,6 @@ class JudgedStatement:
     agreeing: int = 0
     meaning: int = -1
     means: bool | None = None
-    ratings: str = ""
-    score: float | None = None
     critic: str = ""
     critic_says: bool | None = None
 
@@ -95,11 +91,7 @@ class _Judge:
         means = await equivalent(
             self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds
         )
-        ratings, _ = await rate_statement(
-            self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds
-        )
-        score = lean_score(ratings) if ratings else None
-        return replace(found, means=means, ratings=ratings, score=score)
+        return replace(found, means=means)
 
     async def find_agreeing(self, found: list[JudgedStatement]) -> list[JudgedStatement]:
         """The same statements, each with how many samples agree with it: by proof, which holds for

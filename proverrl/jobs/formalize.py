@@ -93,7 +93,7 @@ async def formalize(
         )
         return replace(benchmark, entries=entries)
 
-    critics = [open_critic(config, str(path), "--critic") for path in options.critics]
+    critics = [open_critic(config, str(path)) for path in options.critics]
 
     async def judge(
         evaluation: Evaluation, verifier: CachedVerifier, show: Callable[[str, str], None]
@@ -168,7 +168,7 @@ def make_proof(problem: Problem, body: str) -> Problem | None:
 
 def describe_kept(kept: JudgedStatement, num_samples: int) -> dict[str, Any]:
     """The scores of a statement; what is not known is left out."""
-    known = {"means": kept.means, "lean_score": kept.score, "critic": kept.critic or None}
+    known = {"means": kept.means, "critic": kept.critic or None}
     return {
         "agreement": round(kept.agreeing / num_samples, 4),
         **{name: value for name, value in known.items() if value is not None},

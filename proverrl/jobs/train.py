@@ -40,7 +40,7 @@ from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
-from proverrl.run.beside import open_critic, open_writer
+from proverrl.run.beside import open_writer
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
@@ -145,8 +145,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         policy = open_policy(config, folder, problems)
         policy.world = world
         writer = open_writer(config)
-        judge = config.reward.critic
-        critic = open_critic(config, judge) if judge else None
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -161,9 +159,8 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor,
-                        writer, critic,
-                    )  # fmt: skip
+                        config, folder, verifier, policy, sampler, problems, monitor, writer
+                    )
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
                     if reopened:

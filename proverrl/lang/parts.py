@@ -148,9 +148,6 @@ class Asking(Protocol):
 class Formalizing(Asking, Protocol):
     """Statements that are to be written from words."""
 
-    has_parts: bool
-    """Whether ``ask_parts`` compares parts of statements at all."""
-
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""
 
@@ -178,13 +175,6 @@ class Formalizing(Asking, Protocol):
     def ask_proof(self, problem: Problem, body: str) -> Problem | None:
         """The problem of proving what a well-formed body states; None where no program to prove it
         of came with the words."""
-
-    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
-        """What to verify to see which parts of what is meant a body says; None as above."""
-
-    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
-        """From that verdict a letter for each part: A said, B a stronger or a weaker form of it
-        said, C not said, or said and not meant."""
 
 
 class Programming(Asking, Protocol):

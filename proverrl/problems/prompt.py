@@ -85,10 +85,6 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
     """What a policy that holds conversations is shown. Raises ``ProblemError`` if the layout is for
     another language."""
     chosen = LAYOUTS[layout]
-    critic = LAYOUTS["critic"]
-    if chosen.in_block and problem.language == critic.language:
-        # A prover in conversations that judges its own attempts is asked as a critic is.
-        chosen = critic
     if chosen.language not in (None, problem.language):
         other = find_language(problem.language).layout
         raise ProblemError(

@@ -20,7 +20,7 @@ from proverrl.files.lines import EVALS_FOLDER
 from proverrl.files.typed_rows import ROW, iter_typed_lines
 from proverrl.report.run import Row, RunRecord
 
-HEADS = ["Statement", "Samples", "Agree", "Judgement", "Means what is meant", "Parts", "Critic"]
+HEADS = ["Statement", "Samples", "Agree", "Judgement", "Means what is meant", "Critic"]
 SUFFIX = ".statements.jsonl"
 _MAX_TEXTS = 50
 _ANEW = "delete it, and the same `proverrl formalize` makes it anew"
@@ -38,8 +38,6 @@ class _StatementRow(TypedDict):
     meant: NotRequired[str]
     agreeing: NotRequired[_Count]
     means: NotRequired[bool | None]
-    ratings: NotRequired[str]
-    score: NotRequired[float | None]
     critic: NotRequired[str]
     critic_says: NotRequired[bool | None]
 
@@ -79,21 +77,19 @@ def _describe_text(name: str, rows: Sequence[Row]) -> tuple[str, str, bool, list
     is_kept = not ordered[0]["dropped"]
     cells = [_describe_row(row) for row in ordered]
     if meant := ordered[0].get("meant"):
-        cells.insert(0, [meant, "–", "–", "what is meant", "–", "–", "–"])
+        cells.insert(0, [meant, "–", "–", "what is meant", "–", "–"])
     return name, ordered[0]["informal"], is_kept, cells
 
 
 def _describe_row(row: Row) -> list[str]:
     means: Any = row.get("means")
     said = {True: "yes, by proof", False: "no, by proof", None: "not shown"}
-    score = row.get("score")
     return [
         row["body"] or "(nothing)",
         f"{row['count']} of {row['num_samples']}",
         f"{row.get('agreeing', 0)} of {row['num_samples']}",
         row["dropped"] or "kept",
         said[means],
-        "–" if score is None else f"{row['ratings']} ({score:.2f})",
         _describe_critic(row),
     ]
 

@@ -26,6 +26,8 @@ _PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
 }
 PAYS_FOR_FORM: frozenset[RewardName] = frozenset(("statement", "program"))
 """The rewards that pay for statements and programs which are not right."""
+EMPTY = "empty"
+"""The mark on a rollout whose statement is proved to say nothing."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -82,23 +84,14 @@ def check_fit(problem: Problem, name: str) -> None:
 
 def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
-    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
-    ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
-    earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
-    verifier does not find well formed. With ``reward.score_share`` that share of the opinion's
-    score is earned there. What is proved to say nothing earns nothing.
+    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. What is proved to
+    say nothing earns nothing.
     Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
     """
     is_proved = _proved(rollout)
     check_fit(rollout.problem, "statement")
-    opinion = rollout.opinion
-    is_read = is_proved or (_is_well_formed(rollout) and not opinion.is_empty)
-    means = float(is_proved)
-    if config.critic and is_read:
-        means = max(means, config.critic_share * opinion.agrees)
-    parts = {"means": means, "well_formed": float(is_read)}
-    if config.score_share:
-        parts["score"] = config.score_share * opinion.score * (is_read and not is_proved)
+    is_read = is_proved or (_is_well_formed(rollout) and EMPTY not in rollout.marks)
+    parts = {"means": float(is_proved), "well_formed": float(is_read)}
     return Reward(sum(parts.values()), parts)
 
 
@@ -113,7 +106,7 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     _proved(rollout)
     check_fit(rollout.problem, "program")
     grade = find_grade(rollout)
-    value = _PROGRAM_SCORES[grade] if grade and not rollout.opinion.is_empty else 0.0
+    value = _PROGRAM_SCORES[grade] if grade and EMPTY not in rollout.marks else 0.0
     return Reward(value, {"program": value})
 
 
@@ -132,7 +125,7 @@ def earns_for_form(rollout: Rollout) -> bool:
     for being one, unless it says nothing."""
     if not rollout.status.judged or rollout.status is Status.PROVED:
         return False
-    if rollout.opinion.is_empty:
+    if EMPTY in rollout.marks:
         return False
     return _is_well_formed(rollout) or find_grade(rollout) in ("unproved", "verified")
 

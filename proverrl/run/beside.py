@@ -5,8 +5,6 @@ Flows in: a configuration that names them. Flows out: policies, in the parts tha
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from proverrl.config import Config, EndpointConfig, LayoutName
 from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
@@ -67,18 +65,7 @@ def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> Tra
     return policy
 
 
-def open_critic(config: Config, path: str, key: str = "reward.critic") -> Critic:
-    """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` that names
-    ``key`` if it cannot be loaded."""
-    return Critic(open_beside(config, path, EndpointConfig(), config.reward.critic_layout, key))
-
-
-def open_sampling_critic(config: Config, path: Path, key: str) -> Critic:
-    """A critic whose answers to one statement can differ. Raises ``UsageError`` that names ``key``
-    for one that ``proverrl fit-critic`` wrote, and if it cannot be loaded."""
-    if read_critic(path) is not None:
-        raise UsageError(
-            f"{key}: {path} gives one answer to each statement, however often it is asked; name a "
-            "critic that answers in words, RUN/policy of configs/critic.toml"
-        )
-    return open_critic(config, str(path), key)
+def open_critic(config: Config, path: str) -> Critic:
+    """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` if it cannot be
+    loaded."""
+    return Critic(open_beside(config, path, EndpointConfig(), "canonical", "--critic"))

@@ -20,8 +20,6 @@ from typing import Any, Literal
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.formalize.emptiness import mark_empty
-from proverrl.formalize.gate import add_critiques
-from proverrl.formalize.lean_scorer import mark_scores
 from proverrl.hint import Hint
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import PAYS_FOR_FORM
@@ -210,9 +208,7 @@ class Pipeline:
         marked = await self._reviewer.review_all(judged)
         if session.config.reward.name in PAYS_FOR_FORM:
             marked = await mark_empty(marked, session.verifier, deadline_seconds=deadline)
-        if session.config.reward.score_share:
-            marked = await mark_scores(marked, session.verifier, deadline_seconds=deadline)
-        return marked if session.critic is None else await add_critiques(marked, session.critic)
+        return marked
 
 
 class InOrder(Source):

@@ -15,8 +15,6 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
-from proverrl.formalize.gate import Critic
-from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
@@ -69,8 +67,6 @@ class Session:
     monitor: Monitor
     writer: Writer | None = None
     """What writes the bodies, where the policy instructs."""
-    critic: Critic | None = None
-    """What judges statements, where the reward asks for one."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -161,15 +157,13 @@ def split_references(
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
     file is damaged, or has too few references; ``UsageError``: the reward is for problems of
-    another kind, or ``reward.score_share`` asks for parts, and a problem has none."""
+    another kind."""
     training = open_benchmark(str(config.problems.train))
     try:
         for problem in training.problems:
             check_fit(problem, config.reward.name)
     except RecordError as error:
         raise UsageError(f"{config.problems.train}: {error}") from error
-    if config.reward.score_share:
-        check_parts(training.problems, str(config.problems.train))
     wanted = config.warm_start.references_per_level
     return split_references(training.problems, training.references, wanted, config.seed)
 

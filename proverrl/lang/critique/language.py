@@ -109,7 +109,7 @@ def ask_critique(
     quotes."""
     before, _, after = problem.statement.partition(HOLE)
     preamble = problem.preamble + before
-    shown = write_plainly(problem, body, preamble + problem.informal)
+    shown = _write_plainly(problem, body, preamble + problem.informal)
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -126,7 +126,7 @@ def ask_critique(
     )
 
 
-def write_plainly(problem: Problem, text: str, told: str) -> str:
+def _write_plainly(problem: Problem, text: str, told: str) -> str:
     """A text of the problem's language without what could address who judges it: in its normal
     form, with plain names for those that ``told`` does not hold. Raises ``ProblemError`` for what
     cannot be read, and for one with the mark of a hole or with a text in quotes."""

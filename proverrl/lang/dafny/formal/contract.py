@@ -27,7 +27,6 @@ from proverrl.lang.dafny.formal.difference import (
 )
 from proverrl.lang.dafny.formal.errors import Clause, reword, spoil
 from proverrl.lang.dafny.formal.phrases import read_phrase
-from proverrl.lang.dafny.formal.ratings import ask_parts, rate_parts
 from proverrl.lang.dafny.formal.stated import (
     CONTRACT_WORDS,
     ask_contradiction,
@@ -80,7 +79,6 @@ class DafnyFormalizing:
     """What ``Formalizing`` promises."""
 
     kind = CONTRACT
-    has_parts = True
     unseen = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -170,14 +168,6 @@ class DafnyFormalizing:
     def ask_proof(self, problem: Problem, body: str) -> Problem | None:
         """See ``Formalizing``."""
         return ask_proof(problem, body)
-
-    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
-        """See ``Formalizing``."""
-        return ask_parts(problem, body)
-
-    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
-        """See ``Formalizing``."""
-        return rate_parts(problem, body, verdict)
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Dafny resolved it, and no expression of it can fail to have a value."""

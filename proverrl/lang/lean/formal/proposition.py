@@ -64,7 +64,6 @@ class LeanFormalizing:
     """What ``Formalizing`` promises."""
 
     kind = PROPOSITION
-    has_parts = False
     unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -150,14 +149,6 @@ class LeanFormalizing:
             statement=f"{given}theorem stated :\n  {body} := by\n  {HOLE}\n",
             metadata=metadata,
         )
-
-    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
-        """Nothing is asked: no parts are compared."""
-        return None
-
-    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
-        """No part is."""
-        return ""
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """All that Lean finds wrong is our proof that both are equivalent."""
