@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ import pytest
 
 from proverrl.concurrency import finish_all
 from proverrl.config import RewardConfig
-from proverrl.errors import RecordError, ToolchainError
+from proverrl.errors import RecordError
 from proverrl.formalize.equivalence import equivalent, make_wrong
 from proverrl.lang import find_language
 from proverrl.lang.dafny.formal.errors import ERRORS
@@ -22,7 +21,6 @@ from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
 from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
-from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems
 from proverrl.problems.prompt import (
@@ -45,9 +43,10 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verifier.base import Verifier, verify_all
+from proverrl.verifier.base import verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
+from tests.shared_verifier import ask_verifier
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -289,20 +288,6 @@ def test_feedback_tells_nothing_of_what_is_meant() -> None:
         assert "3 * n" not in told
         assert "Meant" not in told
         assert ("unresolved identifier" in told) == (name != "status")
-
-
-def ask_verifier(asking: Callable[[Verifier], Awaitable[T]]) -> T:
-    async def run() -> T:
-        verifier = open_verifier(workers=2)
-        try:
-            return await asking(verifier)
-        finally:
-            await verifier.aclose()
-
-    try:
-        return asyncio.run(run())
-    except ToolchainError as error:
-        pytest.skip(str(error))
 
 
 def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
