@@ -14,13 +14,13 @@ import pytest
 
 from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, UsageError
-from proverrl.evaluation.judgements import BALANCED, RIGHT, WRONG, judgement_rows
-from proverrl.formalize.critiques import PairMaker, Row, read_written, write_critiques
-from proverrl.formalize.emptiness import mark_empty
-from proverrl.formalize.equivalence import equivalent
-from proverrl.formalize.gate import Critic, ask_critics, criticise
+from proverrl.lab.critics.judgements import BALANCED, RIGHT, WRONG, judgement_rows
+from proverrl.lab.critics.critiques import PairMaker, Row, read_written, write_critiques
+from proverrl.lab.words.emptiness import mark_empty
+from proverrl.lab.words.equivalence import equivalent
+from proverrl.lab.critics.gate import Critic, ask_critics, criticise
 from proverrl.lang import find_language, find_suffixes
-from proverrl.lang.critique.language import (
+from proverrl.lab.critics.language import (
     CRITIQUE,
     TOOLCHAIN,
     ask_critique,
@@ -29,8 +29,8 @@ from proverrl.lang.critique.language import (
     read_pair,
     write_answer,
 )
-from proverrl.lang.dafny.formal.errors import reword
-from proverrl.lang.english import spell, write_digits
+from proverrl.lab.words.dafny.errors import reword
+from proverrl.lab.words.english import spell, write_digits
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from proverrl.errors import CanaryError, ProblemError, RecordError
-from proverrl.evaluation.decisions import describe_decision, summarise_decisions
+from proverrl.lab.words.decided import describe_decision, summarise_decisions
 from proverrl.lang import find_language
-from proverrl.lang.deciding import TheoremGenerator
-from proverrl.lang.english import English
-from proverrl.lang.sides import SIDES
-from proverrl.problems.decisions import DecisionChecker
+from proverrl.lab.words.theorem_drafts import TheoremGenerator
+from proverrl.lab.words.english import English
+from proverrl.lab.words.sides import SIDES
+from proverrl.lab.words.variants import DecisionChecker
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import (
     LAYOUTS,
@@ -27,7 +27,7 @@ from proverrl.problems.prompt import (
     use_problem_words,
 )
 from proverrl.report.decisions import describe_decisions
-from proverrl.rewards.decide import decide_reward
+from proverrl.lab.words.rewards import decide_reward
 from proverrl.types import (
     DECIDE,
     HOLE,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from proverrl.config import RewardConfig
-from proverrl.formalize.emptiness import find_emptiness, mark_empty
+from proverrl.lab.words.emptiness import find_emptiness, mark_empty
 from proverrl.lang import find_language
 from proverrl.rewards.verdicts import program_reward, statement_reward
 from proverrl.rollout.whole_proof import JudgedDraw

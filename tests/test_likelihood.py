@@ -15,17 +15,17 @@ import torch
 
 from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
-from proverrl.formalize.fit import fit_most
-from proverrl.formalize.gate import Critic, ask_critics, criticise
-from proverrl.jobs.fit_critic import fit_critic
-from proverrl.lang.critique.language import (
+from proverrl.lab.critics.fit import fit_most
+from proverrl.lab.critics.gate import Critic, ask_critics, criticise
+from proverrl.lab.critics.fit_critic import fit_critic
+from proverrl.lab.critics.language import (
     ask_critique,
     read_answer,
     read_pair,
     write_answer,
 )
 from proverrl.policy.engines import name_weights
-from proverrl.policy.likelihood import (
+from proverrl.lab.critics.likelihood import (
     FILE,
     LikelihoodPolicy,
     StoredCritic,
