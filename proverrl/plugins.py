@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 from proverrl.errors import UsageError
 
 Seam = Literal[
+    "loop",
     "reward",
     "advantage",
     "loss",
@@ -40,6 +41,7 @@ Seam = Literal[
     "policy",
 ]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
+    "loop": ("session",),
     "reward": ("rollout",),
     "advantage": ("inputs",),
     "loss": ("inputs",),
@@ -52,6 +54,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
+    "loop": "loop",
     "callback": "logging.callbacks",
     "composer": "selfplay.composer",
     "benchmark": "--benchmark",
@@ -123,6 +126,12 @@ def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any
     once. Raises ``UsageError``: it cannot be imported, is no function, takes other parameters, or
     does not take these options."""
     return _bind(seam, name, json.dumps(dict(options), sort_keys=True))
+
+
+def read_options(seam: Seam, name: str, options: Mapping[str, Any]) -> Any:
+    """The options as the plug-in gets them. Raises ``UsageError`` as ``bind``."""
+    bind(seam, name, options)
+    return _read_options(seam, name, load(_find_key(seam), name), options)
 
 
 def refuse(seam: Seam, name: str, given: object, asked: str, wanted: str) -> UsageError:
@@ -202,7 +211,7 @@ def _find_key(seam: Seam) -> str:
 
 def _find_table(seam: Seam) -> str:
     """The table of a part's options."""
-    return f"{_find_key(seam).partition('.')[0]}.options"
+    return "loop_options" if seam == "loop" else f"{_find_key(seam).partition('.')[0]}.options"
 
 
 def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
@@ -213,9 +222,10 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
             bind(seam, name, options)
         elif options:
             table = _find_table(seam)
+            own = name if seam == "loop" else table.partition(".")[0]
             raise UsageError(
                 f"{table} are for a plug-in ({_find_key(seam)} = "
-                f'"package.module:function"); {name!r} has keys in [{table.partition(".")[0]}]'
+                f'"package.module:function"); {name!r} has keys in [{own}]'
             )
 
 

@@ -50,7 +50,7 @@ def test_wrong_overrides_name_the_place(tmp_path: Path, override: str, names: st
 
 
 def test_a_value_from_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^--set: loop: Input should be"):
+    with pytest.raises(ConfigError, match=r"^--set: loop: .*unknown loop 'ppo'"):
         load_config(write(tmp_path, ""), ["loop=ppo"])
     # The file has a fault of its own, and a value may be a table.
     with pytest.raises(ConfigError, match=r"--set: loop: .*c\.toml: grpo\.steps: .*greater"):

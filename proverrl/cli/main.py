@@ -36,6 +36,7 @@ from proverrl.cli.options import (
     run_until_interrupted,
     set_text,
 )
+from proverrl.cli.own_commands import OwnCommands
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, push, report, watch
@@ -133,7 +134,9 @@ def _name_place(error: OSError) -> str:
     return "standard output, or a file: "
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(
+    cls=OwnCommands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="proverrl")
 @click.option(
     "--log-level",

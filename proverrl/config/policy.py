@@ -121,12 +121,10 @@ class SamplingConfig(Section):
     next draw ([engines.md](engines.md#long-answers)). ``max_new_tokens`` must be a multiple. 0
     writes each at once"""
 
-    def against_segments(self, *, loop: str, mode: str) -> str:
+    def against_segments(self, mode: str) -> str:
         """Why completions cannot be written in segments; empty when they can."""
         if not self.segment_tokens:
             return ""
-        if loop != "grpo":
-            return f'sampling.segment_tokens is for loop = "grpo", not {loop!r}; set it to 0'
         if mode != "whole_proof":
             return (
                 'sampling.segment_tokens is for rollout.mode = "whole_proof": turns after the '

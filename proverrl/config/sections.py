@@ -28,6 +28,7 @@ from proverrl.config.base import (
 )
 from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.evaluation import EvalConfig
+from proverrl.config.loops import LoopName, against_loop, is_own, known_traits
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
     EndpointConfig,
@@ -51,12 +52,6 @@ from proverrl.config.training import (
     WarmStartConfig,
 )
 from proverrl.plugins import Seam
-
-LoopName = Literal[
-    "warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences", "value"
-]
-ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
-"""Those that count rounds of ``[expert_iteration]``."""
 
 
 class ProblemsConfig(Section):
@@ -139,9 +134,12 @@ class LoggingConfig(Section):
 class Config(Section):
     """A whole run."""
 
-    loop: LoopName = "grpo"
+    loop: Annotated[str, name_of("loop", LoopName)] = "grpo"
     """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
     ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
+    loop_options: Options = Field(default_factory=dict)
+    """of a loop of your own, ``loop = "package.module:function"``
+    ([plugins.md](plugins.md#loops))"""
     seed: NonNegative = 0
     """determines every random draw"""
     run: Path = Path("runs/grpo")
@@ -200,14 +198,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
-        if self.restart.name != "none" and self.loop in ROUND_LOOPS:
-            raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
-        if self.samples.passes and self.loop != "grpo":
-            raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
+        # Of a loop of somebody's own ``check_loop`` asks, once it may be imported.
+        if is_own(self.loop) and (reason := against_loop(self, known_traits(self.loop))):
+            raise ValueError(reason)
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
-        mode = self.rollout.mode
-        if reason := self.sampling.against_segments(loop=self.loop, mode=mode):
+        if reason := self.sampling.against_segments(self.rollout.mode):
             raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
@@ -219,22 +215,11 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
-        if self.loop == "preferences" and not self.preferences.pairs:
-            raise ValueError(
-                'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
-                "--preferences FILE` writes"
-            )
-        if self.loop == "selfplay" and (reason := self._against_selfplay()):
-            raise ValueError(reason)
-        if self.loop == "data_loop" and (reason := self._against_data_loop()):
-            raise ValueError(f'loop = "data_loop" {reason}')
         return self
 
     def _against_top_k(self) -> str:
         """Why a learner could not give the log-probabilities with which tokens were drawn among
         the likeliest, and what to set; empty when it can."""
-        if self.loop != "grpo":
-            return f'is for loop = "grpo", not {self.loop!r}: choose that'
         if self.policy.engine != "transformers":
             return (
                 "needs an engine that keeps exactly so many tokens (vLLM keeps all that tie with "
@@ -259,25 +244,11 @@ class Config(Section):
         names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
         return f"cannot be compared with what is over all tokens: set {names}" if names else ""
 
-    def _against_data_loop(self) -> str:
-        """Why the settings of self-play are none of the data loop's; empty when they are."""
-        selfplay = self.selfplay
-        if selfplay.composer == "policy" and not selfplay.shared:
-            return "has one policy; set selfplay.shared = true"
-        unused = {
-            "late_filters": selfplay.late_filters,
-            "operator_choice": selfplay.operator_choice != "uniform",
-        }
-        names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
-        return f"has no use for {', '.join(names)}; drop it" if names else ""
-
     def _against_instructor(self) -> str:
         """Why a policy that writes instructions cannot have these parts, most of which have it
         imitate bodies; empty when it can."""
         if bool(self.instruct.writer) == bool(self.instruct.endpoint.url):
             return "needs a writer: set either instruct.writer or instruct.endpoint.url"
-        if self.loop not in ("grpo", "warm_start"):
-            return f'is for loop = "grpo", not {self.loop!r}'
         bodies = {
             "restart.name": self.restart.name != "none",
             "samples.passes": self.samples.passes,
@@ -296,17 +267,15 @@ class Config(Section):
                 'learner.precision = "bf16" trains weights in bfloat16, which vllm.dtype = '
                 '"float32" computes with otherwise; set vllm.dtype = "bfloat16"'
             )
-        if self.vllm.sleep and (self.loop != "grpo" or self.grpo.max_staleness):
+        if self.vllm.sleep and self.grpo.max_staleness:
             return (
-                'vllm.sleep is for loop = "grpo" with nothing written while the learner updates; '
-                "set grpo.max_staleness = 0, or vllm.sleep = false"
+                "vllm.sleep needs nothing written while the learner updates; set "
+                "grpo.max_staleness = 0, or vllm.sleep = false"
             )
         return ""
 
     def _against_shards(self) -> str:
         """Why what is trained cannot be cut over processes; empty when it can."""
-        if self.loop not in ("grpo", "warm_start"):
-            return f'is for loop = "grpo" or "warm_start", not {self.loop!r}; set it to "none"'
         if self.policy.lora.rank:
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
@@ -315,24 +284,10 @@ class Config(Section):
             return "has no teacher for self-distillation; set loss.distill.weight = 0"
         return ""
 
-    def _against_selfplay(self) -> str:
-        """Why the loop cannot be made of these parts; empty when it can."""
-        selfplay = self.selfplay
-        if not self.grpo.in_order:
-            return 'loop = "selfplay" learns in order; set grpo.in_order = true'
-        if self.restart.name != "none":
-            return 'no restarts in loop = "selfplay"; set restart.name = "none"'
-        copies = selfplay.composer == "policy" and not selfplay.shared
-        if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
-            return (
-                "selfplay.shared = false copies whole weights of transformers; set "
-                'policy.engine = "transformers" and policy.lora.rank = 0'
-            )
-        return ""
-
     def list_parts(self) -> list[tuple[Seam, str, Options]]:
         """The names of what a run is made of, and the options beside them."""
         return [
+            ("loop", self.loop, self.loop_options),
             ("reward", self.reward.name, self.reward.options),
             ("advantage", self.advantage.name, self.advantage.options),
             ("loss", self.loss.name, self.loss.options),

@@ -19,8 +19,8 @@ import torch
 
 from proverrl import plugins
 from proverrl.concurrency import cancel_all
-from proverrl.config import ROUND_LOOPS, Config
-from proverrl.config.sections import LoopName
+from proverrl.config import Config
+from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
 from proverrl.jobs import value
@@ -97,6 +97,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         )
     add_languages(config.languages)
     plugins.check(config.list_parts())
+    check_loop(config)
     config = settle(config)
     folder = config.run
     if config.loop == "value":
@@ -134,7 +135,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
     folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
-        if config.loop in ROUND_LOOPS:
+        if find_traits(config.loop).unit == "round":
             check_files(config)
         if config.loop == "preferences":
             load_preferences(config)
@@ -201,7 +202,9 @@ async def _run_stages(session: Session) -> None:
         await asyncio.to_thread(session.sampler.push, session.policy.version)
     if config.evaluation.before:
         await _evaluate(session, "before")
-    await LOOPS[config.loop](session)
+    loop = plugins.choose("loop", LOOPS, config.loop, config.loop_options)
+    with plugins.refuse_exit("loop", config.loop):
+        await loop(session)
     if config.loop != "warm_start" and config.evaluation.after:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
@@ -213,7 +216,7 @@ async def _run_stages(session: Session) -> None:
 
 def describe_unsaved(session: Session) -> str:
     """What a process that ends now loses, and from where the same command continues."""
-    unit = "round" if session.config.loop in ROUND_LOOPS else "step"
+    unit = find_traits(session.config.loop).unit
     checkpoint = latest_checkpoint(session.checkpoints)
     saved = read_state(checkpoint)["step"] if checkpoint else 0
     made = session.monitor.last_step

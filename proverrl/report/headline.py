@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.config import ROUND_LOOPS
+from proverrl.config.loops import known_traits
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.section import tell_all
 from proverrl.evaluation.tally import StoredEvaluation
@@ -258,7 +258,8 @@ def describe_length(run: RunRecord) -> str:
     if run.loop == "warm_start":
         made = (row.get("step") or 0 for row in run.metrics if row.get("kind") == "sft")
         return f"{max(made, default=0):,} steps of warm start"
-    unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
+    kind = run.steps[-1].get("kind") if run.steps else known_traits(run.loop).unit
+    unit = f"{kind}s"
     if run.limits and run.limits[0].unit == unit:
         return run.limits[0].describe()
     return f"{run.steps[-1].get('step', 0) if run.steps else 0} {unit}"

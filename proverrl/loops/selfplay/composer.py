@@ -19,6 +19,7 @@ from proverrl.compose.composers import (
     ProgramComposer,
     teach_scripts,
 )
+from proverrl.config.loops import find_traits
 from proverrl.curriculum.beliefs import Belief
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.selfplay.composition import draw_pair
@@ -77,7 +78,7 @@ class OwnComposer:
 def teach_composer(session: Session) -> list[PairSource]:
     """Scripts on pairs of training problems for the warm start, if a policy is to write scripts."""
     settings = session.config.selfplay
-    composes = session.config.loop in ("selfplay", "data_loop")
+    composes = "selfplay" in find_traits(session.config.loop).takes
     asked = composes and settings.composer == "policy"
     if not asked or settings.format != "edit" or settings.warm_pairs == 0:
         return []
