@@ -301,8 +301,7 @@ class Completion:
     at the sampling temperature; ``token_ids`` ends with the end token if it was drawn.
 
     ``missing`` names what a server did not give: the fields of that name are empty, and nothing
-    can be learned from such a completion. ``segments`` are the versions and token counts of one
-    that was written piece by piece; ``policy_version`` is then that of the first.
+    can be learned from such a completion.
     """
 
     text: str
@@ -312,11 +311,8 @@ class Completion:
     finish_reason: FinishReason
     policy_version: int
     missing: tuple[TokenField, ...] = ()
-    segments: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.segments and sum(num for _, num in self.segments) != len(self.token_ids):
-            raise RecordError(f"segments {self.segments} of {len(self.token_ids)} tokens")
         for name in self.missing:
             if getattr(self, name):
                 raise RecordError(f"a completion has {name} and calls them missing")

@@ -12,10 +12,10 @@ import pytest
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.lang import find_language
-from proverrl.lang.dafny.audit.bodies import PROGRAM, check_problem
 from proverrl.lab.words.dafny.program import PROGRAMMING
 from proverrl.lab.words.statement_drafts import StatementGenerator
+from proverrl.lang import find_language
+from proverrl.lang.dafny.audit.bodies import PROGRAM, check_problem
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_messages

@@ -14,12 +14,9 @@ import pytest
 
 from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, UsageError
-from proverrl.lab.critics.judgements import BALANCED, RIGHT, WRONG, judgement_rows
 from proverrl.lab.critics.critiques import PairMaker, Row, read_written, write_critiques
-from proverrl.lab.words.emptiness import mark_empty
-from proverrl.lab.words.equivalence import equivalent
 from proverrl.lab.critics.gate import Critic, ask_critics, criticise
-from proverrl.lang import find_language, find_suffixes
+from proverrl.lab.critics.judgements import BALANCED, RIGHT, WRONG, judgement_rows
 from proverrl.lab.critics.language import (
     CRITIQUE,
     TOOLCHAIN,
@@ -30,7 +27,10 @@ from proverrl.lab.critics.language import (
     write_answer,
 )
 from proverrl.lab.words.dafny.errors import reword
+from proverrl.lab.words.emptiness import mark_empty
 from proverrl.lab.words.english import spell, write_digits
+from proverrl.lab.words.equivalence import equivalent
+from proverrl.lang import find_language, find_suffixes
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt

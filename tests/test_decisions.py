@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from proverrl.report.decisions import describe_decisions
 
 from proverrl.errors import CanaryError, ProblemError, RecordError
 from proverrl.lab.words.decided import describe_decision, summarise_decisions
-from proverrl.lang import find_language
-from proverrl.lab.words.theorem_drafts import TheoremGenerator
 from proverrl.lab.words.english import English
+from proverrl.lab.words.rewards import decide_reward
 from proverrl.lab.words.sides import SIDES
+from proverrl.lab.words.theorem_drafts import TheoremGenerator
 from proverrl.lab.words.variants import DecisionChecker
+from proverrl.lang import find_language
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import (
     LAYOUTS,
@@ -26,8 +28,6 @@ from proverrl.problems.prompt import (
     render_prompt,
     use_problem_words,
 )
-from proverrl.report.decisions import describe_decisions
-from proverrl.lab.words.rewards import decide_reward
 from proverrl.types import (
     DECIDE,
     HOLE,

@@ -331,8 +331,6 @@ def test_a_conversation_goes_on_by_messages() -> None:
     prompt = policy.prompt(PROBLEM)
     again = policy.resume(prompt, [Exchange(bare, "no")])
     assert again.messages == (*prompt.messages, Message("assistant", "a"), Message("user", "no"))
-    with pytest.raises(UsageError, match=r'endpoint\.api = "chat"'):
-        policy.resume(prompt, [Exchange(bare, "no", inside=True)])
     text = Server(says(chat("a"))).policy(api="completions")
     with pytest.raises(UsageError, match="exact token ids"):
         text.resume(text.prompt(PROBLEM), [])

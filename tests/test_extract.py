@@ -128,16 +128,12 @@ HEAD = "theorem foo (n : ℕ) : n + 0 = n := by\n"
         # Output behind a block of the language, and a label that is missing everywhere.
         (LEAN, lean("one") + "\n```\nno goals\n```", "one", ""),
         (LEAN, "```\none\n```\n```\ntwo\n```", "two", ""),
-        (LEAN, f"<code>{lean('one')}</code> and <code>two</code>", "two", ""),
         # Thinking ends before the code, not where a sentence behind it speaks of the tag.
         (LEAN, lean("one") + "\nThe </think> tag above ended my reasoning.", "one", ""),
         (LEAN, lean("one") + "\nI stopped at `</think>`.", "one", ""),
         (LEAN, f"hm</think>\n{lean('one')}\nThe </think> tag is there.", "one", ""),
         (LEAN, f"{lean('one')}\nBetween <think> and </think> I thought.", "one", ""),
         (LEAN, f"{lean('bad')} The </think> tag\n{lean('good')}", "good", ""),
-        # Interleaved answers: the last span that is closed, with or without a fence in it.
-        (LEAN, "hm <code>one</code> then <code>\ntwo\n</code>", "two", ""),
-        (LEAN, f"<code>{lean('one')}</code> and <code>tw", "one", ""),
     ],
 )
 def test_bodies_by_hand(problem: Problem, text: str, body: str, prelude: str) -> None:
@@ -191,12 +187,6 @@ def test_an_empty_answer_in_a_plain_layout_is_an_empty_body() -> None:
     assert extract(DAFNY, " invariant r <= n ", "plain").body == "invariant r <= n"
 
 
-def test_a_type_named_code_is_no_span() -> None:
-    text = "assert |s| == 0 by { var t: seq<code> := []; }"
-    assert find_blocks(text) == []
-    assert extract(DAFNY, text, "plain").body == text
-
-
 def test_the_span_is_where_the_code_stands() -> None:
     text = "Well:\n```lean4\nsimp\n```\n"
     # "Well:\n" has 6 characters and "```lean4\n" 9.
@@ -221,7 +211,7 @@ def test_an_extraction_has_a_body_or_a_reason() -> None:
 
 
 PIECES = (
-    *("```", "```lean4\n", "```dafny\n", "\n```\n", "<think>", "</think>", "<code>", "</code>"),
+    *("```", "```lean4\n", "```dafny\n", "\n```\n", "<think>", "</think>"),
     *(
         "theorem foo (n : ℕ) : n + 0 = n := by",
         "theorem foo",

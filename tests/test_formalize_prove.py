@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
-from proverrl.lab.critics.gate import Critic
-from proverrl.lab.words.judging import choose_statement, count_passed, judge_statements
 from proverrl.jobs import evaluate as evaluate_run
 from proverrl.jobs import search as search_run
+from proverrl.lab.critics.gate import Critic
+from proverrl.lab.words.judging import choose_statement, count_passed, judge_statements
+from proverrl.lab.words.written import _describe_row
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.policy.transformers import TransformersPolicy
@@ -27,7 +28,6 @@ from proverrl.problems.load import (
     make_row,
     write_problems,
 )
-from proverrl.lab.words.written import _describe_row
 from proverrl.types import HOLE, Candidate, Completion, Problem, Prompt, Sampling
 from proverrl.verifier.base import verify_all
 from tests.test_policy import tiny_policy

@@ -11,7 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from proverrl.errors import ProverRLError
 from proverrl.policy.decoding import CachedRows, draw_tokens
 from proverrl.types import Prompt, Sampling
+from tests.builders import build_problem
 from tests.test_policy import tiny_policy
+from tests.test_vocabulary import peak_bytes
 
 WAITS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}
 """Operators of torch whose result the host needs before it goes on; lists come on top."""
@@ -133,3 +135,24 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
     sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
     cut = list(policy._cut_batches(prompts_of([4, 5]), 1, sampling.max_new_tokens))
     assert cut == [([0, 1], 1)]
+
+
+def test_memory_grows_with_what_is_written_and_not_with_the_limit() -> None:
+    policy = tiny_policy()
+    prompts = [
+        policy.prompt(problem) for problem in (build_problem(f"p{i}", n=10**i) for i in range(5))
+    ]
+    with torch.no_grad():
+        # The end token is likely, so that all completions are short.
+        policy.model.get_input_embeddings().weight[policy.end_id] *= 0
+        policy.model.lm_head.bias = torch.nn.Parameter(
+            20.0 * torch.nn.functional.one_hot(torch.tensor(policy.end_id), len(policy.tokenizer))
+        )
+
+    def peak(limit: int) -> int:
+        sampling = Sampling(max_new_tokens=limit)
+        return peak_bytes(lambda: policy.generate_shared(prompts, 16, sampling))
+
+    peak(64)
+    # Token, log-probability: 12 bytes for each of 80 rows and 40,960 places would be 39 MB.
+    assert peak(40_960) < 1.1 * peak(64) < 12 * 80 * 40_960 / 4

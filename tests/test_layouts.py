@@ -142,9 +142,6 @@ def test_a_plain_turn_is_text_between_two_headings() -> None:
     assert tokenizer.decode(list(said)) == f"{FEEDBACK_HEADING}no{BODY_HEADING}"
     cut = encode_feedback(tokenizer, Exchange(completion((7,)), "no"), "plain", (end,))
     assert cut == (end, *said)
-    more = Exchange(completion((7,)), "ok", inside=True)
-    inside = encode_feedback(tokenizer, more, "plain", (end,))
-    assert tokenizer.decode(list(inside)) == "ok"
     whole = resume_prompt(tokenizer, Prompt("q", "", (1,)), [], "plain", (end,))
     assert whole.token_ids == (1,)
 

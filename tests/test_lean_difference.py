@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from proverrl.lab.critics.critiques import PairMaker, Row
-from proverrl.lab.words.equivalence import equivalent
 from proverrl.lab.critics.language import read_pair
 from proverrl.lab.words.english import Phrase
-from proverrl.lang.lean.audit.text import audit_lean_candidate
+from proverrl.lab.words.equivalence import equivalent
 from proverrl.lab.words.lean.closed import Closed, read_closed
 from proverrl.lab.words.lean.errors import ERRORS, reword, spoil
 from proverrl.lab.words.lean.phrases import read_phrase
 from proverrl.lab.words.lean.proposition import FORMALIZING
+from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, load_references, read_problem
 from proverrl.types import HOLE, Candidate, Problem, Verdict

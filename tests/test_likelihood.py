@@ -16,15 +16,14 @@ import torch
 from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.critics.fit import fit_most
-from proverrl.lab.critics.gate import Critic, ask_critics, criticise
 from proverrl.lab.critics.fit_critic import fit_critic
+from proverrl.lab.critics.gate import Critic, ask_critics, criticise
 from proverrl.lab.critics.language import (
     ask_critique,
     read_answer,
     read_pair,
     write_answer,
 )
-from proverrl.policy.engines import name_weights
 from proverrl.lab.critics.likelihood import (
     FILE,
     LikelihoodPolicy,
@@ -32,6 +31,7 @@ from proverrl.lab.critics.likelihood import (
     read_critic,
     write_critic,
 )
+from proverrl.policy.engines import name_weights
 from proverrl.policy.loading import build_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy

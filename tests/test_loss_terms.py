@@ -105,3 +105,26 @@ def test_old_and_truncated_samples_are_left_out_and_counted() -> None:
     kept, counts = select_samples(samples, settings, version=10)
     assert [s.rollout_id for s in kept] == ["new", "edge"]
     assert counts == {"samples_too_old": 2, "tokens_too_old": 2, "samples_truncated": 1}
+
+
+def test_tokens_older_than_the_limit_are_context_only() -> None:
+    written = TrainingSample(
+        rollout_id="r",
+        policy_version=3,
+        prompt_length=2,
+        token_ids=(1, 2, 3, 4, 5),
+        loss_mask=(0, 0, 1, 1, 1),
+        logprobs=(0.0, 0.0, -1.0, -2.0, -3.0),
+        advantages=(0.0, 0.0, 0.5, 0.5, 0.5),
+        versions=(3, 3, 3, 3, 5),
+    )
+
+    def keep(limit: int, version: int = 6) -> tuple[list[tuple[int, ...]], dict[str, float]]:
+        settings = LossConfig.model_validate({"weights": {"max_staleness": limit}})
+        kept, counts = select_samples([written], settings, version=version)
+        return [s.loss_mask for s in kept], counts
+
+    assert keep(0) == ([(0, 0, 1, 1, 1)], {})
+    assert keep(3) == ([(0, 0, 1, 1, 1)], {"samples_too_old": 0, "tokens_too_old": 0})
+    assert keep(2) == ([(0, 0, 0, 0, 1)], {"samples_too_old": 0, "tokens_too_old": 2})
+    assert keep(2, version=8) == ([], {"samples_too_old": 1, "tokens_too_old": 3})

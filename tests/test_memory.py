@@ -58,18 +58,13 @@ def test_bytes_by_hand(folder: str) -> None:
     assert found.kv_draw == 12 * 8 * 2560 * found.kv_token
 
 
-def test_forty_thousand_tokens_in_segments(folder: str) -> None:
-    long = {"max_new_tokens": 40_960, "segment_tokens": 10_240}
-    whole, cut = (
-        plan_memory(make_config(folder, sampling=sampling), processes=4)
-        for sampling in ({"max_new_tokens": 40_960}, long)
-    )
-    # 24 rows each; with segments 24 of 1, 2, 3 and 4 segments.
-    assert whole.kv_draw == 24 * (512 + 40_960) * whole.kv_token
-    assert cut.kv_draw == 24 * (4 * 512 + 10 * 10_240) * cut.kv_token
+def test_forty_thousand_tokens(folder: str) -> None:
+    long = plan_memory(make_config(folder, sampling={"max_new_tokens": 40_960}), processes=4)
+    # 24 rows each.
+    assert long.kv_draw == 24 * (512 + 40_960) * long.kv_token
     # One sample goes alone, and is longer than the 16,384 tokens of a micro-batch.
     short = plan_memory(make_config(folder))
-    assert cut.update["activations"] * 16_384 == short.update["activations"] * (512 + 40_960)
+    assert long.update["activations"] * 16_384 == short.update["activations"] * (512 + 40_960)
 
 
 def test_half_precision_keeps_masters_and_processes_share_them(folder: str) -> None:

@@ -502,3 +502,12 @@ def test_the_source_is_what_the_settings_say(tmp_path: Path) -> None:
             await bench.close()
 
     asyncio.run(open_each())
+
+
+def test_occupancy_by_hand() -> None:
+    clock = IdleClock()
+    clock.wrote([1, 4])
+    clock.wrote([2, 2])
+    # Five tokens in two rows of four steps, four in two rows of two.
+    assert clock.take_idle()["row_occupancy"] == pytest.approx(9 / 12)
+    assert "row_occupancy" not in clock.take_idle()

@@ -78,8 +78,6 @@ def test_a_function_answers_prompts(own: ModuleType) -> None:
         ("assistant", "x p 0"),
         ("user", "wrong"),
     ]
-    with pytest.raises(UsageError, match="needs exact token ids"):
-        policy.resume(told, [Exchange(found[0][0], "wrong", inside=True)])
 
 
 @pytest.mark.parametrize(

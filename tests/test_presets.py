@@ -71,7 +71,6 @@ def test_there_are_the_presets_that_the_docs_name() -> None:
         ("goedel_v2", "goedel", 1.0, 0.95, 32768),
         ("goedel_v2_self_correct", "goedel", 1.0, 0.95, 32768),
         ("kimina", "kimina", 0.6, 0.95, 8096),
-        ("leanabell_v2", "deepseek_cot", 1.0, 1.0, 16384),
         ("stp", "deepseek", 1.0, 1.0, 1024),
     ],
 )
@@ -95,9 +94,8 @@ def test_decoding_presets_say_where_each_figure_is_from() -> None:
         text = path.read_text("utf-8")
         assert re.search(r"^# .*arXiv \d{4}\.\d{5}", text, re.MULTILINE), path
         assert re.search(r"^# Source: ", text, re.MULTILINE), path
-    for name in ("deepseek_v2", "leanabell_v2"):
-        text = DECODING[name].read_text("utf-8")
-        assert re.search(r"^# Not given: temperature", text, re.MULTILINE), name
+    text = DECODING["deepseek_v2"].read_text("utf-8")
+    assert re.search(r"^# Not given: temperature", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", PRESETS)

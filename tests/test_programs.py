@@ -15,11 +15,11 @@ from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, RecordError, ToolchainError
 from proverrl.evaluation.attempt_rows import verdict_fields
 from proverrl.evaluation.tally import StoredEvaluation
+from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
+from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, audit, check_problem
-from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
 from proverrl.lang.dafny.syntax.text import normalise
-from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words

@@ -137,10 +137,6 @@ def test_the_state_survives_json() -> None:
         ({"restart": {"name": "escalate", "source": "reference"}}, "use_references = true"),
         ({"restart": {"ratios": [0.5, 0.25]}}, "ratios must rise"),
         ({"restart": {"name": "escalate"}, "loop": "expert_iteration"}, 'set it to "none"'),
-        (
-            {"restart": {"name": "escalate"}, "rollout": {"mode": "interleaved"}},
-            "choose another mode",
-        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:

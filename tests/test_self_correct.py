@@ -312,19 +312,6 @@ def test_a_whole_proof_without_a_candidate_is_rejected() -> None:
     assert draw.num_calls == verifier.num_calls == 0
 
 
-def test_interleaved_goes_on_inside_the_answer_until_it_stops_writing_code() -> None:
-    policy = ScriptedPolicy(["<code>bad</code>", "then <code>worse</code>", "I give up"])
-    draw, verifier = take_turns(policy, mode="interleaved", turns=9)
-    [rollout] = draw.rollouts
-    assert [t.candidate and t.candidate.body for t in rollout.turns][:2] == ["bad", "worse"]
-    assert rollout.turns[0].feedback == (
-        "\n<interpreter>\nverification failed, error at line 2: no bad\n</interpreter>\n"
-    )
-    assert len(rollout.turns) == 3
-    assert policy.samplings[1].stop == ("</code>",)
-    assert verifier.num_calls == 3  # "I give up" is a body of the plain layout
-
-
 def test_feedback_is_in_the_words_of_the_canonical_layout() -> None:
     verdict = Verdict(Status.REJECTED, (Diagnostic("error", "k is too small", 1, 0),))
     policy = ScriptedPolicy(["bad", "good"], layout="canonical")

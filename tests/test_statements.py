@@ -15,12 +15,12 @@ import pytest
 from proverrl.concurrency import finish_all
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError, ToolchainError
-from proverrl.lab.words.equivalence import equivalent, make_wrong
-from proverrl.lang import find_language
 from proverrl.lab.words.dafny.errors import ERRORS
 from proverrl.lab.words.dafny.phrases import read_phrase
 from proverrl.lab.words.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
+from proverrl.lab.words.equivalence import equivalent, make_wrong
 from proverrl.lab.words.statement_drafts import StatementGenerator
+from proverrl.lang import find_language
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import build_problem

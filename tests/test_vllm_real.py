@@ -27,8 +27,6 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.rollout.samples import TrainingSample, build_samples
-from proverrl.rollout.segments import OpenDraws
-from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
 from tests.checkpoints import FAMILIES, write_checkpoint
@@ -213,30 +211,6 @@ def test_temperature_zero_takes_the_likeliest(sampler: VllmPolicy) -> None:
     )
     assert completion.token_ids == ours[0][0].token_ids
     assert list(completion.logprobs) == pytest.approx(list(ours[0][0].logprobs), abs=1e-4)
-
-
-def test_a_completion_goes_on_in_segments(sampler: VllmPolicy) -> None:
-    expected = draw(sampler, n=1, temperature=0.0)
-    room = sampler.context_tokens
-    draws = OpenDraws(sampler.trained, max_new_tokens=24, context_tokens=room)
-    whole: list[Draw] = []
-    for number in range(3):
-        problems = [PROBLEMS[i] for i in (0, 3, 6)] if number == 0 else []
-        sampling = Sampling(temperature=0.0, max_new_tokens=8, seed=number)
-        whole += asyncio.run(draws.draw_groups(sampler, problems, n=1, sampling=sampling, name="0"))
-    assert not draws.draws
-    found = {d.problem.id: d.completions[0] for d in whole}
-    assert max(len(c.segments) for c in found.values()) == 3
-    for place, [one] in zip((0, 3, 6), expected, strict=True):
-        other = found[PROBLEMS[place].id]
-        # In bfloat16 a token may be nearly as likely as the likeliest.
-        if limit(sampler) < 1e-3:
-            assert other.token_ids == one.token_ids
-        [plain] = score_rows(sampler.trained.model, [other.prompt_ids + other.token_ids])
-        differences = [
-            abs(a - b) for a, b in zip(plain[-len(other.logprobs) :], other.logprobs, strict=True)
-        ]
-        assert sum(differences) / len(differences) < limit(sampler)
 
 
 def test_a_stop_text_ends_a_completion_with_the_token_that_completes_it(

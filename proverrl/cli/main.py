@@ -217,9 +217,7 @@ def train(
 @click.option("--name", default="eval", help="Name of the result files.")
 @click.option(
     "--mode",
-    type=click.Choice(
-        ["whole_proof", "self_correct", "interleaved", "instruct", "mixed", "search"]
-    ),
+    type=click.Choice(["whole_proof", "self_correct", "instruct", "mixed", "search"]),
     help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
 )
 def evaluate_command(

@@ -116,26 +116,6 @@ class SamplingConfig(Section):
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a completion. When unset: 96 for the small model and for ``canonical``,
     2,048 for a checkpoint in ``policy.path``, 8,192 behind ``endpoint.url``"""
-    segment_tokens: NonNegative = 0
-    """``grpo``: the most tokens that a draw writes of each completion; a longer one goes on in the
-    next draw ([engines.md](engines.md#long-answers)). ``max_new_tokens`` must be a multiple. 0
-    writes each at once"""
-
-    def against_segments(self, mode: str) -> str:
-        """Why completions cannot be written in segments; empty when they can."""
-        if not self.segment_tokens:
-            return ""
-        if mode != "whole_proof":
-            return (
-                'sampling.segment_tokens is for rollout.mode = "whole_proof": turns after the '
-                "first are written at once; choose that, or set it to 0"
-            )
-        if self.max_new_tokens % self.segment_tokens:
-            return (
-                f"sampling.max_new_tokens = {self.max_new_tokens} is no multiple of "
-                f"sampling.segment_tokens = {self.segment_tokens}; change one of them"
-            )
-        return ""
 
     @model_validator(mode="before")
     @classmethod

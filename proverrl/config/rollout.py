@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, Section
 from proverrl.config.policy import SMALL_MODEL_TOKENS, EndpointConfig, LayoutName
 
-RolloutMode = Literal["whole_proof", "self_correct", "interleaved", "instruct"]
+RolloutMode = Literal["whole_proof", "self_correct", "instruct"]
 FeedbackName = Literal["goedel", "kimina", "compact", "status"]
 
 
@@ -20,7 +20,7 @@ class RolloutConfig(Section):
     there is only one."""
 
     mode: RolloutMode = "whole_proof"
-    """``whole_proof``, ``self_correct``, ``interleaved`` or ``instruct``
+    """``whole_proof``, ``self_correct`` or ``instruct``
     ([algorithms.md](algorithms.md#rollouts-rollout))"""
     turns: Positive = 3
     """the most turns, including the first attempt"""

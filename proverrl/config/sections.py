@@ -201,10 +201,6 @@ class Config(Section):
         # Of a loop of somebody's own ``check_loop`` asks, once it may be imported.
         if is_own(self.loop) and (reason := against_loop(self, known_traits(self.loop))):
             raise ValueError(reason)
-        if self.restart.name != "none" and self.rollout.mode == "interleaved":
-            raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
-        if reason := self.sampling.against_segments(self.rollout.mode):
-            raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
         if self.sampling.top_k and (reason := self._against_top_k()):
@@ -230,7 +226,6 @@ class Config(Section):
             "grpo.in_order = true": not self.grpo.in_order,
             "learner.epochs = 1": self.learner.epochs > 1,
             "learner.groups_per_update = 0": self.learner.groups_per_update,
-            "sampling.segment_tokens = 0": self.sampling.segment_tokens,
         }
         if names := ", ".join(name for name, asked in moved.items() if asked):
             return (

@@ -163,9 +163,8 @@ class GrpoConfig(Section):
     verdicts. ``false``: learn from groups as they complete, while generation and verification go on
     with a copy of the weights"""
     max_staleness: NonNegative = 1
-    """the most steps between the weights that wrote (the last segment of) a group and the step that
-    learns from it; older groups are dropped. In order: 1 writes one draw ahead, 0 none
-    (synchronous)"""
+    """the most steps between the weights that wrote a group and the step that learns from it; older
+    groups are dropped. In order: 1 writes one draw ahead, 0 none (synchronous)"""
     mixed_verdicts: bool = False
     """train only on groups with both proofs and failures"""
     min_pass_rate: Fraction = 0.0

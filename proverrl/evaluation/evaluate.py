@@ -35,7 +35,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import describe_lost, warn_of_lost, warn_of_room
 from proverrl.rollout.instruct import Writer
-from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.self_correct import continue_rollouts, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
@@ -317,7 +317,6 @@ def _sampling(evaluation: Evaluation, *names: str) -> Sampling:
         temperature=evaluation.temperature,
         max_new_tokens=evaluation.max_new_tokens,
         seed=derive_seed(evaluation.seed, *names),
-        stop=first_stop(evaluation.rollout),
         top_p=evaluation.top_p,
         top_k=evaluation.top_k,
     )

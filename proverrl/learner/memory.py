@@ -174,16 +174,9 @@ def choose_cache_gb(config: Config, plan: MemoryPlan, *, device_bytes: int) -> f
 
 def _draw_tokens(config: Config, processes: int, prompt_tokens: int) -> int:
     """The most tokens that one of the processes has in its sampler's cache for a draw, if that
-    holds all of its completions: with segments as many of each length from one segment to all of
-    them, what was written before included."""
-    groups, most = config.grpo.groups_per_draw, config.sampling.max_new_tokens
-    segment = config.sampling.segment_tokens
-    if not segment:
-        # A process writes all completions of its prompts.
-        rows = math.ceil(groups / processes) * config.grpo.group_size
-        return rows * (prompt_tokens + most)
-    rows = math.ceil(groups * config.grpo.group_size / processes)
-    return rows * sum(prompt_tokens + written for written in range(segment, most + 1, segment))
+    holds all completions of its prompts."""
+    rows = math.ceil(config.grpo.groups_per_draw / processes) * config.grpo.group_size
+    return rows * (prompt_tokens + config.sampling.max_new_tokens)
 
 
 def _key_width(shape: Any) -> int:

@@ -142,7 +142,6 @@ def _describe_turn(
         "text": completion.text,
         "finish_reason": completion.finish_reason,
         "policy_version": completion.policy_version,
-        "segments": completion.segments,
         "body": None if turn.candidate is None else turn.candidate.body,
         "prelude": "" if turn.candidate is None else turn.candidate.prelude,
         "status": "no candidate" if verdict is None else str(verdict.status),

@@ -14,15 +14,10 @@ from proverrl.types import Completion, Message, Problem, Prompt, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A completion and what the policy was told about it.
-
-    ``inside`` feedback is part of the same answer, which continues after it; other feedback is a
-    separate message, and a new answer follows.
-    """
+    """A completion and what the policy was told about it, in a message of its own."""
 
     completion: Completion
     feedback: str
-    inside: bool = False
 
 
 class Policy(Protocol):
@@ -92,13 +87,7 @@ class SharedSampler(Sampler, Protocol):
 
 
 def continue_messages(prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-    """A prompt of messages with the exchanges after it. Raises ``UsageError`` if one of them is
-    feedback inside an answer, which must continue token by token."""
-    if any(exchange.inside for exchange in history):
-        raise UsageError(
-            "an answer that continues after feedback needs exact token ids, which this policy does "
-            'not have; set rollout.mode = "self_correct" or "whole_proof"'
-        )
+    """A prompt of messages with the exchanges after it."""
     messages = list(prompt.messages)
     for exchange in history:
         messages.append(Message("assistant", exchange.completion.text))

@@ -92,8 +92,6 @@ def encode_feedback(
 ) -> tuple[int, ...]:
     """The token ids between a completion and the next. If none of ``ends`` was drawn (the
     completion was cut off), the first is added before, so that every turn is ended."""
-    if exchange.inside:
-        return _encode(tokenizer, exchange.feedback, literal=True)
     if uses_chat(tokenizer, layout):
         before, after = _chat_borders(tokenizer)
     elif LAYOUTS[layout].in_block:

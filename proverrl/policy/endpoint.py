@@ -106,8 +106,8 @@ class EndpointPolicy:
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         """Continue a conversation by messages; the server makes their token ids. Raises
-        ``UsageError`` if the API continues text, or the answer itself must continue."""
-        if self.config.api != "chat" or any(exchange.inside for exchange in history):
+        ``UsageError`` if the API continues text."""
+        if self.config.api != "chat":
             raise UsageError(
                 "several turns need exact token ids, which a server does not take back; for "
                 'rollout.mode = "self_correct" set endpoint.api = "chat", else whole_proof'

@@ -11,7 +11,7 @@ body is allowed (the audit decides).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proverrl.config import LayoutName
 from proverrl.lang import find_language
@@ -19,9 +19,7 @@ from proverrl.lang.records import Extraction
 from proverrl.problems.prompt import LAYOUTS, use_problem_words
 from proverrl.types import ANNOTATE, FILE, Problem
 
-CODE_SPAN = ("<code>", "</code>")
-"""What encloses code in the interleaved form."""
-_CODE_MARKS = ("```", CODE_SPAN[0])
+_CODE_MARK = "```"
 
 # Code within a line is no block; what follows the name of the language may be anything on a line of
 # its own (CommonMark's info string), and within a line of prose nothing.
@@ -30,7 +28,6 @@ _FENCE = re.compile(
     r"|```([\w+-]*+)[ \t]*+\r?)\n(.*?)(```|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_SPAN = re.compile(r"(?<!\w)<code>(.*?)(</code>|\Z)", re.DOTALL)
 _THINK = re.compile(r"</?think>")
 _MENTION = re.compile(r"(?<=\S[ \t])</think>(?=[ \t]+\S)|(?<=[`'\"])</think>(?=[`'\"])")
 """A tag that a sentence speaks of."""
@@ -65,8 +62,8 @@ def extract(problem: Problem, text: str, layout: LayoutName) -> Extraction:
         command = language.file_start.search(text, start, end) if in_block else None
         fitting = [CodeBlock("", command.start() if command else start, end, closed=True)]
     closed = [b for b in fitting if b.closed] or fitting
-    # Beside a block of the language one without a label is output; a span says itself what it is.
-    named = [b for b in closed if b.language or text.endswith(CODE_SPAN[0], 0, b.start)]
+    # Beside a block of the language one without a label is output.
+    named = [b for b in closed if b.language]
     block = (named or closed)[-1]
     code = use_problem_words(problem, text[block.start : block.end], layout)
     read = language.read_code(problem, code)
@@ -87,7 +84,7 @@ def skip_thinking(text: str) -> tuple[int, int, str]:
     that holds code, else the last piece. A ``</think>`` that nothing opened ends thinking too (a
     chat template may have opened it), unless a sentence behind the last code speaks of it."""
     pieces, start, opened = [], 0, False
-    last = max(map(text.rfind, _CODE_MARKS))
+    last = text.rfind(_CODE_MARK)
     for mark in _THINK.finditer(text):
         if mark.group() == "<think>":
             if not opened:
@@ -110,7 +107,7 @@ def skip_thinking(text: str) -> tuple[int, int, str]:
 
 
 def _holds_code(text: str, start: int, end: int) -> bool:
-    return any(text.find(mark, start, end) >= 0 for mark in _CODE_MARKS)
+    return text.find(_CODE_MARK, start, end) >= 0
 
 
 def read_block(text: str) -> tuple[str | None, str]:
@@ -123,21 +120,10 @@ def read_block(text: str) -> tuple[str | None, str]:
 
 
 def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeBlock]:
-    """The code blocks of a text in order: fenced ones, or those in ``<code>`` spans where there
-    are such. A fence in a span is the span's code."""
-    end = len(text) if end is None else end
-    blocks = []
-    for match in _SPAN.finditer(text, start, end):
-        span = CodeBlock("", match.start(1), match.end(1), bool(match[2]))
-        inner = _find_fences(text, span.start, span.end)
-        blocks += [replace(b, closed=b.closed or span.closed) for b in inner] or [span]
-    return blocks or _find_fences(text, start, end)
-
-
-def _find_fences(text: str, start: int, end: int) -> list[CodeBlock]:
+    """The fenced code blocks of a text in order."""
     return [
         CodeBlock(match[1] or match[2] or "", match.start(3), match.end(3), bool(match[4]))
-        for match in _FENCE.finditer(text, start, end)
+        for match in _FENCE.finditer(text, start, len(text) if end is None else end)
         if match[4] is not None
     ]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from proverrl.advantages.base import Credit, token_credit
 from proverrl.errors import RecordError
-from proverrl.types import Completion, Group, Rollout, Turn
+from proverrl.types import Group, Rollout, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class _GrowingSample:
         self.mask += [0] * len(context) + [1] * num_new
         self.logprobs += [0.0] * len(context) + list(completion.logprobs)
         self.advantages += [0.0] * len(context) + list(token_credit(advantage, num_new))
-        self.versions += [completion.policy_version] * len(context) + token_versions(completion)
+        self.versions += [completion.policy_version] * (len(context) + num_new)
         self.truncated |= completion.finish_reason == "length"
 
     def finish(self) -> TrainingSample:
@@ -125,12 +125,6 @@ class _GrowingSample:
             truncated=self.truncated,
             versions=tuple(self.versions) if len(set(self.versions)) > 1 else (),
         )
-
-
-def token_versions(completion: Completion) -> list[int]:
-    """The version of the policy that wrote each token of a completion."""
-    parts = completion.segments or ((completion.policy_version, len(completion.token_ids)),)
-    return [version for version, num in parts for _ in range(num)]
 
 
 def build_replay_sample(prompt_ids: Sequence[int], target_ids: Sequence[int]) -> TrainingSample:

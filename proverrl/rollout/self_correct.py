@@ -6,9 +6,7 @@ whole), until the model has no room for another turn, or until its turns are use
 all draws take a turn together.
 
 In ``self_correct`` (``RolloutConfig.mode``) each attempt is a separate answer after a message with
-the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved`` the policy
-closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the same answer
-continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). In ``instruct`` each is an
+the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613). In ``instruct`` each is an
 instruction (``proverrl.rollout.instruct``).
 
 A turn's prompt is the ids of the problem's prompt, then of each earlier completion and its
@@ -28,7 +26,6 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy, generate_fitting
 from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.extract import CODE_SPAN
 from proverrl.rollout.feedback import ANALYSE, FEEDBACK, render_missing
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.instruct import Writer, read_answers
@@ -36,8 +33,6 @@ from proverrl.rollout.whole_proof import JudgedDraw, explain_lost
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
 from proverrl.verifier.base import Verifier, verify_all
-
-INTERPRETER = ("\n<interpreter>\n", "\n</interpreter>\n")
 
 
 @dataclass
@@ -48,11 +43,6 @@ class _Chain:
     rollout: Rollout
     prompt: Prompt
     has_room: bool = True
-
-
-def first_stop(settings: RolloutConfig) -> tuple[str, ...]:
-    """The texts that end a completion in this mode."""
-    return CODE_SPAN[1:] if settings.mode == "interleaved" else ()
 
 
 def takes_turns(settings: RolloutConfig) -> bool:
@@ -92,7 +82,7 @@ async def continue_rollouts(
     calls = Counter({index: draw.num_calls for index, draw in enumerate(judged)})
     seconds = 0.0
     for number in range(1, settings.turns):
-        going = [c for c in chains if c.has_room and _goes_on(c.rollout, settings)]
+        going = [c for c in chains if c.has_room and _goes_on(c.rollout)]
         if not going:
             break
         for chain in going:
@@ -103,7 +93,7 @@ async def continue_rollouts(
             policy,
             [resume_within(policy, c.prompt, c.rollout, settings) for c in going],
             n=1,
-            sampling=replace(sampling, seed=seed, stop=first_stop(settings)),
+            sampling=replace(sampling, seed=seed),
         )
         for chain, row in zip(going, written, strict=True):
             chain.has_room = row[0].finish_reason != "no_room"
@@ -133,8 +123,7 @@ def resume_within(
 ) -> Prompt:
     """The prompt of a rollout's next turn, its oldest turns left out as the budget and the model's
     context want. If not even the last exchange fits, only the problem is shown."""
-    inside = settings.mode == "interleaved"
-    history = [Exchange(t.completion, t.feedback, inside) for t in rollout.turns]
+    history = [Exchange(t.completion, t.feedback) for t in rollout.turns]
     most = min(settings.history_tokens or sys.maxsize, find_context(policy) - 1)
     for first in range(len(history) + 1):
         resumed = policy.resume(prompt, history[first:])
@@ -172,12 +161,9 @@ async def _judge_turn(
     known |= {place: verdict for place, verdict in judged.items() if verdict.status.judged}
 
 
-def _goes_on(rollout: Rollout, settings: RolloutConfig) -> bool:
-    last = rollout.turns[-1]
-    if last.verdict is not None and (last.verdict.proved or not last.verdict.status.judged):
-        return False
-    # An answer that ended without a code span has nothing that an interpreter could answer.
-    return settings.mode != "interleaved" or CODE_SPAN[1] in last.completion.text
+def _goes_on(rollout: Rollout) -> bool:
+    verdict = rollout.turns[-1].verdict
+    return verdict is None or (verdict.status.judged and not verdict.proved)
 
 
 def add_feedback(
@@ -188,8 +174,6 @@ def add_feedback(
     text = tell(last, policy, settings)
     if writer is not None:
         text = writer.tell(rollout, text.removesuffix(ANALYSE).strip(), policy.layout)
-    if settings.mode == "interleaved":
-        text = text.join(INTERPRETER)
     return replace(rollout, turns=(*earlier, replace(last, feedback=text)))
 
 

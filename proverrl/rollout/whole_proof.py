@@ -197,5 +197,4 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
 def load_completion(row: Mapping[str, Any]) -> Completion:
     """What ``dump_completion`` wrote."""
     values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
-    values["segments"] = tuple((version, num) for version, num in row["segments"])
     return Completion(**values)

@@ -58,7 +58,6 @@ class AsCompleted(Source):
             draws = load_draws(in_flight["draws"], by_id)
             for draw, step in zip(draws, in_flight["steps"], strict=True):
                 self._launch(draw, 0.0, step)
-            self._pipeline.load_open(in_flight)
             if in_flight["drawing"] is not None:
                 self._drawing = _load_order(in_flight["drawing"], by_id)
         self._generator = asyncio.create_task(self._generate())
@@ -94,7 +93,6 @@ class AsCompleted(Source):
             "draws": dump_draws([draw for group in waiting for draw in group.draws]),
             "steps": [group.step for group in waiting],
             "drawing": _dump_order(drawing) if drawing else None,
-            **self._pipeline.dump_open(),
         }
 
     async def aclose(self) -> None:

@@ -23,8 +23,7 @@ from proverrl.hint import Hint
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.samples import TrainingSample
-from proverrl.rollout.segments import OpenDraws
-from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.self_correct import continue_rollouts, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
@@ -102,9 +101,8 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
     """How a loop samples, under a seed of its own."""
     return Sampling(
         temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.segment_tokens or config.sampling.max_new_tokens,
+        max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
-        stop=first_stop(config.rollout),
         top_k=config.sampling.top_k,
     )
 
@@ -127,18 +125,12 @@ class Pipeline:
         self._reviewer = reviewer
         self._num = num
         self._sampler = sampler or session.sampler
-        self._open: OpenDraws | None = None
-        if session.config.sampling.segment_tokens:
-            most, room = session.config.sampling.max_new_tokens, session.sampler.context_tokens
-            self._open = OpenDraws(session.policy, max_new_tokens=most, context_tokens=room)
 
     async def write(self, order: Order) -> tuple[list[Draw], float]:
-        """Completions on the order's problems, seeded by its number; and the seconds. With segments
-        one of each that is open, these included, and the draws are those that are whole now."""
+        """Completions on the order's problems, seeded by its number; and the seconds."""
         started = time.monotonic()
-        write = draw_groups if self._open is None else self._open.draw_groups
         with self.usage.busy("generator"):
-            draws = await write(
+            draws = await draw_groups(
                 self._sampler,
                 order.problems,
                 n=self._num,
@@ -147,9 +139,7 @@ class Pipeline:
                 hints=order.hints or None,
                 writer=self.session.writer,
             )
-        written = [len(c.token_ids) for draw in draws for c in draw.completions]
-        lengths, waiting = self._open.last if self._open is not None else (written, None)
-        self.usage.wrote(lengths, waiting=waiting)
+        self.usage.wrote([len(c.token_ids) for draw in draws for c in draw.completions])
         return draws, time.monotonic() - started
 
     def launch(
@@ -169,32 +159,17 @@ class Pipeline:
         self, in_flight: Mapping[str, Any] | None, *, also: Sequence[Problem] = ()
     ) -> Flight | None:
         """Have judged again what a checkpoint held (``dump``), on the session's problems and
-        ``also`` on these; None for nothing. What was open goes on."""
-        if in_flight is None:
+        ``also`` on these; None for nothing."""
+        if in_flight is None or not in_flight.get("draws"):
             return None
-        self.load_open(in_flight)
-        if not (in_flight.get("draws") or in_flight.get("waits")):  # "waits": none is whole.
-            return None
-        return self.launch(self._load(in_flight["draws"], also), step=in_flight["step"])
+        problems = (*also, *self.session.problems.without_reference)
+        draws = load_draws(in_flight["draws"], {problem.id: problem for problem in problems})
+        return self.launch(draws, step=in_flight["step"])
 
     def dump(self, flights: Sequence[Flight]) -> dict[str, Any]:
-        """Flights that began at one step, and what is open, as JSON values."""
+        """Flights that began at one step, as JSON values."""
         rows = [row for flight in flights for row in dump_draws(flight.draws)]
-        state = {"draws": rows, "step": flights[0].step if flights else 0}
-        return state | ({"waits": bool(flights), **self.dump_open()} if self._open else {})
-
-    def dump_open(self) -> dict[str, Any]:
-        """The draws that are open; nothing without segments."""
-        return {} if self._open is None else {"open": dump_draws(self._open.draws)}
-
-    def load_open(self, in_flight: Mapping[str, Any]) -> None:
-        """Go on with what ``dump_open`` wrote."""
-        if self._open is not None:
-            self._open.draws = self._load(in_flight["open"])
-
-    def _load(self, rows: Sequence[Mapping[str, Any]], also: Sequence[Problem] = ()) -> list[Draw]:
-        problems = (*also, *self.session.problems.without_reference)
-        return load_draws(rows, {problem.id: problem for problem in problems})
+        return {"draws": rows, "step": flights[0].step if flights else 0}
 
     async def land(self, flight: Flight) -> list[JudgedDraw]:
         """The verdicts of a flight, once its turns are taken."""

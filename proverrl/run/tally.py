@@ -158,8 +158,8 @@ class Tally:
         }
 
     def staleness(self) -> dict[str, Any]:
-        """Steps between the weights that wrote an admitted group (the last segment of it) and those
-        that learn from it, and versions between those that wrote a token and learn from it."""
+        """Steps between the weights that wrote an admitted group and those that learn from it, and
+        versions between those that wrote a token and learn from it."""
         num_tokens = self.token_ages.total()
         versions = sum(age * num for age, num in self.token_ages.items())
         return {
@@ -225,16 +225,12 @@ class IdleClock:
         self._depth: dict[Component, int] = dict.fromkeys(parts, 0)
         self._began: dict[Component, float] = {}
         self._busy: dict[Component, float] = dict.fromkeys(parts, 0.0)
-        self._rows: dict[str, float] = {}
         self._tokens = [0, 0]
 
-    def wrote(self, lengths: Sequence[int], *, waiting: int | None = None) -> None:
-        """So many tokens were written of each of a draw's completions, which begin together; of
-        those that go on in segments so many wait, for themselves or for one of their group."""
+    def wrote(self, lengths: Sequence[int]) -> None:
+        """So many tokens were written of each of a draw's completions, which begin together."""
         self._tokens[0] += sum(lengths)
         self._tokens[1] += len(lengths) * max(lengths, default=0)
-        if waiting is not None:
-            self._rows["completions_waiting"] = waiting
 
     @contextmanager
     def busy(self, part: Component) -> Iterator[None]:
@@ -257,7 +253,7 @@ class IdleClock:
         """Idle seconds of each part since this was last asked, for the metrics; ``row_occupancy``
         is the share of rows that had a token left to write, over the steps of all generations."""
         now = self._clock()
-        idle = dict(self._rows)
+        idle: dict[str, float] = {}
         if self._tokens[1]:
             idle["row_occupancy"] = round(self._tokens[0] / self._tokens[1], 4)
             self._tokens = [0, 0]

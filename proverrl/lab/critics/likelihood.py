@@ -29,7 +29,6 @@ from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import load_json
 from proverrl.lab.critics.gate import Critic
 from proverrl.lab.critics.language import CRITIQUE, read_pair, write_answer
-from proverrl.lang import find_language
 from proverrl.policy.base import Exchange
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
@@ -86,14 +85,12 @@ class LikelihoodPolicy:
     def prompt(self, problem: Problem) -> Prompt:
         """What the formaliser is asked, and the statement as its answer. Raises ``UsageError`` for
         a problem that asks for anything but a judgement on a statement."""
-        asked, body = read_pair(problem) if problem.kind == CRITIQUE.name else (problem, "")
-        if asked.language == problem.language or not find_language(asked.language).asks_statement(
-            asked
-        ):
+        if problem.kind != CRITIQUE.name:
             raise UsageError(
                 f"problem {problem.id!r} asks for no judgement on a statement, which is all that a "
                 f"folder with {FILE} gives; name the formaliser's own weights to write statements"
             )
+        asked, body = read_pair(problem)
         shown = self.formaliser.prompt(asked).token_ids
         ids = (*shown, *self.formaliser.body_ids(asked, body))
         return _Reading(problem.id, render_prompt(asked, self.layout), ids, start=len(shown))
