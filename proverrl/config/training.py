@@ -242,7 +242,7 @@ class PreferencesConfig(Section):
     """
 
     pairs: str = ""
-    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl prove
+    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl words prove
     --preferences FILE``)"""
     beta: PositiveFloat = 0.1
     """how much the difference to the first policy weighs"""

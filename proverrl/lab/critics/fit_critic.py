@@ -32,7 +32,7 @@ def fit_critic(config: Config, run: Path, source: str, out: Path) -> str:
     if not truths or len(truths) < len(labels):
         raise ProblemError(
             f"{source}: not every problem asks for a judgement; write pairs with `proverrl "
-            "problems critiques`"
+            "words critiques`"
         )
     weights = find_weights(run)
     formaliser = load_weights(config, weights)

@@ -84,7 +84,7 @@ class ProgramReward:
         if programming is None or problem.kind != programming.kind:
             raise RecordError(
                 f'problem {problem.id!r} asks for no program; reward.name = "program" is for '
-                "problems that do (words generate --programs)"
+                "problems that do (words generate --ask programs)"
             )
 
     async def review(
@@ -123,7 +123,7 @@ def find_label(problem: Problem) -> str:
     if problem.kind != DECIDE or not isinstance(holds, bool):
         raise RecordError(
             f"problem {problem.id!r} asks for no decision, or does not say what holds; "
-            'reward.name = "decide" is for problems that do (words generate --decide)'
+            'reward.name = "decide" is for problems that do (words generate --ask decisions)'
         )
     return SIDES[0] if holds else SIDES[1]
 

@@ -28,7 +28,7 @@ from proverrl.types import Candidate, Problem, Verdict
 HEADS = ["Statement", "Samples", "Agree", "Judgement", "Means what is meant", "Critic"]
 SUFFIX = ".statements.jsonl"
 _MAX_TEXTS = 50
-_ANEW = "delete it, and the same `proverrl formalize` makes it anew"
+_ANEW = "delete it, and the same `proverrl words formalize` makes it anew"
 _Count = Annotated[int, Field(ge=0)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proverrl.config import RewardConfig
+from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.critics.critiques import PairMaker, Row, read_written, write_critiques
 from proverrl.lab.critics.gate import Critic, ask_critics, criticise
@@ -30,11 +30,11 @@ from proverrl.lab.words.dafny.errors import reword
 from proverrl.lab.words.emptiness import mark_empty
 from proverrl.lab.words.english import spell, write_digits
 from proverrl.lab.words.equivalence import equivalent
+from proverrl.lab.words.rewards import statement
 from proverrl.lang import find_language, find_suffixes
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt
-from proverrl.rewards.verdicts import statement_reward
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import balanced_interval, mean_interval
@@ -52,7 +52,8 @@ from proverrl.types import (
 )
 from proverrl.verifier.base import Verifier, verify_all
 from tests.builders import build_rollout
-from tests.test_statements import MEANT, ask, ask_verifier
+from tests.dafny_verifier import ask_verifier
+from tests.lab.test_statements import MEANT, ask
 
 YES = '{"reasons": "says what is meant", "is_correct": true}'
 NO = '{"reasons": "wrong goal", "is_correct": false}'
@@ -163,7 +164,7 @@ def test_a_critic_is_shown_no_comment_of_what_it_judges(comment: str) -> None:
         assert asked.statement == plain.statement
         for layout in ("plain", "canonical"):
             assert "true" not in render_prompt(asked, layout)
-        assert render_messages(asked, "critic") == render_messages(plain, "critic")
+        assert render_messages(asked, "own") == render_messages(plain, "own")
 
 
 def test_what_cannot_be_read_is_not_asked_about() -> None:
@@ -180,7 +181,7 @@ def test_a_hole_in_a_body_is_a_comment_and_gone() -> None:
 @pytest.mark.parametrize("problem", [RIGHT_ONE, WRONG_ONE])
 def test_neither_label_nor_meaning_is_shown(problem: Problem) -> None:
     texts = [render_prompt(problem, layout) for layout in ("plain", "canonical")]
-    texts += [message.content for message in render_messages(problem, "critic")]
+    texts += [message.content for message in render_messages(problem, "own")]
     for text in texts:
         assert "Meant" not in text
         assert '"of"' not in text
@@ -229,7 +230,8 @@ def test_numbers_in_words_are_shown_as_digits() -> None:
 
 def test_an_answer_survives_each_layout() -> None:
     answer = write_answer(False, "wrong assumption")
-    for layout in ("plain", "canonical", "critic"):
+    layouts: tuple[LayoutName, ...] = ("plain", "canonical", "own")
+    for layout in layouts:
         written = render_body(WRONG_ONE, answer, layout)
         assert extract(WRONG_ONE, written, layout).body == answer
 
@@ -479,7 +481,7 @@ def test_a_hostile_statement_earns_nothing(body: str) -> None:
     verdict, means, draw = ask_verifier(run)
     assert not verdict.proved
     assert means is False
-    assert statement_reward(draw.rollouts[0], RewardConfig(name="statement")).total == 0
+    assert statement(draw.rollouts[0]).total == 0
     # The label of what is judged is known here, so that a critic that is fooled earns nothing.
     asked = label(body, is_correct=False, error="goal")
     assert [min(grade(answer, CRITIQUE.read_label(asked))) for answer in (YES, NO)] == [0, 1]

@@ -7,24 +7,21 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, RecordError, ToolchainError
-from proverrl.evaluation.attempt_rows import verdict_fields
-from proverrl.evaluation.tally import StoredEvaluation
+from proverrl.evaluation.attempt_rows import attempt_row
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
+from proverrl.lab.words.rewards import program
 from proverrl.lab.words.statement_drafts import StatementGenerator
+from proverrl.lab.words.written import tell_grades
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, audit, check_problem
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
-from proverrl.report.headline import Column, describe_grades
-from proverrl.rewards.verdicts import program_reward
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.types import (
     HOLE,
@@ -39,9 +36,11 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
+from tests import test_code
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
-from tests.test_statements import judge
+from tests.dafny_verifier import judge
+from tests.test_code import LOOP
 
 DAFNY = find_language("dafny")
 GENERATOR = StatementGenerator(DAFNY, programs=True)
@@ -59,17 +58,6 @@ def ask(promise: str = "r == 7 * n + k", head: str = "n: nat, k: int") -> Proble
     return Problem("p", "dafny", PROGRAM, "", text, informal="`r` is 7 times `n` plus `k`.")
 
 
-LOOP = """{
-  r := k;
-  var i := 0;
-  while i < n
-    invariant 0 <= i <= n
-    invariant r == 7 * i + k
-  {
-    r := r + 7;
-    i := i + 1;
-  }
-}"""
 PROVED = (
     f"requires k > 2\nensures r == 7 * n + k\n{LOOP}",
     f"ensures r == 7 * n + k\n{LOOP}",
@@ -117,7 +105,7 @@ def earn(body: str, verdict: Verdict, problem: Problem | None = None) -> float:
     problem = problem or ask()
     turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
     judged = Turn(turn.completion, Candidate(problem, body), verdict)
-    reward = program_reward(Rollout("p", problem, "solver", (judged,)), RewardConfig())
+    reward = program(Rollout("p", problem, "solver", (judged,)))
     assert reward.parts == {"program": reward.total}
     return reward.total
 
@@ -175,30 +163,43 @@ def test_evaluations_say_who_meets_which_contract() -> None:
     def find(verdict: Verdict, problem: Problem) -> str | None:
         turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
         judged = Turn(turn.completion, Candidate(problem, body), verdict)
-        row = verdict_fields(Rollout("p", problem, "solver", (judged,)))
-        return row.get("grade")
+        row = attempt_row(Rollout("p", problem, "solver", (judged,)), 0)
+        return str(row["grade"]) if "grade" in row else None
 
     assert find(verified, ask()) == "verified"
     proved = Verdict(Status.PROVED, obligations=counted, stage=Stage.PROVER, checks=("entries:2",))
     assert find(proved, ask()) == "meant"
     assert find(Verdict(Status.TIMEOUT), ask()) is None
     assert find(proved, build_loop("p")) is None
-    whole = {"level": "all", "attempts": 10, "unjudged": 2}
-
-    def say(**grades: int) -> str:
-        summary = {"levels": [{**whole, **({"grades": grades} if grades else {})}]}
-        return describe_grades(Column("After", StoredEvaluation(Path("after.json"), summary)))
-
-    # Of the eight that were judged.
-    assert say(meant=2, verified=1, unproved=4) == (
-        "After: 37.5% of the programs meet their own contract, 25.0% the one that is meant"
+    grades = {"meant": 3, "verified": 1, "unproved": 4}
+    assert tell_grades("After", {"grades": grades}) == (
+        "After: 50.0% of the programs meet their own contract, 37.5% the one that is meant"
     )
-    assert say() == ""
+    assert tell_grades("After", {}) == ""
+
+
+@pytest.mark.dafny
+@pytest.mark.parametrize(
+    ("bodies", "score"),
+    [
+        (test_code.PROVED, 1.0),
+        (test_code.UNPROVED, 0.2),
+        (test_code.UNREAD, 0.01),
+        (test_code.REFUSED, 0.0),
+    ],
+    ids=["proved", "unproved", "unread", "refused"],
+)
+def test_dafny_decides_what_code_is_worth(bodies: Sequence[str], score: float) -> None:
+    verdicts = judge(test_code.ASKED, bodies)
+    assert [earn(b, v, test_code.ASKED) for b, v in zip(bodies, verdicts, strict=True)] == (
+        [score] * len(bodies)
+    )
+    assert PROGRAMMING.ask_empty(test_code.ASKED, test_code.LOOP) == ()
 
 
 def test_other_problems_have_no_such_reward() -> None:
     with pytest.raises(RecordError, match="asks for no program"):
-        program_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())
+        program(build_rollout(build_loop("q"), 0, Status.PROVED))
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from proverrl.problems.drafts import build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import refuse_text
+from tests.lab.test_statements import First
 from tests.test_lean_real import judge_all
-from tests.test_statements import First
 
 GENERATOR = StatementGenerator(find_language("lean"))
 LOGIC = f"theorem t (p q r : Prop) (h : p → q) (k : p ∧ r) (g : q ↔ r) : q ∧ p := by\n  {HOLE}\n"

@@ -17,17 +17,18 @@ from click.testing import CliRunner
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.lab.words.answered import describe_answer, summarise_answers, tell_answers
-from proverrl.lab.words.answers import EXPECTED, SHOWN, WORDS_ALONE, read_given
+from proverrl.lab.words.answers import ANSWER, EXPECTED, SHOWN, WORDS_ALONE, read_given
 from proverrl.lab.words.dafny.answer import find_leak
 from proverrl.lab.words.english import English
+from proverrl.lab.words.parts import find_answering
 from proverrl.lab.words.question_drafts import QuestionGenerator
 from proverrl.lang import find_language
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_prompt
-from proverrl.types import ANSWER, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Verifier
-from tests.test_statements import ask_verifier
+from tests.dafny_verifier import ask_verifier
 
 DAFNY, LEAN = find_language("dafny"), find_language("lean")
 VAL = "function Val(p: nat): int { if p < 1 then 22 else Val(p - 1) + 18 }\n"
@@ -163,7 +164,7 @@ def test_no_question_holds_its_answer() -> None:
 @pytest.mark.slow
 def test_questions_are_generated_checked_and_shown(tmp_path: Path) -> None:
     out = tmp_path / "q.jsonl"
-    words = ["problems", "generate", "dafny", "--answers", "--levels", "4", "--num", "3"]
+    words = ["words", "generate", "dafny", "--ask", "answers", "--levels", "4", "--num", "3"]
     done = CliRunner().invoke(cli, [*words, "--workers", "1", "--out", str(out)])
     assert done.exit_code == 0, done.output
     problems, references = load_problems(out), load_references(out)
@@ -172,7 +173,7 @@ def test_questions_are_generated_checked_and_shown(tmp_path: Path) -> None:
     ]
     for show, has_words, has_claim in (("words", True, False), ("formal", False, True)):
         shown = tmp_path / f"{show}.jsonl"
-        args = ["problems", "convert", str(out), "--show", show, "--out", str(shown)]
+        args = ["words", "show", str(out), show, "--out", str(shown)]
         assert CliRunner().invoke(cli, args).exit_code == 0
         for problem in load_problems(shown):
             text = DAFNY.show_text(problem)
@@ -223,11 +224,12 @@ def test_lean_begins_its_proof_with_the_answer() -> None:
     known = Candidate(
         Problem("k", "lean", "tactics", "", text.format("f n = 2 * n + 7")), "exact foo"
     )
-    assert LEAN.answering is not None
+    answering = find_answering("lean")
+    assert answering is not None
     references = set()
     for seed in range(8):
         english = English(random.Random(seed), "train")
-        made = LEAN.answering.ask(known, random.Random(seed), english)
+        made = answering.ask(known, random.Random(seed), english)
         assert made is not None
         references.add(made.reference)
     assert references == {"answer 2\n  exact foo", "answer 7\n  exact foo"}

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from proverrl.config import RewardConfig
 from proverrl.lab.words.emptiness import find_emptiness, mark_empty
-from proverrl.lang import find_language
-from proverrl.rewards.verdicts import program_reward, statement_reward
+from proverrl.lab.words.parts import find_formalizing
+from proverrl.lab.words.rewards import program, statement
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import HOLE, Candidate, Problem, Rollout, Stage, Status, Turn, Verdict
 from tests.builders import build_rollout
+from tests.dafny_verifier import ask_verifier, judge
 from tests.fake_verifier import FakeVerifier
-from tests.test_programs import LOOP, ask
-from tests.test_statements import ask_verifier, judge
+from tests.lab.test_programs import ask
+from tests.test_code import LOOP
 
 HEAD = "method Add(n: nat, k: int) returns (r: int)"
 STATED = Problem(
@@ -88,8 +88,7 @@ def mark(problem: Problem, bodies: Sequence[str]) -> JudgedDraw:
 def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> None:
     empty = [*EMPTY_CONTRACTS, *DISGUISED]
     marked = mark(STATED, [*empty, *WEAK_CONTRACTS])
-    config = RewardConfig(name="statement")
-    earned = [statement_reward(rollout, config).total for rollout in marked.rollouts]
+    earned = [statement(rollout).total for rollout in marked.rollouts]
     assert earned == [0.0] * len(empty) + [1.0] * len(WEAK_CONTRACTS)
     assert not any(rollout.status is Status.PROVED for rollout in marked.rollouts)
     # Beside the first call of each: one question for a demand that no call meets, which ends it
@@ -116,13 +115,13 @@ def test_code_for_a_contract_that_says_nothing_earns_nothing() -> None:
     )
     weak = ("ensures r >= k\n{ r := k; }", f"requires k == 3\nensures r == 7 * n + k\n{LOOP}")
     marked = mark(ask(), [*empty, *weak])
-    earned = [program_reward(r, RewardConfig(name="program")).total for r in marked.rollouts]
+    earned = [program(r).total for r in marked.rollouts]
     assert earned == [0.0] * len(empty) + [0.6, 0.6]
 
 
 def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
-    dafny = find_language("dafny")
-    assert dafny.formalizing is not None
+    formalizing = find_formalizing("dafny")
+    assert formalizing is not None
     body = WEAK_CONTRACTS[0]
     for status, reason, num_calls in (
         (Status.REJECTED, "", 2),
@@ -132,9 +131,7 @@ def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
         (Status.TIMEOUT, "", 1),
     ):
         verifier = FakeVerifier(lambda _, status=status: status)  # type: ignore[misc]
-        found = asyncio.run(
-            find_emptiness(dafny.formalizing, STATED, body, verifier, deadline_seconds=1)
-        )
+        found = asyncio.run(find_emptiness(formalizing, STATED, body, verifier, deadline_seconds=1))
         assert (found.reason, found.num_calls) == (reason, num_calls)
         assert (found.unjudged and found.unjudged.status) == (None if status.judged else status)
         draw = roll(STATED, [body], [READ])

@@ -15,33 +15,31 @@ import torch
 
 from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
+from proverrl.lab.critics.critiques import write_reader
 from proverrl.lab.critics.fit import fit_most
 from proverrl.lab.critics.fit_critic import fit_critic
 from proverrl.lab.critics.gate import Critic, ask_critics, criticise
 from proverrl.lab.critics.language import (
     ask_critique,
     read_answer,
-    read_pair,
     write_answer,
 )
 from proverrl.lab.critics.likelihood import (
     FILE,
     LikelihoodPolicy,
     StoredCritic,
+    open_critic,
     read_critic,
     write_critic,
 )
 from proverrl.policy.engines import name_weights
 from proverrl.policy.loading import build_policy
 from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.load import make_row, write_problems
-from proverrl.run.beside import open_critic
+from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.run.session import load_weights
-from proverrl.run.taught import teach_critiques
 from proverrl.types import Problem, Prompt, Sampling
 from tests.builders import build_problem
-from tests.test_critique import ASKED, FALSE_GOAL, RIGHT_ONE, WRONG_ONE
+from tests.lab.test_critique import ASKED, FALSE_GOAL, RIGHT_ONE, WRONG_ONE
 
 SAMPLING = Sampling(temperature=1.0, max_new_tokens=8)
 
@@ -259,7 +257,7 @@ def test_a_damaged_folder_is_no_critic(
 ) -> None:
     (tmp_path / "critic").mkdir()
     (tmp_path / "critic" / FILE).write_text(text)
-    with pytest.raises(UsageError, match="write it anew with proverrl fit-critic"):
+    with pytest.raises(UsageError, match="write it anew with proverrl words fit-critic"):
         read_critic(tmp_path / "critic")
     config, run = formaliser
     pairs = write_pairs(tmp_path / "pairs.jsonl", [RIGHT_ONE, WRONG_ONE])
@@ -311,45 +309,26 @@ def test_only_labels_can_be_fitted_on(formaliser: tuple[Config, Path], tmp_path:
     assert not (tmp_path / "critic").exists()
 
 
-class Taught:
-    """What ``teach_critiques`` reads of a session."""
-
-    def __init__(self, policy: TransformersPolicy, critiques: str) -> None:
-        table = {
-            "warm_start": {"critiques": critiques, "steps": 1},
-            "problems": {"heldout": "gone"},
-        }
-        self.config = parse_config(table, source="test")
-        self.policy = policy
-        self.problems = SimpleNamespace(references=((ASKED, "ensures r == 3 * n"),))
-
-
-def test_right_statements_are_taught_as_they_are_judged(
+def test_right_statements_are_written_as_they_are_judged(
     formaliser: tuple[Config, Path], tmp_path: Path
 ) -> None:
     config, run = formaliser
-    policy = load_weights(config, run / "policy")
-    pairs = write_pairs(tmp_path / "pairs.jsonl", [WRONG_ONE, RIGHT_ONE])
-    first, second = (source() for source in teach_critiques(Taught(policy, pairs)))  # type: ignore[arg-type]
-    reading = LikelihoodPolicy(policy, 0.0)
-    for pair, judged in ((first, ask_critique(ASKED, "ensures r == 3 * n")), (second, RIGHT_ONE)):
-        prompt = reading.prompt(judged)
-        assert pair.prompt_ids + pair.target_ids == prompt.token_ids
-    wrong = write_pairs(tmp_path / "wrong.jsonl", [WRONG_ONE])
+    reading = LikelihoodPolicy(load_weights(config, run / "policy"), 0.0)
+    pairs = Path(write_pairs(tmp_path / "pairs.jsonl", [WRONG_ONE, RIGHT_ONE]))
+    file, out = tmp_path / "words.jsonl", tmp_path / "reader.jsonl"
+    write_problems(file, [make_row(ASKED) | {"reference": "ensures r == 3 * n"}])
+    assert write_reader(file, pairs, out) == "3 statements written"
+    references = load_references(out)
+    first, *shown = load_problems(out)
+    assert (first.statement, references[first.id]) == (ASKED.statement, "ensures r == 3 * n")
+    judged = (ask_critique(ASKED, "ensures r == 3 * n"), RIGHT_ONE)
+    for problem, asked in zip(shown, judged, strict=True):
+        written = reading.formaliser.prompt(problem).token_ids
+        written += reading.formaliser.body_ids(problem, references[problem.id])
+        assert written == reading.prompt(asked).token_ids
+    wrong = Path(write_pairs(tmp_path / "wrong.jsonl", [WRONG_ONE]))
     with pytest.raises(ProblemError, match="calls no statement right"):
-        teach_critiques(Taught(policy, wrong))  # type: ignore[arg-type]
-    proofs = Taught(policy, pairs)
-    proofs.problems = SimpleNamespace(references=((build_problem("p"), "invariant k <= 1"),))
+        write_reader(file, wrong, out)
+    write_problems(file, [make_row(build_problem("p")) | {"reference": "invariant k <= 1"}])
     with pytest.raises(ProblemError, match="'p' asks for a proof, not for a statement"):
-        teach_critiques(proofs)  # type: ignore[arg-type]
-
-
-def test_what_is_kept_apart_is_not_learned(formaliser: tuple[Config, Path], tmp_path: Path) -> None:
-    config, run = formaliser
-    policy = load_weights(config, run / "policy")
-    taught = Taught(policy, write_pairs(tmp_path / "pairs.jsonl", [RIGHT_ONE]))
-    apart = write_pairs(tmp_path / "apart.jsonl", [read_pair(RIGHT_ONE)[0]])
-    splits = taught.config.problems.model_copy(update={"heldout": Path(apart)})
-    taught.config = taught.config.model_copy(update={"problems": splits})
-    with pytest.raises(ProblemError, match="which is kept apart for evaluation"):
-        teach_critiques(taught)  # type: ignore[arg-type]
+        write_reader(file, pairs, out)

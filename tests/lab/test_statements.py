@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from proverrl.concurrency import finish_all
-from proverrl.config import RewardConfig
-from proverrl.errors import RecordError, ToolchainError
+from proverrl.errors import RecordError
 from proverrl.lab.words.dafny.errors import ERRORS
 from proverrl.lab.words.dafny.phrases import read_phrase
 from proverrl.lab.words.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
 from proverrl.lab.words.equivalence import equivalent, make_wrong
+from proverrl.lab.words.parts import find_formalizing
+from proverrl.lab.words.rewards import statement
 from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang import find_language
 from proverrl.lang.generating import CurriculumDraft
-from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems
 from proverrl.problems.prompt import (
@@ -31,7 +30,6 @@ from proverrl.problems.prompt import (
     render_prompt,
     use_problem_words,
 )
-from proverrl.rewards.verdicts import statement_reward
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.types import (
     HOLE,
@@ -45,11 +43,12 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verifier.base import Verifier, verify_all
+from proverrl.verifier.base import verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
+from tests.dafny_verifier import ask_verifier, judge
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
 GENERATOR = StatementGenerator(find_language("dafny"))
 PARAMETERS = ("method {}(n: nat, k: int) returns (r: int)", "r := {}(n, k);")
@@ -272,7 +271,7 @@ def test_known_words_are_those_of_training_for_meanings_that_are_held_back() -> 
 
 def test_unseen_families_are_in_no_other_file() -> None:
     families = {draft.family for draft in draw("train", 80)}
-    kept_back = find_language("dafny").formalizing
+    kept_back = find_formalizing("dafny")
     assert kept_back is not None
     assert not families & kept_back.unseen
     assert len(families) == 46 - len(kept_back.unseen) == 38
@@ -289,25 +288,6 @@ def test_feedback_tells_nothing_of_what_is_meant() -> None:
         assert "3 * n" not in told
         assert "Meant" not in told
         assert ("unresolved identifier" in told) == (name != "status")
-
-
-def ask_verifier(asking: Callable[[Verifier], Awaitable[T]]) -> T:
-    async def run() -> T:
-        verifier = open_verifier(workers=2)
-        try:
-            return await asking(verifier)
-        finally:
-            await verifier.aclose()
-
-    try:
-        return asyncio.run(run())
-    except ToolchainError as error:
-        pytest.skip(str(error))
-
-
-def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
-    asked = [Candidate(problem, body) for body in bodies]
-    return ask_verifier(lambda verifier: verify_all(verifier, asked, deadline_seconds=60))
 
 
 AGREE = (
@@ -339,7 +319,7 @@ UNREADABLE = (
 @pytest.mark.dafny
 def test_dafny_decides_what_agrees() -> None:
     problem = ask(MEANT)
-    formalizing = find_language("dafny").formalizing
+    formalizing = find_formalizing("dafny")
     assert formalizing is not None
     verdicts = judge(problem, [*AGREE, *DIFFER, *UNREADABLE])
     statuses = [verdict.status for verdict in verdicts]
@@ -367,7 +347,7 @@ def test_the_reward_counts_form_and_meaning() -> None:
     def earn(verdict: Verdict) -> dict[str, float]:
         turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
         judged = Turn(turn.completion, turn.candidate, verdict)
-        reward = statement_reward(Rollout("p", problem, "solver", (judged,)), RewardConfig())
+        reward = statement(Rollout("p", problem, "solver", (judged,)))
         assert reward.total == sum(reward.parts.values())
         return dict(reward.parts)
 
@@ -377,7 +357,7 @@ def test_the_reward_counts_form_and_meaning() -> None:
     unread = Verdict(Status.REJECTED, stage=Stage.READING)
     assert earn(unread) == {"means": 0.0, "well_formed": 0.0}
     with pytest.raises(RecordError, match="asks for no statement"):
-        statement_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())
+        statement(build_rollout(build_loop("q"), 0, Status.PROVED))
 
 
 @pytest.mark.dafny
@@ -428,7 +408,7 @@ def test_wrong_statements_are_certified_and_never_right() -> None:
 
 @pytest.mark.dafny
 def test_a_reference_differs_from_itself_nowhere() -> None:
-    formalizing = find_language("dafny").formalizing
+    formalizing = find_formalizing("dafny")
     assert formalizing is not None
     asked: list[Candidate] = []
     for draft in draw("valid", 4):

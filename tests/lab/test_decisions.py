@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from proverrl.report.decisions import describe_decisions
 
 from proverrl.errors import CanaryError, ProblemError, RecordError
-from proverrl.lab.words.decided import describe_decision, summarise_decisions
+from proverrl.lab.words.decided import describe_decision, summarise_decisions, tell_decisions
 from proverrl.lab.words.english import English
-from proverrl.lab.words.rewards import decide_reward
-from proverrl.lab.words.sides import SIDES
+from proverrl.lab.words.rewards import decide
+from proverrl.lab.words.sides import DECIDE, SIDES
 from proverrl.lab.words.theorem_drafts import TheoremGenerator
 from proverrl.lab.words.variants import DecisionChecker
 from proverrl.lang import find_language
@@ -28,18 +27,8 @@ from proverrl.problems.prompt import (
     render_prompt,
     use_problem_words,
 )
-from proverrl.types import (
-    DECIDE,
-    HOLE,
-    Candidate,
-    Completion,
-    Problem,
-    Rollout,
-    Status,
-    Turn,
-    Verdict,
-)
-from tests.test_statements import judge
+from proverrl.types import HOLE, Candidate, Completion, Problem, Rollout, Status, Turn, Verdict
+from tests.dafny_verifier import judge
 
 DAFNY, LEAN = find_language("dafny"), find_language("lean")
 VALUE = "function Val(p: nat): int { if p < 1 then 22 else Val(p - 1) + 18 }\n"
@@ -67,7 +56,6 @@ INDUCTION = "if m >= 1 { Lem(m - 1); }"
 
 def test_what_is_verified_is_the_claim_or_its_closed_negation() -> None:
     problem = ask("Val(m) == 3", "m > 2")
-    assert DAFNY.deciding is not None
     proved = DAFNY.settle(Candidate(problem, "prove assert true;"))
     assert isinstance(proved, Candidate)
     assert proved.problem.kind == "statements"
@@ -232,7 +220,7 @@ def earn(problem: Problem, body: str | None, status: Status) -> float:
     reason = "none" if body is None else ""
     verdict = None if body is None else Verdict(status, checks=checks)
     turn = Turn(completion, candidate, verdict, reason=reason)
-    return decide_reward(Rollout("r", problem, "solver", (turn,))).total
+    return decide(Rollout("r", problem, "solver", (turn,))).total
 
 
 def test_a_proof_of_the_right_side_earns_one_and_nothing_else_does() -> None:
@@ -285,13 +273,13 @@ def test_a_theorem_counts_by_the_product_over_its_variants() -> None:
     assert found["side"]["chance"] == 0.5
     assert found["all_sides"]["chance"] == pytest.approx((1 / 4 + 1 / 8) / 2)
     assert found["proof"]["chance"] == found["all_proofs"]["chance"] == 0.0
-    line = describe_decisions("After", {"decisions": found})
+    line = tell_decisions("After", {"decisions": found})
     assert line.startswith("After: 2 theorems, 5 variants, 2 left out: right side 70.8 % (")
     assert line.count("chance 50.0)") == 1
     assert line.count("chance 18.8)") == 1
     assert line.count("chance 0.0)") == 2
     assert summarise_decisions(rows[-1:]) == {}
-    assert describe_decisions("After", {}) == ""
+    assert tell_decisions("After", {}) == ""
 
 
 def test_an_attempt_is_stored_with_its_decision() -> None:

@@ -1,4 +1,4 @@
-"""``proverrl formalize`` and ``proverrl prove``: words, statements, proofs; real Dafny."""
+"""``proverrl words formalize`` and ``prove``: words, statements, proofs; real Dafny."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from proverrl.jobs import evaluate as evaluate_run
 from proverrl.jobs import search as search_run
 from proverrl.lab.critics.gate import Critic
 from proverrl.lab.words.judging import choose_statement, count_passed, judge_statements
+from proverrl.lab.words.parts import Formalizing, find_formalizing
 from proverrl.lab.words.written import _describe_row
 from proverrl.lang import find_language
-from proverrl.lang.parts import Formalizing
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import (
     load_problems,
@@ -30,11 +30,11 @@ from proverrl.problems.load import (
 )
 from proverrl.types import HOLE, Candidate, Completion, Problem, Prompt, Sampling
 from proverrl.verifier.base import verify_all
+from tests.dafny_verifier import ask_verifier
 from tests.test_policy import tiny_policy
-from tests.test_statements import ask_verifier
 
-DAFNY: Formalizing = find_language("dafny").formalizing  # type: ignore[assignment]
-LEAN: Formalizing = find_language("lean").formalizing  # type: ignore[assignment]
+DAFNY: Formalizing = find_formalizing("dafny")  # type: ignore[assignment]
+LEAN: Formalizing = find_formalizing("lean")  # type: ignore[assignment]
 
 HEAD = "method M(n: nat, k: int) returns (r: int)"
 PROGRAM = f"""function F(n: nat): int {{ 3 * n }}
@@ -102,7 +102,7 @@ def call(
 ) -> Result:
     for module in (evaluate_run, search_run):
         monkeypatch.setattr(module, "open_policy", lambda config, run: write_policy(script))
-    return CliRunner().invoke(cli, list(words), catch_exceptions=False)
+    return CliRunner().invoke(cli, ["words", *words], catch_exceptions=False)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
