@@ -20,10 +20,8 @@ StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
     "restart.name",
     "samples.passes",
-    "sampling.segment_tokens",
     "sampling.top_k",
     "rollout.mode",
-    "grpo.judgements",
     "learner.shard",
     "vllm.sleep",
     "selfplay",
@@ -86,9 +84,7 @@ def _against_preferences(config: Any, _: object) -> str:
 
 
 _GRPO = frozenset(get_args(TakenKey)) - {"selfplay"}
-_WARM: frozenset[TakenKey] = frozenset(
-    {"restart.name", "rollout.mode", "grpo.judgements", "learner.shard"}
-)
+_WARM: frozenset[TakenKey] = frozenset({"restart.name", "rollout.mode", "learner.shard"})
 OWN_LOOPS: Mapping[LoopName, LoopTraits] = {
     "warm_start": LoopTraits("warm start", takes=_WARM),
     "grpo": LoopTraits("GRPO", "grpo.steps", _GRPO),
@@ -153,10 +149,8 @@ def against_loop(config: Any, traits: LoopTraits) -> str:
     asked: dict[TakenKey, tuple[bool, str]] = {
         "restart.name": (config.restart.name != "none", '"none"'),
         "samples.passes": (bool(config.samples.passes), "0"),
-        "sampling.segment_tokens": (bool(config.sampling.segment_tokens), "0"),
         "sampling.top_k": (bool(config.sampling.top_k), "0"),
         "rollout.mode": (config.rollout.mode == "instruct", '"whole_proof"'),
-        "grpo.judgements": (bool(config.grpo.judgements), "0"),
         "learner.shard": (config.learner.shard != "none", '"none"'),
         "vllm.sleep": (config.policy.engine == "vllm" and config.vllm.sleep, "false"),
     }

@@ -103,9 +103,7 @@ async def teach_correcting(session: Session) -> list[PairSource]:
     ]
 
 
-async def _break_references(
-    session: Session,
-) -> list[tuple[Candidate, str, Verdict]]:
+async def _break_references(session: Session) -> list[tuple[Candidate, str, Verdict]]:
     """Broken copies of each reference that the verifier refused, each with the reference and what
     the verifier said."""
     count = session.config.warm_start.corrections
