@@ -61,6 +61,8 @@ _KEYS: Mapping[Seam, str] = {
     "policy": "policy.engine",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
+HOOKS: Mapping[Seam, tuple[str, ...]] = {"reward": ("check", "review")}
+"""Attributes that a plug-in may have beside what it is called for; None where it has none."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
 """Plug-ins that have no table of their own."""
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -170,18 +172,27 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
                 f"{_find_table(seam)}: {name} takes none; give it a parameter 'options', or drop "
                 f"{', '.join(sorted(options))}"
             )
-        return _keep_running(key, name, function)
+        return _keep_running(key, name, function, _find_hooks(seam, function))
     given = _read_options(seam, name, function, options)
-    return _keep_running(key, name, partial(function, options=given))
+    bound = partial(function, options=given)
+    return _keep_running(key, name, bound, _find_hooks(seam, function))
 
 
-def _keep_running(key: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which may not end the program: its exit status would be taken for the run's."""
+def _find_hooks(seam: Seam, function: Any) -> dict[str, Any]:
+    return {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+
+
+def _keep_running(
+    key: str, name: str, function: Callable[..., Any], hooks: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The function with its hooks. It may not end the program: its exit status would be taken for
+    the run's."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         with refuse_exit(key, name):
             return function(*arguments, **named)
 
+    vars(call).update(hooks)
     return call
 
 

@@ -33,12 +33,6 @@ ANNOTATE = "annotate"
 FILE = "file"
 """The kind of a bare file, which is all body."""
 
-DECIDE = "decide"
-"""The kind of a claim that is to be proved or disproved."""
-
-ANSWER = "answer"
-"""The kind of a claim that something exists, which is asked for."""
-
 
 class Status(StrEnum):
     """What the verifier said. The last two mean that nothing was judged."""

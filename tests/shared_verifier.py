@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import pytest
 
 from proverrl.errors import ToolchainError
 from proverrl.lang.open import open_verifier
-from proverrl.verifier.base import Verifier
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verifier.base import Verifier, verify_all
 from proverrl.verifier.cache import CachedVerifier
 
 T = TypeVar("T")
@@ -30,6 +31,11 @@ def ask_verifier(asking: Callable[[Verifier], Awaitable[T]]) -> T:
         return _get_runner().run(run())
     except ToolchainError as error:
         pytest.skip(str(error))
+
+
+def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
+    asked = [Candidate(problem, body) for body in bodies]
+    return ask_verifier(lambda verifier: verify_all(verifier, asked, deadline_seconds=60))
 
 
 def _get_runner() -> asyncio.Runner:

@@ -19,7 +19,6 @@ import click
 
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
-from proverrl.cli.formalize import critiques, fit_critic, formalize, prove
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -155,11 +154,10 @@ def cli(log_level: str) -> None:
 
 for command in (
     *(verify, serve, mcp, inspect, problems, proofs, push, compare),
-    *(contamination, recheck, report, watch, search, formalize, fit_critic, prove, init, plan),
+    *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)
 problems.add_command(check_problems)
-problems.add_command(critiques)
 
 
 @cli.command()
@@ -256,10 +254,10 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
+    from proverrl.evaluation.section import tell_all
     from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
-    from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
 
     check_result_name(name)
@@ -274,7 +272,7 @@ def evaluate_command(
 
         open_console().print(make_benchmark_table(results), make_completion_table(results))
         for result in results:
-            if line := describe_decisions(result.stem, read_summary(result)):
+            for line in tell_all(result.stem, read_summary(result)):
                 click.echo(line)
         for warning in list_result_warnings(results):
             click.echo(f"warning: {warning}")

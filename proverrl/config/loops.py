@@ -78,7 +78,7 @@ def _against_preferences(config: Any, _: object) -> str:
     if config.preferences.pairs:
         return ""
     return (
-        'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
+        'loop = "preferences" needs preferences.pairs, a file such as `proverrl words prove '
         "--preferences FILE` writes"
     )
 

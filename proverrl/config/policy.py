@@ -148,7 +148,7 @@ LayoutName = Literal[
     "goedel",
     "dafny",
     "instruct",
-    "critic",
+    "own",
 ]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
@@ -194,8 +194,8 @@ class PolicyConfig(Section):
     """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
     and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
-    ``instruct``: one that asks for an instruction; ``critic``: one that asks for a judgement of a
-    statement, in JSON"""
+    ``instruct``: one that asks for an instruction; ``own``: one that a language of
+    your own words"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

@@ -24,9 +24,6 @@ RewardName = Literal[
     "proved",
     "obligations",
     "turn_discounted",
-    "statement",
-    "program",
-    "decide",
     "preface_conference",
     "preface_journal",
     "preface_potential",
@@ -46,8 +43,8 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program``, ``decide``,
-    ``preface_conference``, ``preface_journal`` or ``preface_potential``
+    """``proved``, ``obligations``, ``turn_discounted``, ``preface_conference``,
+    ``preface_journal``, ``preface_potential``, or the name of an installed plug-in
     ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""

@@ -154,8 +154,8 @@ class Config(Section):
     max_minutes: NonNegativeFloat = 0.0
     """ends the loop after the step that reaches so many minutes; 0 is no limit"""
     languages: dict[str, str] = Field(default_factory=dict)
-    """languages of your own by their names, each as ``package.module:object``
-    ([plugins.md](plugins.md#languages))"""
+    """languages of your own by their names, and kinds of problems as ``"LANGUAGE.KIND"``, each as
+    ``package.module:object`` ([plugins.md](plugins.md#languages))"""
     problems: ProblemsConfig = ProblemsConfig()
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()

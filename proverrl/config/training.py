@@ -114,9 +114,6 @@ class WarmStartConfig(Section):
     """so many broken copies of each reference that the verifier refuses (a line lost, two
     exchanged, a name or a number changed); the reference is learned as the second turn after
     each"""
-    critiques: str = ""
-    """a file of judged pairs whose right statements are learned too, as critics are shown them: for
-    ``proverrl fit-critic`` ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
     instructions: InstructionRole = "none"
     """``writer``: each reference is learned under its instruction as well; ``instructor``: no
     bodies, but the form of instructions ([preface.md](preface.md))"""
@@ -245,7 +242,7 @@ class PreferencesConfig(Section):
     """
 
     pairs: str = ""
-    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl prove
+    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl words prove
     --preferences FILE``)"""
     beta: PositiveFloat = 0.1
     """how much the difference to the first policy weighs"""

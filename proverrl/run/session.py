@@ -24,7 +24,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rewards.verdicts import check_fit
+from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.instruct import Writer
 from proverrl.run.checkpoint import latest_checkpoint
@@ -160,8 +160,9 @@ def load_training(config: Config) -> TrainingProblems:
     another kind."""
     training = open_benchmark(str(config.problems.train))
     try:
-        for problem in training.problems:
-            check_fit(problem, config.reward.name)
+        if check := find_hook(config.reward, "check"):
+            for problem in training.problems:
+                check(problem)
     except RecordError as error:
         raise UsageError(f"{config.problems.train}: {error}") from error
     wanted = config.warm_start.references_per_level
@@ -207,6 +208,8 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
     keywords = {word for language in languages for word in language.keywords}
+    kinds = {find_language(problem.language).find_kind(problem) for problem in problems.all}
+    keywords |= {word for kind in kinds if kind for word in kind.words}
     if config.warm_start.instructions != "none":
         texts += [describe(problem, reference) for problem, reference in problems.references]
         keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
