@@ -123,33 +123,6 @@ def test_top_p_is_for_evaluation_only(tmp_path: Path) -> None:
             load_config(write(tmp_path, ""), [f"evaluation.top_p={share}"])
 
 
-ON_POLICY = ["sampling.top_k=20", "grpo.max_staleness=0"]
-
-
-def test_training_takes_top_k_where_the_learner_can_score_it(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, ""), ON_POLICY).sampling.top_k == 20
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["grpo.max_staleness=1"], r"the weights that sampled.*: set grpo\.max_staleness = 0, or"),
-        (["learner.epochs=2", "learner.groups_per_update=4"], r"epochs = 1, learner\.groups_per"),
-        (["grpo.in_order=false"], r"set grpo\.in_order = true"),
-        (["policy.engine=vllm"], r'vLLM keeps all that tie.*set policy\.engine = "transformers"'),
-        (["loop=expert_iteration"], r"is for loop = \"grpo\", not 'expert_iteration'"),
-        (["loss.kl.coefficient=0.1"], r"over all tokens: set loss\.kl\.coefficient = 0, or"),
-        (
-            ["samples.passes=1", 'samples.files=["a.jsonl"]'],
-            r"set samples\.passes = 0, or set sampling\.top_k = 0",
-        ),
-    ],
-)
-def test_training_refuses_top_k_elsewhere(more: list[str], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_config(write(tmp_path, ""), [*ON_POLICY, *more])
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -42,26 +42,10 @@ class VllmConfig(Section):
     """the most tokens of prompt and completion; 0 is the model's limit"""
     eager: bool = True
     """no compilation: starts in seconds, but samples more slowly on a GPU"""
-    probe_sequences: Annotated[int, Field(ge=8)] = 8
-    """sequences that both engines score after each push, at least 8"""
-    probe_tokens: Annotated[Positive, Field(ge=2)] = 64
-    """the most tokens of one of them"""
-    probe_limit: NonNegativeFloat = 0.0
-    """largest mean difference of log-probabilities (nats) in float32; above it the run ends. 0:
-    1e-4 on a CPU and 1e-3 on a GPU"""
-    probe_limit_half: PositiveFloat = 3e-2
-    """the same in bfloat16"""
 
     def dtype_for(self, weights: object) -> str:
         """What ``dtype`` means for trained weights of this type (torch's)."""
         return str(weights).removeprefix("torch.") if self.dtype == "auto" else self.dtype
-
-    def limit(self, dtype: str, device: str) -> float:
-        """The largest mean difference that a push may leave in vLLM on this kind of device, in
-        nats."""
-        if dtype != "float32":
-            return self.probe_limit_half
-        return self.probe_limit or (1e-3 if device == "cuda" else 1e-4)
 
 
 EndpointApi = Literal["chat", "completions"]
@@ -109,10 +93,6 @@ class SamplingConfig(Section):
 
     temperature: PositiveFloat = 1.0
     """temperature in training"""
-    top_k: NonNegative = 0
-    """draw from so many likeliest tokens in training; 0 is all. Needs ``loop = "grpo"``,
-    ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no other
-    policy to compare with"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a completion. When unset: 96 for the small model and for ``canonical``,
     2,048 for a checkpoint in ``policy.path``, 8,192 behind ``endpoint.url``"""
@@ -124,7 +104,7 @@ class SamplingConfig(Section):
             raise ValueError(
                 "top_p cuts where a rounding difference between sampler and learner changes all "
                 "probabilities, so that no token would be learned with the one that it was drawn "
-                "with; remove it (training has top_k, and only evaluation.top_p is read)"
+                "with; remove it (only evaluation.top_p is read)"
             )
         return given
 
@@ -161,21 +141,9 @@ class LoraConfig(Section):
     ten times the learning rate"""
     alpha: PositiveFloat = 64.0
     """their output is multiplied by this over the rank; one to two times the rank is usual"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """dropout before them, in supervised training only"""
-    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """``all-linear``, every linear layer except the output; or layer names, as ``["q_proj",
-    "v_proj"]``"""
 
 
-FRESH_KEYS = (
-    "num_layers",
-    "hidden_size",
-    "num_heads",
-    "intermediate_size",
-    "vocab_size",
-    "rope_theta",
-)
+FRESH_KEYS = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
 """Keys of ``policy`` that shape the small model, and nothing where ``path`` is set."""
 
 
@@ -208,13 +176,8 @@ class PolicyConfig(Section):
     """its feed-forward width"""
     vocab_size: Positive = 768
     """the largest size of its tokenizer's vocabulary"""
-    rope_theta: PositiveFloat = 10_000.0
-    """base of its rotary position embeddings"""
     max_rows: Positive = 256
     """the most completions generated at once; lower it when memory is short"""
-    max_cached_tokens: Positive = 2**20
-    """the most tokens in the key-value cache of ``engine = "transformers"``, each completion
-    counted at its full length"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")

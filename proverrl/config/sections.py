@@ -16,7 +16,6 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
-    Fraction,
     LeanBackend,
     NonNegative,
     NonNegativeFloat,
@@ -77,8 +76,6 @@ class PoolConfig(Section):
     memory_mb: PositiveFloat | None = None
     """memory limit of one worker with its children, past which it is killed. Default: 4096 for
     Dafny, 8192 for Lean"""
-    canary_rate: Fraction = 0.01
-    """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
     cache folder"""
@@ -117,18 +114,15 @@ class LoggingConfig(Section):
     """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
-    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases),
-    ``trackio``; each is an extra of its name"""
+    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
+    reads ``WANDB_PROJECT`` and ``WANDB_MODE=offline``), ``trackio``; each is an extra of its
+    name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
     trace: bool = False
     """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
     ([engines.md](engines.md#who-waits))"""
-    project: Annotated[str, Field(min_length=1)] = "proverrl"
-    """the project in ``wandb`` and ``trackio``; the run is named after its folder"""
-    offline: bool = False
-    """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
 
 
 class Config(Section):
@@ -203,8 +197,6 @@ class Config(Section):
             raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
-        if self.sampling.top_k and (reason := self._against_top_k()):
-            raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.engine == "vllm" and (reason := self._against_vllm()):
             raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
@@ -213,31 +205,6 @@ class Config(Section):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
         return self
 
-    def _against_top_k(self) -> str:
-        """Why a learner could not give the log-probabilities with which tokens were drawn among
-        the likeliest, and what to set; empty when it can."""
-        if self.policy.engine != "transformers":
-            return (
-                "needs an engine that keeps exactly so many tokens (vLLM keeps all that tie with "
-                'the last): set policy.engine = "transformers"'
-            )
-        moved = {
-            "grpo.max_staleness = 0": self.grpo.max_staleness,
-            "grpo.in_order = true": not self.grpo.in_order,
-            "learner.epochs = 1": self.learner.epochs > 1,
-            "learner.groups_per_update = 0": self.learner.groups_per_update,
-        }
-        if names := ", ".join(name for name, asked in moved.items() if asked):
-            return (
-                f"needs the weights that sampled, others have other likeliest tokens: set {names}"
-            )
-        whole = {
-            "loss.kl.coefficient": self.loss.needs_reference,
-            "loss.distill.weight": self.loss.distill.weight,
-            "samples.passes": self.samples.passes,
-        }
-        names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
-        return f"cannot be compared with what is over all tokens: set {names}" if names else ""
 
     def _against_instructor(self) -> str:
         """Why a policy that writes instructions cannot have these parts, most of which have it
