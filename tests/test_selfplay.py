@@ -189,7 +189,7 @@ def test_verifier_calls_of_filters_count(
 def test_the_solver_learns_within_its_window_only(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    folder = run(make_play("window", {"solver_low": 0.2, "solver_high": 0.5}))
+    folder = run(make_play("window", {"solve_rates": [0.2, 0.5]}))
     seen = set()
     for path in sorted((folder / "rollouts").glob("*.jsonl")):
         groups: dict[str, list[dict[str, Any]]] = {}
