@@ -205,7 +205,6 @@ class Config(Section):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
         return self
 
-
     def _against_instructor(self) -> str:
         """Why a policy that writes instructions cannot have these parts, most of which have it
         imitate bodies; empty when it can."""
