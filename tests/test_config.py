@@ -72,6 +72,9 @@ def test_shipped_configs_load_and_round_trip(path: Path) -> None:
     assert parse_config(config.dump(), source="again") == config
 
 
+SERVER = ["policy.path=endpoint:e", 'endpoints.e={url="http://127.0.0.1:8000/v1", model="m"}']
+
+
 @pytest.mark.parametrize(
     ("overrides", "limit"),
     [
@@ -79,10 +82,9 @@ def test_shipped_configs_load_and_round_trip(path: Path) -> None:
         (["policy.path=some/checkpoint"], 2048),
         # Our small models, wherever their weights are.
         (["policy.path=some/checkpoint", "policy.layout=canonical"], 96),
-        (["endpoint.url=http://127.0.0.1:8000/v1"], 8192),
-        (["endpoint.url=http://127.0.0.1:8000/v1", "policy.path=some/checkpoint"], 8192),
-        (["endpoint.url=http://127.0.0.1:8000/v1", "sampling.temperature=0.5"], 8192),
-        (["endpoint.url=http://127.0.0.1:8000/v1", "sampling.max_new_tokens=96"], 96),
+        (SERVER, 8192),
+        ([*SERVER, "sampling.temperature=0.5"], 8192),
+        ([*SERVER, "sampling.max_new_tokens=96"], 96),
         (["policy.path=some/checkpoint", "sampling.max_new_tokens=7"], 7),
     ],
 )
@@ -102,14 +104,14 @@ def test_a_limit_on_tokens_that_nobody_named_suits_the_policy(
 )
 def test_shipped_configs_keep_the_limit_of_the_small_model(path: Path) -> None:
     assert load_config(path).sampling.max_new_tokens == 96
-    server = load_config(path, ["endpoint.url=http://127.0.0.1:8000/v1", "endpoint.model=m"])
+    server = load_config(path, SERVER)
     assert server.sampling.max_new_tokens == 8192
 
 
 def test_top_p_is_for_evaluation_only(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, ""), ["evaluation.top_p=0.95"])
     assert config.evaluation.top_p == 0.95
-    message = r"sampling: .*top_p cuts where a rounding difference .* only evaluation\.top_p"
+    message = r"sampling: .*top_p cuts where a rounding difference .*only evaluation\.top_p is read"
     with pytest.raises(ConfigError, match=message):
         load_config(write(tmp_path, ""), ["sampling.top_p=0.95"])
     both = ["evaluation.top_p=0.95", "evaluation.search=true"]

@@ -30,11 +30,13 @@ from proverrl.config.evaluation import EvalConfig
 from proverrl.config.loops import LoopName, against_loop, is_own, known_traits
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
+    ENDPOINT,
     EndpointConfig,
     PolicyConfig,
     SamplingConfig,
     VllmConfig,
     choose_token_limit,
+    name_endpoint,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import InstructConfig, RestartConfig, RolloutConfig
@@ -154,7 +156,7 @@ class Config(Section):
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()
-    endpoint: EndpointConfig = EndpointConfig()
+    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
@@ -181,14 +183,22 @@ class Config(Section):
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
         """Where neither file nor override names a limit, the one that suits the policy."""
-        policy = self.policy
-        url = policy.engine if policy.is_function else self.endpoint.url
-        limit = choose_token_limit(path=policy.path, layout=policy.layout, url=url)
+        limit = choose_token_limit(self.policy)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
             return self
         sampling = self.sampling.model_copy(update={"max_new_tokens": limit})
         return self.model_copy(update={"sampling": sampling})
+
+    @model_validator(mode="after")
+    def _endpoints_are_there(self) -> Config:
+        for key, path in (
+            ("policy.path", self.policy.path),
+            ("instruct.writer", self.instruct.writer),
+        ):
+            if reason := self.against_path(path):
+                raise ValueError(f"{key} = {path!r}: {reason}")
+        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
@@ -208,8 +218,8 @@ class Config(Section):
     def _against_instructor(self) -> str:
         """Why a policy that writes instructions cannot have these parts, most of which have it
         imitate bodies; empty when it can."""
-        if bool(self.instruct.writer) == bool(self.instruct.endpoint.url):
-            return "needs a writer: set either instruct.writer or instruct.endpoint.url"
+        if not self.instruct.writer:
+            return "needs a writer: set instruct.writer"
         bodies = {
             "restart.name": self.restart.name != "none",
             "samples.passes": self.samples.passes,
@@ -244,6 +254,19 @@ class Config(Section):
         if self.loss.distill.weight:
             return "has no teacher for self-distillation; set loss.distill.weight = 0"
         return ""
+
+    def find_endpoint(self, path: str) -> EndpointConfig | None:
+        """The server of ``endpoint:NAME``; None for a folder of weights."""
+        return self.endpoints.get(name_endpoint(path))
+
+    def against_path(self, path: str) -> str:
+        """Why a place of weights names no endpoint that is there; empty where it does, or is a
+        folder."""
+        name = name_endpoint(path)
+        if not path.startswith(ENDPOINT) or name in self.endpoints:
+            return ""
+        there = ", ".join(self.endpoints) or "none"
+        return f"there is no table [endpoints.{name or 'NAME'}]; there is {there}"
 
     def list_parts(self) -> list[tuple[Seam, str, Options]]:
         """The names of what a run is made of, and the options beside them."""

@@ -188,8 +188,8 @@ def _key_width(shape: Any) -> int:
 
 
 def _find_obstacle(config: Config, processes: int) -> str:
-    if config.endpoint.url or config.policy.is_function:
-        return "its policy has no weights here (endpoint.url, policy.engine)"
+    if config.policy.endpoint or config.policy.is_function:
+        return "its policy has no weights here (policy.path, policy.engine)"
     if config.learner.shard != "none" and processes == 1:
         return f"learner.shard = {config.learner.shard!r} needs several processes (--processes)"
     if config.loss.distill.weight > 0:

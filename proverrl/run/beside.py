@@ -5,7 +5,7 @@ Flows in: a configuration that names them. Flows out: policies, in the parts tha
 
 from __future__ import annotations
 
-from proverrl.config import Config, EndpointConfig, LayoutName
+from proverrl.config import Config, LayoutName
 from proverrl.errors import UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.policy.base import Policy
@@ -25,18 +25,17 @@ def open_writer(config: Config) -> Writer | None:
     settings = config.instruct
     if config.rollout.mode != "instruct":
         return None
-    beside = settings.writer, settings.endpoint, settings.layout
-    policy = open_beside(config, *beside, "instruct.writer")
+    policy = open_beside(config, settings.writer, settings.layout, "instruct.writer")
     sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
     return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
-def open_beside(
-    config: Config, path: str, endpoint: EndpointConfig, layout: LayoutName, key: str
-) -> Policy:
-    """A policy that is not trained: the one in ``path``, which ``key`` names, or else behind the
-    server. Raises ``UsageError`` if it cannot be loaded."""
-    if not path:
+def open_beside(config: Config, path: str, layout: LayoutName, key: str) -> Policy:
+    """A policy that is not trained: the one in ``path``, which ``key`` names, or behind the server
+    that it names. Raises ``UsageError`` if it cannot be loaded."""
+    if reason := config.against_path(path):
+        raise UsageError(f"{key} {path!r}: {reason}")
+    if endpoint := config.find_endpoint(path):
         return EndpointPolicy(endpoint, layout=layout)
     judging = open_judging_formaliser(config, path, key)
     return judging or _load_frozen(config, path, layout, key)
@@ -68,4 +67,4 @@ def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> Tra
 def open_critic(config: Config, path: str) -> Critic:
     """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` if it cannot be
     loaded."""
-    return Critic(open_beside(config, path, EndpointConfig(), "canonical", "--critic"))
+    return Critic(open_beside(config, path, "canonical", "--critic"))
