@@ -195,8 +195,7 @@ def parse(**changes: object) -> Config:
     ("changes", "message"),
     [
         ({"instruct": {}}, "needs a writer"),
-        ({"instruct": {"writer": "w", "endpoint": {"url": "http://x/v1"}}}, "needs a writer"),
-        ({"loop": "expert_iteration"}, 'is for loop = "grpo"'),
+        ({"loop": "expert_iteration"}, 'is for loop = "warm_start" or "grpo"'),
         ({"learner": {"replay_samples": 4}}, "learner.replay_samples, made for bodies"),
     ],
 )
@@ -208,7 +207,10 @@ def test_what_would_teach_an_instructor_bodies_is_refused(
 
 
 def test_a_writer_may_be_behind_an_endpoint() -> None:
-    config = parse(instruct={"endpoint": {"url": "http://x/v1", "model": "m"}, "layout": "dafny"})
+    config = parse(
+        endpoints={"w": {"url": "http://x/v1", "model": "m"}},
+        instruct={"writer": "endpoint:w", "layout": "dafny"},
+    )
     writer = open_writer(config)
     assert writer is not None
     assert isinstance(writer.policy, EndpointPolicy)

@@ -20,7 +20,6 @@ StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
     "restart.name",
     "samples.passes",
-    "sampling.top_k",
     "rollout.mode",
     "learner.shard",
     "vllm.sleep",
@@ -53,10 +52,10 @@ def _against_selfplay(config: Any, _: object) -> str:
     selfplay = config.selfplay
     if not config.grpo.in_order:
         return 'loop = "selfplay" learns in order; set grpo.in_order = true'
-    copies = selfplay.composer == "policy" and not selfplay.shared
+    copies = selfplay.composer == "policy" and selfplay.weights != "shared"
     if copies and (config.policy.engine == "vllm" or config.policy.lora.rank):
         return (
-            "selfplay.shared = false copies whole weights of transformers; set "
+            f"selfplay.weights = {selfplay.weights!r} copies whole weights; set "
             'policy.engine = "transformers" and policy.lora.rank = 0'
         )
     return ""
@@ -64,8 +63,8 @@ def _against_selfplay(config: Any, _: object) -> str:
 
 def _against_data_loop(config: Any, _: object) -> str:
     selfplay = config.selfplay
-    if selfplay.composer == "policy" and not selfplay.shared:
-        return 'loop = "data_loop" has one policy; set selfplay.shared = true'
+    if selfplay.composer == "policy" and selfplay.weights != "shared":
+        return 'loop = "data_loop" has one policy; set selfplay.weights = "shared"'
     unused = {
         "late_filters": selfplay.late_filters,
         "operator_choice": selfplay.operator_choice != "uniform",
@@ -149,7 +148,6 @@ def against_loop(config: Any, traits: LoopTraits) -> str:
     asked: dict[TakenKey, tuple[bool, str]] = {
         "restart.name": (config.restart.name != "none", '"none"'),
         "samples.passes": (bool(config.samples.passes), "0"),
-        "sampling.top_k": (bool(config.sampling.top_k), "0"),
         "rollout.mode": (config.rollout.mode == "instruct", '"whole_proof"'),
         "learner.shard": (config.learner.shard != "none", '"none"'),
         "vllm.sleep": (config.policy.engine == "vllm" and config.vllm.sleep, "false"),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, Section
-from proverrl.config.policy import SMALL_MODEL_TOKENS, EndpointConfig, LayoutName
+from proverrl.config.policy import SMALL_MODEL_TOKENS, LayoutName
 
 RolloutMode = Literal["whole_proof", "self_correct", "instruct"]
 FeedbackName = Literal["goedel", "kimina", "compact", "status"]
@@ -38,8 +38,7 @@ class InstructConfig(Section):
     """The writer of ``rollout.mode = "instruct"``, whose weights never change."""
 
     writer: str = ""
-    """a Hugging Face folder or id; of a run that trained it, ``RUN/policy``"""
-    endpoint: EndpointConfig = EndpointConfig()
+    """a Hugging Face folder or id, of a run that trained it ``RUN/policy``; or ``endpoint:NAME``"""
     layout: LayoutName = "plain"
     """how the writer is shown a problem, and how its answers are read (``policy.layout``)"""
     temperature: NonNegativeFloat = 0.75

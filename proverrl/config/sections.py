@@ -16,7 +16,6 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
-    Fraction,
     LeanBackend,
     NonNegative,
     NonNegativeFloat,
@@ -31,11 +30,13 @@ from proverrl.config.evaluation import EvalConfig
 from proverrl.config.loops import LoopName, against_loop, is_own, known_traits
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
+    ENDPOINT,
     EndpointConfig,
     PolicyConfig,
     SamplingConfig,
     VllmConfig,
     choose_token_limit,
+    name_endpoint,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import InstructConfig, RestartConfig, RolloutConfig
@@ -77,8 +78,6 @@ class PoolConfig(Section):
     memory_mb: PositiveFloat | None = None
     """memory limit of one worker with its children, past which it is killed. Default: 4096 for
     Dafny, 8192 for Lean"""
-    canary_rate: Fraction = 0.01
-    """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
     cache folder"""
@@ -117,18 +116,15 @@ class LoggingConfig(Section):
     """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
-    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases),
-    ``trackio``; each is an extra of its name"""
+    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
+    reads ``WANDB_PROJECT`` and ``WANDB_MODE=offline``), ``trackio``; each is an extra of its
+    name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
     trace: bool = False
     """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
     ([engines.md](engines.md#who-waits))"""
-    project: Annotated[str, Field(min_length=1)] = "proverrl"
-    """the project in ``wandb`` and ``trackio``; the run is named after its folder"""
-    offline: bool = False
-    """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
 
 
 class Config(Section):
@@ -160,7 +156,7 @@ class Config(Section):
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()
-    endpoint: EndpointConfig = EndpointConfig()
+    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
@@ -187,14 +183,22 @@ class Config(Section):
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
         """Where neither file nor override names a limit, the one that suits the policy."""
-        policy = self.policy
-        url = policy.engine if policy.is_function else self.endpoint.url
-        limit = choose_token_limit(path=policy.path, layout=policy.layout, url=url)
+        limit = choose_token_limit(self.policy)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
             return self
         sampling = self.sampling.model_copy(update={"max_new_tokens": limit})
         return self.model_copy(update={"sampling": sampling})
+
+    @model_validator(mode="after")
+    def _endpoints_are_there(self) -> Config:
+        for key, path in (
+            ("policy.path", self.policy.path),
+            ("instruct.writer", self.instruct.writer),
+        ):
+            if reason := self.against_path(path):
+                raise ValueError(f"{key} = {path!r}: {reason}")
+        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
@@ -203,8 +207,6 @@ class Config(Section):
             raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
-        if self.sampling.top_k and (reason := self._against_top_k()):
-            raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.engine == "vllm" and (reason := self._against_vllm()):
             raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
@@ -213,37 +215,11 @@ class Config(Section):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
         return self
 
-    def _against_top_k(self) -> str:
-        """Why a learner could not give the log-probabilities with which tokens were drawn among
-        the likeliest, and what to set; empty when it can."""
-        if self.policy.engine != "transformers":
-            return (
-                "needs an engine that keeps exactly so many tokens (vLLM keeps all that tie with "
-                'the last): set policy.engine = "transformers"'
-            )
-        moved = {
-            "grpo.max_staleness = 0": self.grpo.max_staleness,
-            "grpo.in_order = true": not self.grpo.in_order,
-            "learner.epochs = 1": self.learner.epochs > 1,
-            "learner.groups_per_update = 0": self.learner.groups_per_update,
-        }
-        if names := ", ".join(name for name, asked in moved.items() if asked):
-            return (
-                f"needs the weights that sampled, others have other likeliest tokens: set {names}"
-            )
-        whole = {
-            "loss.kl.coefficient": self.loss.needs_reference,
-            "loss.distill.weight": self.loss.distill.weight,
-            "samples.passes": self.samples.passes,
-        }
-        names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
-        return f"cannot be compared with what is over all tokens: set {names}" if names else ""
-
     def _against_instructor(self) -> str:
         """Why a policy that writes instructions cannot have these parts, most of which have it
         imitate bodies; empty when it can."""
-        if bool(self.instruct.writer) == bool(self.instruct.endpoint.url):
-            return "needs a writer: set either instruct.writer or instruct.endpoint.url"
+        if not self.instruct.writer:
+            return "needs a writer: set instruct.writer"
         bodies = {
             "restart.name": self.restart.name != "none",
             "samples.passes": self.samples.passes,
@@ -278,6 +254,19 @@ class Config(Section):
         if self.loss.distill.weight:
             return "has no teacher for self-distillation; set loss.distill.weight = 0"
         return ""
+
+    def find_endpoint(self, path: str) -> EndpointConfig | None:
+        """The server of ``endpoint:NAME``; None for a folder of weights."""
+        return self.endpoints.get(name_endpoint(path))
+
+    def against_path(self, path: str) -> str:
+        """Why a place of weights names no endpoint that is there; empty where it does, or is a
+        folder."""
+        name = name_endpoint(path)
+        if not path.startswith(ENDPOINT) or name in self.endpoints:
+            return ""
+        there = ", ".join(self.endpoints) or "none"
+        return f"there is no table [endpoints.{name or 'NAME'}]; there is {there}"
 
     def list_parts(self) -> list[tuple[Seam, str, Options]]:
         """The names of what a run is made of, and the options beside them."""

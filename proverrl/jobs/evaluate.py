@@ -207,35 +207,31 @@ OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy
 
 
 def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
-    """The policy behind ``endpoint.url`` or the function of somebody's own where there is one, else
+    """The policy behind an endpoint or the function of somebody's own where there is one, else
     a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
     policies named, or a plug-in that cannot be used; ``RunError``: as
     ``find_weights``."""
     add_languages(config.languages)
     plugins.check([part for part in config.list_parts() if part[0] in ("search", "policy")])
     if config.policy.is_function:
-        if from_run is not None or config.endpoint.url:
+        if from_run is not None:
             raise UsageError(
-                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run "
-                "and endpoint.url"
+                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run"
             )
         return FunctionPolicy(config.policy)
     if config.threads:
         torch.set_num_threads(config.threads)
-    if not config.endpoint.url:
-        if from_run is None and not config.policy.path:
-            raise UsageError(
-                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
-            )
-        if from_run is not None:
-            return load_weights(config, find_weights(from_run))
-        return load_weights(config, config.policy.path)
+    path = config.policy.path
     if from_run is not None:
+        return load_weights(config, find_weights(from_run))
+    if not path:
         raise UsageError(
-            "both --run and endpoint.url name a policy; give a configuration file for the "
-            "endpoint, or unset endpoint.url"
+            "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder or "
+            "endpoint:NAME"
         )
-    return EndpointPolicy(config.endpoint, layout=config.policy.layout)
+    if endpoint := config.find_endpoint(path):
+        return EndpointPolicy(endpoint, layout=config.policy.layout)
+    return load_weights(config, path)
 
 
 def find_weights(run: Path) -> Path:

@@ -80,10 +80,10 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     endpoint, or ``policy.engine`` is not installed; ``WeightSyncError``: the engine that samples
     does not hold the trained weights; ``RunError``: the folder belongs to another configuration, is
     locked or damaged; ``ToolchainError``: no Dafny back end is installed."""
-    if config.endpoint.url:
+    if config.policy.endpoint:
         raise UsageError(
-            "endpoint.url names a server whose weights cannot be trained; unset it and set "
-            "policy.path, or use proverrl eval"
+            f"policy.path = {config.policy.path!r} is a server whose weights cannot be trained; "
+            "name a folder, or use proverrl eval"
         )
     if config.policy.is_function:
         raise UsageError(

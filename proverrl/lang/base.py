@@ -37,6 +37,10 @@ from proverrl.verifier.router import Backend
 
 _NEVER = re.compile(r"(?!)")
 
+CANARY_RATE = 0.01
+"""The share of calls that a false statement accompanies in runs, commands and servers: a broken
+verifier is seen within some hundred calls, at the price of one call in a hundred."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:

@@ -5,7 +5,8 @@ Flows in: a configuration that names them. Flows out: policies, in the parts tha
 
 from __future__ import annotations
 
-from proverrl.config import Config, EndpointConfig, LayoutName
+from proverrl.config import Config, LayoutName
+from proverrl.errors import UsageError
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.rewards.preface import ATTEMPTS
@@ -20,18 +21,17 @@ def open_writer(config: Config) -> Writer | None:
     settings = config.instruct
     if config.rollout.mode != "instruct":
         return None
-    beside = settings.writer, settings.endpoint, settings.layout
-    policy = open_beside(config, *beside, "instruct.writer")
+    policy = open_beside(config, settings.writer, settings.layout, "instruct.writer")
     sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
     return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
-def open_beside(
-    config: Config, path: str, endpoint: EndpointConfig, layout: LayoutName, key: str
-) -> Policy:
-    """A policy that is not trained: the one in ``path``, which ``key`` names, or else behind the
-    server. Raises ``UsageError`` if it cannot be loaded."""
-    if not path:
+def open_beside(config: Config, path: str, layout: LayoutName, key: str) -> Policy:
+    """A policy that is not trained: the one in ``path``, which ``key`` names, or behind the server
+    that it names. Raises ``UsageError`` if it cannot be loaded."""
+    if reason := config.against_path(path):
+        raise UsageError(f"{key} {path!r}: {reason}")
+    if endpoint := config.find_endpoint(path):
         return EndpointPolicy(endpoint, layout=layout)
     settings = config.policy.model_copy(update={"layout": layout})
     policy = load_at(config, path, settings, key)

@@ -105,7 +105,9 @@ def build_evaluation(
             "deadline_seconds": config.pool.deadline_seconds,
         },
         mixed=settings.mixed,
-        prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
+        prices=endpoint.prices
+        if (endpoint := config.find_endpoint(config.policy.path))
+        else (0.0, 0.0),
         writer=writer,
     )
 

@@ -103,7 +103,6 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
         temperature=config.sampling.temperature,
         max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
-        top_k=config.sampling.top_k,
     )
 
 

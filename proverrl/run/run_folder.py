@@ -47,12 +47,8 @@ MAY_DIFFER = (
     "learner.gradient_checkpointing",
     "vllm.kv_cache_gb",
     "vllm.sleep",
-    "vllm.probe_limit",
-    "vllm.probe_limit_half",
     "logging.backends",
     "logging.trace",
-    "logging.project",
-    "logging.offline",
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from proverrl.config import Config, EndpointConfig, LayoutName
+from proverrl.config import Config, LayoutName
 from proverrl.errors import UsageError
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
@@ -199,7 +199,7 @@ def open_likelihood(config: Config, path: str, key: str) -> LikelihoodPolicy | N
     if (stored := read_critic(path)) is None:
         return None
     place = f"{key}, a critic with the weights of"
-    policy = open_beside(config, stored.formaliser, EndpointConfig(), stored.layout, place)
+    policy = open_beside(config, stored.formaliser, stored.layout, place)
     if not isinstance(policy, TransformersPolicy) or name_weights(policy) != stored.weights:
         raise UsageError(
             f"{key}: {stored.formaliser} holds other weights than {path} was fitted for; fit the "
@@ -212,4 +212,4 @@ def open_critic(config: Config, path: str) -> Critic:
     """The frozen policy in ``path``, which judges statements. Raises ``UsageError`` if it cannot be
     loaded."""
     likely = open_likelihood(config, path, "--critic")
-    return Critic(likely or open_beside(config, path, EndpointConfig(), "canonical", "--critic"))
+    return Critic(likely or open_beside(config, path, "canonical", "--critic"))

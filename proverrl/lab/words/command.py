@@ -187,7 +187,7 @@ def formalize(
     from proverrl.files.disk import refuse_inside, refuse_overwriting
 
     refuse_overwriting(out, source)
-    ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
+    ask = "say which policy writes: --run RUN, or --config FILE with policy.path"
     config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
     refuse_inside(out, config.run)
 
