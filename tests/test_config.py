@@ -138,7 +138,7 @@ def test_training_takes_top_k_where_the_learner_can_score_it(tmp_path: Path) -> 
         (["grpo.in_order=false"], r"set grpo\.in_order = true"),
         (["policy.engine=vllm"], r'vLLM keeps all that tie.*set policy\.engine = "transformers"'),
         (["loop=expert_iteration"], r"is for loop = \"grpo\", not 'expert_iteration'"),
-        (["loss.kl.coefficient=0.1"], r"over all tokens: set loss\.kl\.coefficient = 0, or"),
+        (["loss.kl=0.1"], r"over all tokens: set loss\.kl = 0, or"),
         (
             ["samples.passes=1", 'samples.files=["a.jsonl"]'],
             r"set samples\.passes = 0, or set sampling\.top_k = 0",

@@ -232,7 +232,7 @@ class Config(Section):
                 f"needs the weights that sampled, others have other likeliest tokens: set {names}"
             )
         whole = {
-            "loss.kl.coefficient": self.loss.needs_reference,
+            "loss.kl": self.loss.needs_reference,
             "loss.distill.weight": self.loss.distill.weight,
             "samples.passes": self.samples.passes,
         }
