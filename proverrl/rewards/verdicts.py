@@ -26,8 +26,6 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
     return Reward(total=value, parts={"proved": value})
 
 
-
-
 def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """The sum over the attempts, by one of the rewards of ``proverrl.rewards.preface``."""
     _proved(rollout)
