@@ -63,9 +63,8 @@ class Seen:
 
     updates: list[Update]
 
-    def __call__(self, update: Update) -> bool:
+    def __call__(self, update: Update) -> None:
         self.updates.append(update)
-        return True
 
 
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class LearnerConfig(Section):
     """weight decay"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before that of replay is
-    added; 0 leaves it. For losses that sum over a sequence (``kimina``)"""
+    added; 0 leaves it. For losses that sum over a sequence"""
     epochs: Positive = 1
     """passes over the groups of one step"""
     groups_per_update: NonNegative = 0
@@ -66,8 +66,7 @@ class LearnerConfig(Section):
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
     """tokens in one forward pass (a prompt counts once for its group); lower it when memory is
-    short. A longer group is divided, but for losses that see a group whole (``kimina``, your
-    own)"""
+    short. A longer group is divided, but for those of plug-ins, which see a group whole"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time. ``auto``:
     from 500 million parameters"""

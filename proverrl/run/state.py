@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
 from proverrl.learner.learner import TorchLearner
@@ -219,17 +218,16 @@ class RunState:
 
 
 class GrpoState(RunState):
-    """A run's state with the history of rewards and the restarts. ``other_role`` holds what else
+    """A run's state with the restarts. ``other_role`` holds what else
     the weights were taught and must not forget; some of it is in each replay. ``in_flight`` is the
     part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, KEPT_PROOFS)
-        self.history = RewardHistory()
         self.restarts = open_restarts(session)
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None
-        self.parts |= {"rewards": self.history, "restarts": self.restarts}
+        self.parts["restarts"] = self.restarts
         if session.writer is not None:
             self.parts["writer"] = SameWriter(session.writer)
 
