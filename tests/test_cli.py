@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,14 @@ import pytest
 from proverrl.cli.problems import parse_levels
 from proverrl.config import load_config
 from proverrl.errors import UsageError
+from tests.warm import WARM
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def proverrl(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from proverrl.cli.main import main; main()", *arguments],
+        [*WARM, "-c", "from proverrl.cli.main import main; main()", *arguments],
         input=stdin,
         capture_output=True,
         text=True,
