@@ -39,15 +39,21 @@ ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 CONFIGURATION_PAGE = ROOT / "docs" / "configuration.md"
 LOG = sorted(ROOT.glob("results/*.md"))
+DATA = [*sorted(ROOT.glob("dafny/**/README.md")), *sorted(ROOT.glob("lean/**/README.md"))]
+LAB_DATA = "answers critiques decide programs statements".split()
+"""Folders of problems that commands of the lab made."""
+DATA_PAGES = [page for page in DATA if page.parent.name not in LAB_DATA]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(ROOT.glob("dafny/**/README.md")),
-    *sorted(ROOT.glob("lean/**/README.md")),
+    *DATA_PAGES,
     *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "lab"),
     *LOG,
 ]
-LAB_PAGES = sorted(ROOT.glob("docs/lab/*.md"))
+LAB_PAGES = [
+    *sorted(ROOT.glob("docs/lab/*.md")),
+    *(page for page in DATA if page.parent.name in LAB_DATA),
+]
 """Their commands may be the lab's own: tests/lab checks them, here are their links."""
 MAX_WORDS = 60_000
 
@@ -140,14 +146,14 @@ def iter_command_lines(page: str) -> Iterator[list[str]]:
                     yield shlex.split(part, comments=True)
 
 
-def explain_command_line(words: list[str]) -> str:
+def explain_command_line(words: list[str], commands: Mapping[str, click.Command] = COMMANDS) -> str:
     """Why a shown command cannot run as printed; empty when nothing speaks against it."""
     if words[0] == "bash":
         return "" if (ROOT / words[1]).is_file() else f"no script {words[1]}"
     path, rest = "proverrl", words[1:]
-    while rest and f"{path} {rest[0]}" in COMMANDS:
+    while rest and f"{path} {rest[0]}" in commands:
         path, rest = f"{path} {rest[0]}", rest[1:]
-    command = COMMANDS[path]
+    command = commands[path]
     if isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         return f"no command {path} {rest[0]}"
     known = options_of(command) | {"-h", "--help", "--version"}
