@@ -14,7 +14,6 @@ import click
 from proverrl.cli.options import (
     CONFIRM_OPTION,
     FILE,
-    LEAN_BACKEND,
     MEMORY_MB,
     RESUME,
     RLIMIT,
@@ -51,7 +50,6 @@ from proverrl.errors import UsageError
     is_flag=True,
     help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
 )
-@LEAN_BACKEND
 @CONFIRM_OPTION
 @SERVERS
 @click.option(
