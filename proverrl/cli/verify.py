@@ -36,7 +36,7 @@ from proverrl.errors import UsageError
     metavar="NAME",
     help="Judge every language (auto), or only this one.",
 )
-@workers_option("Processes per language.", "--jobs", "-j")
+@workers_option("Processes per language.", "-j")
 @timeout_option(
     "Seconds for one candidate, once a worker has it; what runs out is judged again with twice "
     "as many."
