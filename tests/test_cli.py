@@ -64,7 +64,7 @@ def test_wrong_usage_exits_2_and_names_the_place(arguments: list[str], message: 
 
 @pytest.mark.slow
 def test_problems_are_listed_and_shown() -> None:
-    ids = proverrl("problems", "list", "dafny/curriculum/heldout.jsonl", "--level", "3", "--ids")
+    ids = proverrl("problems", "list", "dafny/curriculum/heldout.jsonl", "--levels", "3", "--ids")
     names = ids.stdout.split()
     assert len(names) == 40
     shown = proverrl("problems", "show", "dafny/curriculum/heldout.jsonl", names[0], "--reference")

@@ -28,8 +28,7 @@ from proverrl.problems.load import write_problems
 from proverrl.run.checkpoint import read_state
 from proverrl.run.run_folder import reopen
 from proverrl.run.session import load_training
-from proverrl.run.state import GrpoState
-from proverrl.types import HOLE, Candidate, Group, Status
+from proverrl.types import HOLE, Candidate, Status
 from tests.fake_verifier import FakeVerifier
 from tests.warm import WARM
 
@@ -270,34 +269,6 @@ def test_training_raises_the_solve_rate(
     assert gain[1] > 0.9
     assert is_finished(make_config("long", **changes))
     assert find_weights(folder) == folder / "policy"
-
-
-@pytest.mark.slow
-def test_failures_with_their_answers_join_the_replay(
-    make_config: Callable[..., Config],
-    verifiers: list[StubVerifier],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    make, drawn = GrpoState.make_replay, []
-
-    def make_replay(state: GrpoState, version: int, seen: Sequence[Group]) -> Any:
-        draw, problems = make(state, version, seen), dict(state.store.pairs())
-        failed = [
-            rollout
-            for group in seen
-            for rollout in group.rollouts
-            if rollout.status is not Status.PROVED
-            and rollout.turns[0].candidate is not None
-            and rollout.problem.id in problems
-        ]
-        drawn.append((len(draw()), min(3, len(failed))))
-        return draw
-
-    monkeypatch.setattr(GrpoState, "make_replay", make_replay)
-    settings = {"learner__replay_samples": 4, "learner__replay_corrections": 3}
-    run(make_config("replay", **settings, evaluation={"before": False, "after": False}))
-    assert [size for size, _ in drawn] == [4 + answers for _, answers in drawn]
-    assert max(answers for _, answers in drawn) == 3
 
 
 def test_references_are_kept_from_the_loop(

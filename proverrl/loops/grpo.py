@@ -167,7 +167,7 @@ async def _learn(
     if not samples:
         return {}
     session, learner = run.session, run.learner
-    replay = run.state.make_replay(learner.version, seen)
+    replay = run.state.make_replay(learner.version)
     pairs = make_pairs(session, seen, learner.version)
     settings = session.config.learner
     rate = rate_factor(
