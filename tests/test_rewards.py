@@ -100,7 +100,6 @@ def test_literals_and_dicts_agree() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"critic": "runs/critic"}, "a critic judges statements"),
         ({"obligation_share": 1.0}, "obligation_share"),
     ],
 )
