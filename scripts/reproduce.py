@@ -30,7 +30,7 @@ from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
 
 FOLDER = Path("runs/reproduce")
-PRESETS = Path(__file__).parents[1] / "configs" / "presets"
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 Recorded = tuple[float, float, float]
 """A pass rate in percent, and its 95 % interval."""
@@ -99,9 +99,15 @@ def write_code(
     return Figure(lines, evaluations)
 
 
+def find_preset(name: str) -> str:
+    """The file of a preset: the lab's where it needs an experiment."""
+    folder = "presets" if (CONFIGS / "presets" / f"{name}.toml").is_file() else "lab"
+    return f"configs/{folder}/{name}.toml"
+
+
 def list_arguments(preset: str) -> list[str]:
     """What a preset sets, as arguments of ``proverrl train``."""
-    table = tomllib.loads((PRESETS / f"{preset}.toml").read_text("utf-8"))
+    table = tomllib.loads((CONFIGS.parent / find_preset(preset)).read_text("utf-8"))
     flat = flatten_table({k: v for k, v in table.items() if k not in ("extends", "run")})
     return [f"--set '{key}={json.dumps(value)}'" for key, value in flat.items()]
 
@@ -416,7 +422,7 @@ FIGURES["preset_gar"] = Figure(
 )
 FIGURES |= {
     f"preset_{name}": Figure(
-        (_START, train(f"configs/presets/{name}.toml", f"{_EQUAL} {_FROM_START}")),
+        (_START, train(find_preset(name), f"{_EQUAL} {_FROM_START}")),
         {"after": recorded},
     )
     for name, recorded in ON_DAFNY.items()
