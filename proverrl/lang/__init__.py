@@ -42,9 +42,12 @@ def add_languages(places: Mapping[str, str]) -> None:
     Raises ``UsageError`` for a name that is taken, and for a place of another form."""
     for name, place in places.items():
         if "." in name:
-            # Not before: a kind needs the languages.
+            # Here, because most commands name no kind.
             from proverrl.lang.kinds import add_kind
 
+            language = name.partition(".")[0]
+            if language not in {*list_names(), *places}:
+                raise UsageError(f"languages.{name}: there is no language {language!r}")
             add_kind(name, place)
             continue
         if name in OURS or LANGUAGES.get(name, place) != place:

@@ -176,7 +176,7 @@ class Language(ABC):
 
     def find_kind(self, problem: Problem) -> Kind | None:
         """The problem's kind, where a plug-in brought it."""
-        return find_kind(self.name, problem.kind)
+        return find_kind(self.name, problem.kind, self.kinds)
 
     @abstractmethod
     def check_problem(self, problem: Problem) -> None:
@@ -283,11 +283,15 @@ class Language(ABC):
         known = (*self.kinds, *list_kinds(self.name))
         if problem.kind not in known:
             return f"unknown kind {problem.kind!r}; use {', '.join(known)}"
+        kind = self.find_kind(problem)
         try:
-            self.check_problem(problem)
+            (self.check_problem if kind is None else kind.check)(problem)
         except ProblemError as error:
             return str(error).removeprefix(f"problem {problem.id!r}: ")
-        verdict = None if reference is None else self.audit(Candidate(problem, reference))
+        verdict = None
+        if reference is not None:
+            settled = self.settle(Candidate(problem, reference))
+            verdict = settled if isinstance(settled, Verdict) else self.audit(settled)
         if verdict is None:
             return ""
         found = verdict.diagnostics[0]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.lang import find_language, list_names
 from proverrl.plugins import find_installed, is_place, list_installed, load
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -72,12 +72,16 @@ def list_kinds(language: str) -> tuple[str, ...]:
     return tuple(sorted(n.partition(".")[2] for n in names if n.partition(".")[0] == language))
 
 
-def find_kind(language: str, kind: str) -> Kind | None:
-    """The kind that a plug-in brings; None for any other. Raises ``UsageError`` for one that cannot
-    be used."""
+def find_kind(language: str, kind: str, own: Sequence[str]) -> Kind | None:
+    """The kind that a plug-in brings to a language whose ``own`` kinds these are; None for any
+    other. Raises ``UsageError`` for one that cannot be used."""
     name = f"{language}.{kind}"
     place = _PLACES.get(name) or _list_installed().get(name)
-    return None if place is None else _load_kind(name, place)
+    if place is None:
+        return None
+    if kind in own:
+        raise UsageError(f"languages.{name}: {language} has such a kind; choose another name")
+    return _load_kind(name, place)
 
 
 @cache
@@ -88,11 +92,6 @@ def _list_installed() -> dict[str, str]:
 @cache
 def _load_kind(name: str, place: str) -> Kind:
     where = f"languages.{name}"
-    language, _, kind = name.partition(".")
-    if language not in list_names():
-        raise UsageError(f"{where}: there is no language {language!r}")
-    if kind in find_language(language).kinds:
-        raise UsageError(f"{where}: {language} has a kind {kind!r} of its own; choose another name")
     found: Any = load(where, place)
     if inspect.isclass(found) and issubclass(found, Kind):
         try:

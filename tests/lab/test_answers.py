@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
+from proverrl.lab.words import answers
 from proverrl.lab.words.answered import describe_answer, summarise_answers, tell_answers
 from proverrl.lab.words.answers import ANSWER, EXPECTED, SHOWN, WORDS_ALONE, read_given
 from proverrl.lab.words.dafny.answer import find_leak
@@ -98,13 +99,13 @@ def test_negative_answers_truth_values_and_names_that_could_be_caught() -> None:
 )
 def test_what_asks_for_nothing_is_refused(claim: str) -> None:
     with pytest.raises(ProblemError, match="what is asked for is 'ensures exists x: int"):
-        DAFNY.check_problem(ask(claim))
+        answers.DAFNY.check(ask(claim))
 
 
 def test_a_question_stands_in_a_file_that_leaves_nothing_unproved() -> None:
     text = ask().statement + "lemma {:axiom} Any() ensures false\n"
     with pytest.raises(ProblemError, match="leaves nothing unproved"):
-        DAFNY.check_problem(replace(ask(), statement=text))
+        answers.DAFNY.check(replace(ask(), statement=text))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_lean_begins_its_proof_with_the_answer() -> None:
     text = "def f : Nat → Nat\n  | 0 => 7\n  | n + 1 => f n + 2\n"
     text += "theorem t (n : Nat) : {} := by\n  /*{{HOLE}}*/\n"
     asked = Problem("l", "lean", ANSWER, "", text.format("∃ c : Nat, f n = 2 * n + c"))
-    LEAN.check_problem(asked)
+    answers.LEAN.check(asked)
     settled = LEAN.settle(Candidate(asked, "answer 7\n  induction n with\n  | zero => rfl"))
     assert isinstance(settled, Candidate)
     assert settled.problem.kind == "tactics"
@@ -219,7 +220,7 @@ def test_lean_begins_its_proof_with_the_answer() -> None:
     assert isinstance(missing, Verdict)
     assert missing.rule == "answer"
     with pytest.raises(ProblemError, match="what is asked for is a theorem"):
-        LEAN.check_problem(replace(asked, statement=text.format("f n = 2 * n + 7")))
+        answers.LEAN.check(replace(asked, statement=text.format("f n = 2 * n + 7")))
     assert "∃" not in LEAN.show_text(replace(asked, metadata={SHOWN: WORDS_ALONE}))
     known = Candidate(
         Problem("k", "lean", "tactics", "", text.format("f n = 2 * n + 7")), "exact foo"

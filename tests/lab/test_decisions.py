@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proverrl.errors import CanaryError, ProblemError, RecordError
+from proverrl.lab.words import sides
 from proverrl.lab.words.decided import describe_decision, summarise_decisions, tell_decisions
 from proverrl.lab.words.english import English
 from proverrl.lab.words.rewards import decide
@@ -101,7 +102,7 @@ def test_lean_states_the_theorem_or_its_closed_negation() -> None:
 )
 def test_a_lean_theorem_that_may_bind_more_than_it_names_is_refused(preamble: str) -> None:
     with pytest.raises(ProblemError, match="names all"):
-        LEAN.check_problem(ask_lean(preamble=preamble))
+        sides.LEAN.check(ask_lean(preamble=preamble))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_lean_theorem_that_may_bind_more_than_it_names_is_refused(preamble: st
 )
 def test_lemmas_without_a_closed_negation_are_refused(text: str, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
-        DAFNY.check_problem(Problem("p", "dafny", DECIDE, "", text))
+        sides.DAFNY.check(Problem("p", "dafny", DECIDE, "", text))
 
 
 PROVED = [

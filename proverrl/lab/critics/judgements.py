@@ -64,7 +64,7 @@ def judgement_rows(
     return rows
 
 
-class Judgements(ReportSection):
+class JudgementsSection(ReportSection):
     """The figures of a critic, below those of the levels."""
 
     def summarise(

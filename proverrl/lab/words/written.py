@@ -50,7 +50,7 @@ class _StatementRow(TypedDict):
 _STATEMENT = TypeAdapter(_StatementRow)
 
 
-class Words(ReportSection):
+class WordsSection(ReportSection):
     """Statements with the words that they were written from, decisions, answers and programs."""
 
     title = "Statements"

@@ -129,9 +129,7 @@ class Dafny(Language):
 
     def check_problem(self, problem: Problem) -> None:
         try:
-            kind = self.find_kind(problem)
-            check = check_problem if kind is None else kind.check
-            check(problem)
+            check_problem(problem)
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error

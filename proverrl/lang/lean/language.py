@@ -97,9 +97,7 @@ class Lean(Language):
         return settled if isinstance(settled, Verdict) else audit_lean_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
-        kind = self.find_kind(problem)
-        check = check_lean_problem if kind is None else kind.check
-        check(problem)
+        check_lean_problem(problem)
 
     def asks_statement(self, problem: Problem) -> bool:
         return problem.kind == PROPOSITION
