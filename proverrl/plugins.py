@@ -38,6 +38,7 @@ Seam = Literal[
     "composer",
     "benchmark",
     "policy",
+    "rollout",
 ]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "reward": ("rollout",),
@@ -49,6 +50,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "composer": ("parents", "seed"),
     "benchmark": (),
     "policy": ("prompt", "n", "sampling"),
+    "rollout": ("config",),
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
@@ -56,6 +58,7 @@ _KEYS: Mapping[Seam, str] = {
     "composer": "selfplay.composer",
     "benchmark": "--benchmark",
     "policy": "policy.engine",
+    "rollout": "rollout.mode",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")

@@ -249,11 +249,11 @@ FIGURES = {
     ),
     "preface": Figure(
         (
-            train("configs/preface_writer.toml", run="{run}/writer"),
+            train("configs/lab/preface_writer.toml", run="{run}/writer"),
             # Seed 0 had 14 minutes, which were 19 steps.
             train(
-                "configs/preface.toml",
-                "--set instruct.writer={run}/writer/policy --set max_minutes=0 --set grpo.steps=19",
+                "configs/lab/preface.toml",
+                "--set rollout.options.writer={run}/writer/policy --set max_minutes=0 --set grpo.steps=19",
             ),
             "proverrl eval --run {run} --name after --set rollout.turns=7 -k 1",
             "proverrl eval --run {run} --name before --set rollout.turns=7 -k 1 "

@@ -25,12 +25,12 @@ from proverrl.config.rewards import AppealConfig as AppealConfig
 from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName
 from proverrl.config.rollout import FeedbackName as FeedbackName
-from proverrl.config.rollout import InstructConfig as InstructConfig
 from proverrl.config.rollout import RestartConfig as RestartConfig
 from proverrl.config.rollout import RestartName as RestartName
 from proverrl.config.rollout import RestartSource as RestartSource
 from proverrl.config.rollout import RestartUnit as RestartUnit
 from proverrl.config.rollout import RolloutConfig as RolloutConfig
+from proverrl.config.rollout import RolloutMode as RolloutMode
 from proverrl.config.search import SearchConfig as SearchConfig
 from proverrl.config.sections import ROUND_LOOPS as ROUND_LOOPS
 from proverrl.config.sections import Config as Config

@@ -147,7 +147,6 @@ LayoutName = Literal[
     "deepseek_cot",
     "goedel",
     "dafny",
-    "instruct",
     "critic",
 ]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -194,8 +193,7 @@ class PolicyConfig(Section):
     """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
     and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
-    ``instruct``: one that asks for an instruction; ``critic``: one that asks for a judgement of a
-    statement, in JSON"""
+    ``critic``: one that asks for a judgement of a statement, in JSON"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

@@ -28,9 +28,6 @@ RewardName = Literal[
     "statement",
     "program",
     "decide",
-    "preface_conference",
-    "preface_journal",
-    "preface_potential",
 ]
 
 
@@ -47,8 +44,7 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program``, ``decide``,
-    ``preface_conference``, ``preface_journal`` or ``preface_potential``
+    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program`` or ``decide``
     ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""

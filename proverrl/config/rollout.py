@@ -1,6 +1,5 @@
-"""The sections ``[rollout]``, turns with the verifier's answer between, ``[instruct]``, who writes
-under instructions, and ``[restart]``, groups that begin with a part of an answer. What the names
-choose stands in ``proverrl.rollout``."""
+"""The sections ``[rollout]``, turns with the verifier's answer between, and ``[restart]``, groups
+that begin with a part of an answer. What the names choose stands in ``proverrl.rollout``."""
 
 from __future__ import annotations
 
@@ -8,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, Section
-from proverrl.config.policy import SMALL_MODEL_TOKENS, EndpointConfig, LayoutName
+from proverrl.config.base import NonNegative, Options, Positive, Section, name_of
 
-RolloutMode = Literal["whole_proof", "self_correct", "instruct"]
+RolloutMode = Literal["whole_proof", "self_correct"]
 FeedbackName = Literal["goedel", "kimina", "compact", "status"]
 
 
@@ -19,9 +17,10 @@ class RolloutConfig(Section):
     """Turns of a rollout, and what the policy is told between two of them; under ``whole_proof``
     there is only one."""
 
-    mode: RolloutMode = "whole_proof"
-    """``whole_proof``, ``self_correct`` or ``instruct``
-    ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    mode: Annotated[str, name_of("rollout", RolloutMode)] = "whole_proof"
+    """``whole_proof`` or ``self_correct`` ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``mode = "package.module:function"`` ([plugins.md](plugins.md))"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
@@ -32,22 +31,6 @@ class RolloutConfig(Section):
     history_tokens: NonNegative = 0
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
     the model's context"""
-
-
-class InstructConfig(Section):
-    """The writer of ``rollout.mode = "instruct"``, whose weights never change."""
-
-    writer: str = ""
-    """a Hugging Face folder or id; of a run that trained it, ``RUN/policy``"""
-    endpoint: EndpointConfig = EndpointConfig()
-    layout: LayoutName = "plain"
-    """how the writer is shown a problem, and how its answers are read (``policy.layout``)"""
-    temperature: NonNegativeFloat = 0.75
-    """temperature of the writer"""
-    max_new_tokens: Positive = SMALL_MODEL_TOKENS
-    """the most tokens of a body by the writer"""
-    characters: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1800, 1100, 750, 500)
-    """the most characters of an instruction in each turn, the last number for all turns after it"""
 
 
 RestartName = Literal["none", "escalate"]

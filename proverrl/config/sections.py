@@ -37,7 +37,7 @@ from proverrl.config.policy import (
     choose_token_limit,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
-from proverrl.config.rollout import InstructConfig, RestartConfig, RolloutConfig
+from proverrl.config.rollout import RestartConfig, RolloutConfig
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
 from proverrl.config.training import (
@@ -167,7 +167,6 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
-    instruct: InstructConfig = InstructConfig()
     restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
@@ -212,8 +211,6 @@ class Config(Section):
             raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
-        if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
-            raise ValueError(f'rollout.mode = "instruct" {reason}')
         if self.loop == "preferences" and not self.preferences.pairs:
             raise ValueError(
                 'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
@@ -264,24 +261,6 @@ class Config(Section):
         }
         names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
         return f"has no use for {', '.join(names)}; drop it" if names else ""
-
-    def _against_instructor(self) -> str:
-        """Why a policy that writes instructions cannot have these parts, most of which have it
-        imitate bodies; empty when it can."""
-        if bool(self.instruct.writer) == bool(self.instruct.endpoint.url):
-            return "needs a writer: set either instruct.writer or instruct.endpoint.url"
-        if self.loop not in ("grpo", "warm_start"):
-            return f'is for loop = "grpo", not {self.loop!r}'
-        bodies = {
-            "restart.name": self.restart.name != "none",
-            "samples.passes": self.samples.passes,
-            "learner.replay_samples": self.learner.replay_samples,
-            "learner.replay_corrections": self.learner.replay_corrections,
-            "loss.distill.weight": self.loss.distill.weight,
-            "evaluation.search": self.evaluation.search,
-        }
-        names = [name for name, asked in bodies.items() if asked]
-        return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
 
     def _against_vllm(self) -> str:
         """Why vLLM cannot sample for this run, and what to set; empty when it can."""
@@ -334,6 +313,7 @@ class Config(Section):
             ("composer", self.selfplay.composer, self.selfplay.options),
             ("search", self.search.name, self.search.options),
             ("policy", self.policy.engine, self.policy.options),
+            ("rollout", self.rollout.mode, self.rollout.options),
             *(("callback", name, Options()) for name in self.logging.callbacks),
         ]
 

@@ -98,9 +98,6 @@ class LearnerConfig(Section):
         return self
 
 
-InstructionRole = Literal["none", "writer", "instructor"]
-
-
 class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop."""
 
@@ -117,12 +114,6 @@ class WarmStartConfig(Section):
     critiques: str = ""
     """a file of judged pairs whose right statements are learned too, as critics are shown them: for
     ``proverrl fit-critic`` ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
-    instructions: InstructionRole = "none"
-    """``writer``: each reference is learned under its instruction as well; ``instructor``: no
-    bodies, but the form of instructions ([preface.md](preface.md))"""
-    bare_share: Fraction = 1.0
-    """the share of the families whose bodies a ``writer`` also learns without an instruction
-    ([preface.md](preface.md))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
@@ -138,12 +129,6 @@ class WarmStartConfig(Section):
     pack_tokens: NonNegative = 0
     """pack the bodies of a batch into rows of at most this many tokens (the loss is the same); 0
     pads instead"""
-
-    @model_validator(mode="after")
-    def _only_a_writer_has_a_bare_share(self) -> WarmStartConfig:
-        if self.bare_share < 1.0 and self.instructions != "writer":
-            raise ValueError('bare_share below 1 needs instructions = "writer"')
-        return self
 
 
 class GrpoConfig(Section):

@@ -21,7 +21,6 @@ from proverrl.lang.parts import (
     Composing,
     Deciding,
     Formalizing,
-    Instructing,
     Pooling,
     Programming,
     Searching,
@@ -138,11 +137,6 @@ class Language(ABC):
     @property
     def answering(self) -> Answering | None:
         """Claims that something exists, which is asked for, where it has them."""
-        return None
-
-    @property
-    def instructing(self) -> Instructing | None:
-        """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
 
     @property

@@ -1,8 +1,8 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``), what is
-written from words (``Formalizing``, ``Programming``), instructors (``Instructing``) and composers
-(``Composing``) ask of it. Methods with a body here are defaults.
+Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``), what is written from words
+(``Formalizing``, ``Programming``) and composers (``Composing``) ask of it. Methods with a body here
+are defaults.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from proverrl.config.search import SearchStates
 from proverrl.lang.english import English
@@ -256,27 +256,6 @@ class Answering(Protocol):
     def ask(self, known: Candidate, rng: random.Random, english: English) -> ProgramText | None:
         """A question made of a problem with its proof, with the answer and a proof as its
         reference; None where there is none to make."""
-
-
-ErrorKind = Literal["syntax", "type", "invariant", "postcondition", "timeout", "other"]
-"""``timeout`` is a resource limit; ``other`` is whatever else was not proved."""
-StructureKind = Literal["lemma", "invariant", "recursion"]
-
-
-class Instructing(Protocol):
-    """What an instructor can say of a body, and what it is told of one (``rollout.instruct``)."""
-
-    words: tuple[str, ...]
-    """Those of which ``describe`` makes instructions."""
-
-    def describe(self, body: str) -> str:
-        """What a body holds, in these words: a line for each part of it."""
-
-    def count_errors(self, verdict: Verdict) -> Mapping[ErrorKind, int]:
-        """The errors of a judged verdict by their kinds."""
-
-    def count_structure(self, body: str, name: str) -> Mapping[StructureKind, int]:
-        """What a body declares or states; ``recursion`` is calls of ``name``, which it is in."""
 
 
 class Composing(ABC):

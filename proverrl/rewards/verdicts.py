@@ -12,7 +12,6 @@ from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
 from proverrl.plugins import bind, refuse
 from proverrl.rewards.decide import decide_reward, find_label
-from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Problem, Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
@@ -146,12 +145,6 @@ def _is_well_formed(rollout: Rollout) -> bool:
     return formalizing.is_well_formed(turn.candidate, turn.verdict)
 
 
-def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """The sum over the attempts, by one of the rewards of ``proverrl.rewards.preface``."""
-    _proved(rollout)
-    return sum_attempts(ATTEMPTS[config.name](rollout))
-
-
 REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
@@ -159,7 +152,6 @@ REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "statement": statement_reward,
     "program": program_reward,
     "decide": decide_reward,
-    **dict.fromkeys(ATTEMPTS, attempts_reward),
 }
 
 

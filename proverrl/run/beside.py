@@ -1,4 +1,4 @@
-"""The policies beside the one that is trained, whose weights never change: writer and critics.
+"""The policies beside the one that is trained, whose weights never change.
 
 Flows in: a configuration that names them. Flows out: policies, in the parts that ask them.
 """
@@ -15,22 +15,7 @@ from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import name_weights
 from proverrl.policy.likelihood import LikelihoodPolicy, read_critic
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rewards.preface import ATTEMPTS
-from proverrl.rollout.instruct import Writer
 from proverrl.run.session import load_at
-from proverrl.types import Sampling
-
-
-def open_writer(config: Config) -> Writer | None:
-    """The frozen policy that writes under instructions; None in the other modes of rollouts. Raises
-    ``UsageError`` if it cannot be loaded."""
-    settings = config.instruct
-    if config.rollout.mode != "instruct":
-        return None
-    beside = settings.writer, settings.endpoint, settings.layout
-    policy = open_beside(config, *beside, "instruct.writer")
-    sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
-    return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
 def open_beside(

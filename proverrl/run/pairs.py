@@ -50,21 +50,8 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 
 
 def reference_sources(session: Session) -> list[PairSource]:
-    """What the references teach: each body after its problem's prompt; to a writer those of some
-    families (``warm_start.bare_share``); nothing to an instructor, which writes no bodies."""
-    settings = session.config.warm_start
-    if settings.instructions == "instructor":
-        return []
-    references = session.problems.references
-    bare = choose_bare_families(references, settings.bare_share)
-    return [make_source(session.policy, *pair) for pair in references if pair[0].family in bare]
-
-
-def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float) -> set[str]:
-    """Every so many of the sorted names, which begin with the level, so that each level has its
-    share; all of them for 1."""
-    families = sorted({problem.family for problem, _ in references})
-    return {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
+    """What the references teach: each body after its problem's prompt."""
+    return [make_source(session.policy, *pair) for pair in session.problems.references]
 
 
 def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:

@@ -140,7 +140,7 @@ class Pipeline:
                 sampling=make_sampling(self.session.config, "draw", order.number),
                 name=str(order.number),
                 hints=order.hints or None,
-                writer=self.session.writer,
+                mode=self.session.mode,
             )
         self.usage.wrote([len(c.token_ids) for draw in draws for c in draw.completions])
         return draws, time.monotonic() - started
@@ -200,7 +200,7 @@ class Pipeline:
             settings=config.rollout,
             sampling=make_sampling(config, "turns", first),
             deadline_seconds=config.pool.deadline_seconds,
-            writer=self.session.writer,
+            mode=self.session.mode,
         )
         return await self._review(whole)
 

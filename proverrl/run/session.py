@@ -28,7 +28,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rewards.verdicts import check_fit
 from proverrl.rollout.completion_counts import warn_of_room
-from proverrl.rollout.instruct import Writer
+from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
@@ -67,8 +67,8 @@ class Session:
     """What writes completions with its weights; new ones are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
-    writer: Writer | None = None
-    """What writes the bodies, where the policy instructs."""
+    mode: Mode = PLAIN
+    """How the policy's answers become attempts."""
     critic: Critic | None = None
     """What judges statements, where the reward asks for one."""
     trace: TraceFile | None = None
@@ -188,21 +188,11 @@ def load_at(
     return load_policy(path, settings, device=device, precision=precision, key=key)
 
 
-def describe(problem: Problem, body: str) -> str:
-    """The instruction that fits a body, in its language's words. Raises ``UsageError``: the
-    language has none."""
-    instructing = find_language(problem.language).instructing
-    if instructing is None:
-        raise UsageError(
-            f"problem {problem.id!r}: {problem.language} has no words for instructions; set "
-            'warm_start.instructions = "none"'
-        )
-    return instructing.describe(body)
-
-
-def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
+def make_policy(
+    config: Config, problems: TrainingProblems, mode: Mode = PLAIN
+) -> TransformersPolicy:
     """The policy in ``policy.path``, or a new model whose tokenizer is trained on all training
-    statements and the references of warm start."""
+    statements, the references of warm start and the words of the mode."""
     if config.policy.path:
         return load_weights(config, config.policy.path)
     layout = config.policy.layout
@@ -213,9 +203,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
     keywords = {word for language in languages for word in language.keywords}
-    if config.warm_start.instructions != "none":
-        texts += [describe(problem, reference) for problem, reference in problems.references]
-        keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
+    words = mode.words(problems.references)
+    keywords |= {word for text in words for word in text.split()}
+    texts += words
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     device = choose_device(config.policy.device)
     return build_policy(
@@ -227,7 +217,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     )
 
 
-def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
+def open_policy(
+    config: Config, folder: Path, problems: TrainingProblems, mode: Mode
+) -> TransformersPolicy:
     """The newest weights of this run: checkpoint, else warm-started, else fresh."""
     checkpoint = latest_checkpoint(folder / "checkpoints")
     warm = folder / "warm_start"
@@ -238,7 +230,7 @@ def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tra
             "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
         )
     if checkpoint is None and not (warm / "weights.pt").exists():
-        policy = make_policy(config, problems)
+        policy = make_policy(config, problems, mode)
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
         newest = warm if checkpoint is None or lora.rank else checkpoint

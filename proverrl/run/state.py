@@ -21,7 +21,7 @@ from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
 from proverrl.learner.learner import TorchLearner
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.instruct import SameWriter
+from proverrl.rollout.mode import SameMode
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
@@ -225,8 +225,8 @@ class GrpoState(RunState):
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None
         self.parts |= {"rewards": self.history, "restarts": self.restarts}
-        if session.writer is not None:
-            self.parts["writer"] = SameWriter(session.writer)
+        if session.mode.describe():
+            self.parts["mode"] = SameMode(session.mode)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -243,9 +243,6 @@ class GrpoState(RunState):
         groups = super().reward(judged, reward, tally)
         if judged.use != "counted":
             observe_draw(self.session, self.restarts, judged.draws)
-        if self.session.writer is not None:
-            # One for each instruction, an empty one too.
-            tally.figures["writer_calls"] = tally.completions.num
         if stats := self.session.verifier.stats():
             self.session.monitor.display(verifier_queue=stats.queued)
         return groups

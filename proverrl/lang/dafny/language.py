@@ -39,7 +39,6 @@ from proverrl.lang.parts import (
     Composing,
     Deciding,
     Formalizing,
-    Instructing,
     Pooling,
     Programming,
     Searching,
@@ -117,12 +116,6 @@ class Dafny(Language):
         from proverrl.lang.dafny.formal.claim import DECIDING
 
         return DECIDING
-
-    @property
-    def instructing(self) -> Instructing:
-        from proverrl.lang.dafny.instructing import INSTRUCTING
-
-        return INSTRUCTING
 
     @property
     def composing(self) -> Composing:
