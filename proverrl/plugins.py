@@ -39,6 +39,7 @@ Seam = Literal[
     "benchmark",
     "policy",
     "rollout",
+    "experiment",
 ]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "reward": ("rollout",),
@@ -51,6 +52,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "benchmark": (),
     "policy": ("prompt", "n", "sampling"),
     "rollout": ("config",),
+    "experiment": ("config",),
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
@@ -59,6 +61,7 @@ _KEYS: Mapping[Seam, str] = {
     "benchmark": "--benchmark",
     "policy": "policy.engine",
     "rollout": "rollout.mode",
+    "experiment": "experiments",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
@@ -161,8 +164,8 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
     if not takes_options:
         if options:
             raise UsageError(
-                f"{_find_table(seam)}: {name} takes none; give it a parameter 'options', or drop "
-                f"{', '.join(sorted(options))}"
+                f"{_find_table(seam, name)}: {name} takes none; give it a parameter 'options', or "
+                f"drop {', '.join(sorted(options))}"
             )
         return _keep_running(key, name, function)
     given = _read_options(seam, name, function, options)
@@ -192,8 +195,10 @@ def _find_key(seam: Seam) -> str:
     return _KEYS.get(seam, f"{seam}.name")
 
 
-def _find_table(seam: Seam) -> str:
+def _find_table(seam: Seam, name: str) -> str:
     """The table of a part's options."""
+    if seam == "experiment":
+        return f"experiments.{json.dumps(name)}"
     return f"{_find_key(seam).partition('.')[0]}.options"
 
 
@@ -204,7 +209,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
         if is_place(name):
             bind(seam, name, options)
         elif options:
-            table = _find_table(seam)
+            table = _find_table(seam, name)
             raise UsageError(
                 f"{table} are for a plug-in ({_find_key(seam)} = "
                 f'"package.module:function"); {name!r} has keys in [{table.partition(".")[0]}]'
@@ -245,7 +250,7 @@ def _read_options(
     seam: Seam, name: str, function: Callable[..., Any], options: Mapping[str, Any]
 ) -> Any:
     """The options in the pydantic model that annotates the parameter; without one a mapping."""
-    table = _find_table(seam)
+    table = _find_table(seam, name)
     called = function.__init__ if inspect.isclass(function) else function
     try:
         model = get_type_hints(called).get("options")

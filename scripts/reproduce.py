@@ -30,7 +30,7 @@ from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
 
 FOLDER = Path("runs/reproduce")
-PRESETS = Path(__file__).parents[1] / "configs" / "presets"
+ROOT = Path(__file__).parents[1]
 
 Recorded = tuple[float, float, float]
 """A pass rate in percent, and its 95 % interval."""
@@ -64,6 +64,12 @@ class Figure:
         for key, value in known.items():
             lines = [line.replace(key, str(value)) for line in lines]
         return lines
+
+
+def find_preset(name: str) -> str:
+    """The file of a preset; an experiment's lies in the lab's folder, and is empty without it."""
+    places = (f"configs/{folder}/{name}.toml" for folder in ("presets", "lab"))
+    return next((place for place in places if (ROOT / place).is_file()), "")
 
 
 def train(config: str, settings: str = "", run: str = "{run}") -> str:
@@ -101,7 +107,7 @@ def write_code(
 
 def list_arguments(preset: str) -> list[str]:
     """What a preset sets, as arguments of ``proverrl train``."""
-    table = tomllib.loads((PRESETS / f"{preset}.toml").read_text("utf-8"))
+    table = tomllib.loads((ROOT / find_preset(preset)).read_text("utf-8"))
     flat = flatten_table({k: v for k, v in table.items() if k not in ("extends", "run")})
     return [f"--set '{key}={json.dumps(value)}'" for key, value in flat.items()]
 
@@ -253,7 +259,8 @@ FIGURES = {
             # Seed 0 had 14 minutes, which were 19 steps.
             train(
                 "configs/lab/preface.toml",
-                "--set rollout.options.writer={run}/writer/policy --set max_minutes=0 --set grpo.steps=19",
+                "--set rollout.options.writer={run}/writer/policy --set max_minutes=0 "
+                "--set grpo.steps=19",
             ),
             "proverrl eval --run {run} --name after --set rollout.turns=7 -k 1",
             "proverrl eval --run {run} --name before --set rollout.turns=7 -k 1 "
@@ -416,10 +423,11 @@ FIGURES["preset_gar"] = Figure(
 )
 FIGURES |= {
     f"preset_{name}": Figure(
-        (_START, train(f"configs/presets/{name}.toml", f"{_EQUAL} {_FROM_START}")),
+        (_START, train(find_preset(name), f"{_EQUAL} {_FROM_START}")),
         {"after": recorded},
     )
     for name, recorded in ON_DAFNY.items()
+    if find_preset(name)
 }
 
 ON_LEAN: Mapping[str, Mapping[int, Recorded]] = {
@@ -457,6 +465,7 @@ FIGURES |= {
         {"after": recorded},
     )
     for name, recorded in ON_LEAN.items()
+    if find_preset(name)
 }
 _TEXTS = "{data}/lean456.jsonl"
 _THEOREMS = "{data}/lean456-heldout.jsonl"

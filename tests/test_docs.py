@@ -27,8 +27,6 @@ from proverrl.config import (
     CurriculumName,
     FeedbackName,
     LossName,
-    RestartName,
-    RestartSource,
     RewardName,
     WeightsName,
 )
@@ -361,8 +359,6 @@ CHOICES = [
     CurriculumName,
     FeedbackName,
     LossName,
-    RestartName,
-    RestartSource,
     RewardName,
     RolloutMode,
     WeightsName,

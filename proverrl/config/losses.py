@@ -94,24 +94,6 @@ class EntropyConfig(Section):
     """weight of the mean entropy, which is subtracted from the loss"""
 
 
-class DistillConfig(Section):
-    """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``."""
-
-    weight: NonNegativeFloat = 0.0
-    """weight of the mean divergence per token; 0 keeps no teacher"""
-    alpha: Fraction = 0.5
-    """interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
-    1"""
-    top_tokens: Positive = 100
-    """how many of the student's likeliest tokens are compared; the others are merged into one"""
-    ratio_cap: PositiveFloat = 2.0
-    """bound of the policy's probability of a token over the sampler's"""
-    teacher_rate: Fraction = 0.05
-    """how far the teacher moves towards the policy per update"""
-    max_pairs: Positive = 64
-    """the most failed attempts per step"""
-
-
 class LossConfig(Section):
     """The loss, its constants and what is added to it. A constant is read by the loss that its
     docstring names and by no other."""
@@ -164,7 +146,6 @@ class LossConfig(Section):
     weights: WeightsConfig = WeightsConfig()
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
-    distill: DistillConfig = DistillConfig()
 
     @model_validator(mode="after")
     def _names_fit_together(self) -> Self:

@@ -37,7 +37,7 @@ from proverrl.config.policy import (
     choose_token_limit,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
-from proverrl.config.rollout import RestartConfig, RolloutConfig
+from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
 from proverrl.config.training import (
@@ -158,6 +158,11 @@ class Config(Section):
     languages: dict[str, str] = Field(default_factory=dict)
     """languages of your own by their names, each as ``package.module:object``
     ([plugins.md](plugins.md#languages))"""
+    experiments: dict[Annotated[str, name_of("experiment", Literal[""])], Options] = Field(
+        default_factory=dict
+    )
+    """what changes GRPO's steps, each as ``package.module:function`` with its options
+    ([plugins.md](plugins.md#experiments))"""
     problems: ProblemsConfig = ProblemsConfig()
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -167,7 +172,6 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
-    restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
     appeal: AppealConfig = AppealConfig()
@@ -199,8 +203,6 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
-        if self.restart.name != "none" and self.loop in ROUND_LOOPS:
-            raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":
             raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
         if self.evaluation.search and (reason := self.evaluation.against_search):
@@ -244,7 +246,6 @@ class Config(Section):
             )
         whole = {
             "loss.kl.coefficient": self.loss.needs_reference,
-            "loss.distill.weight": self.loss.distill.weight,
             "samples.passes": self.samples.passes,
         }
         names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
@@ -284,8 +285,6 @@ class Config(Section):
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
             return 'has not been joined with vLLM; set policy.engine = "transformers"'
-        if self.loss.distill.weight:
-            return "has no teacher for self-distillation; set loss.distill.weight = 0"
         return ""
 
     def _against_selfplay(self) -> str:
@@ -293,8 +292,6 @@ class Config(Section):
         selfplay = self.selfplay
         if not self.grpo.in_order:
             return 'loop = "selfplay" learns in order; set grpo.in_order = true'
-        if self.restart.name != "none":
-            return 'no restarts in loop = "selfplay"; set restart.name = "none"'
         copies = selfplay.composer == "policy" and not selfplay.shared
         if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
             return (
@@ -315,6 +312,7 @@ class Config(Section):
             ("policy", self.policy.engine, self.policy.options),
             ("rollout", self.rollout.mode, self.rollout.options),
             *(("callback", name, Options()) for name in self.logging.callbacks),
+            *(("experiment", name, options) for name, options in self.experiments.items()),
         ]
 
     def precision_on(self, device: str) -> PrecisionName:

@@ -44,6 +44,7 @@ from proverrl.rollout.mode import open_mode
 from proverrl.run.beside import open_critic
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
+from proverrl.run.experiments import open_experiments
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.run.pairs import check_files, reference_sources
 from proverrl.run.reverify import check_sample_files, list_proofs
@@ -127,7 +128,12 @@ def _follow(config: Config, world: World) -> None:
     with contextlib.closing(
         open_sampler(policy, settle_cache(config, policy), problems.all)
     ) as sampler:
-        Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
+        Follower(
+            world,
+            policy,
+            partial(open_learner, config, policy, problems, open_experiments(config)),
+            sampler,
+        ).run()
 
 
 async def _lead(config: Config, world: World, live: bool | None) -> None:
@@ -140,6 +146,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
             load_preferences(config)
         check_sample_files(config, world)
         mode = open_mode(config)
+        open_experiments(config)  # Refused now, not after the warm start.
         problems = load_training(config)
         world.share("open")
         policy = open_policy(config, folder, problems, mode)

@@ -19,9 +19,8 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy, generate_fitting
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.completion_counts import LOST
-from proverrl.rollout.hints import with_hint
 from proverrl.rollout.mode import PLAIN, Mode
-from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
+from proverrl.types import Completion, Group, Problem, Prompt, Rollout, Sampling, Turn
 from proverrl.verifier.base import Verifier, verify_all
 
 
@@ -73,6 +72,14 @@ async def draw_groups(
     found = await mode.read(answers, layout=policy.layout, turn=0, seed=sampling.seed)
     read = iter(found)
     return [replace(d, extractions=tuple(map(explain_lost, d.completions, read))) for d in draws]
+
+
+def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
+    """The prompt with the hint's tokens after it; unchanged without one."""
+    if hint is None:
+        return prompt
+    ids = prompt.token_ids + hint.token_ids
+    return replace(prompt, text=prompt.text + hint.text, token_ids=ids)
 
 
 def name_draws(

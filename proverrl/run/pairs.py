@@ -1,8 +1,8 @@
-"""What supervised training, replay and self-distillation learn.
+"""What supervised training and replay learn.
 
-Flows in: references, proofs that a run kept, a file of problems with reference bodies, failed
-attempts. Flows out: pairs of token ids, a prompt and what follows it. Not handled here: verifying
-anything (``reverify``), the losses (``proverrl.losses``).
+Flows in: references, proofs that a run kept, a file of problems with reference bodies. Flows out:
+pairs of token ids, a prompt and what follows it. Not handled here: verifying anything
+(``reverify``), the losses (``proverrl.losses``).
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, ProblemsConfig
 from proverrl.errors import ProblemError, UsageError
-from proverrl.learner.distill import TeacherPair, build_pairs
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts
 from proverrl.rollout.proofs import Proof
 from proverrl.run.session import Session
-from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Group, Problem
+from proverrl.types import Candidate, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +56,6 @@ def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[Pa
     """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     return [make_source(session.policy, by_id[name], body) for name, body in pairs]
-
-
-def make_pairs(session: Session, seen: Sequence[Group], version: int) -> list[TeacherPair]:
-    """Failed attempts of all groups, with a teacher's prompts; none without self-distillation."""
-    settings = session.config.loss.distill
-    if settings.weight == 0.0:
-        return []
-    return build_pairs(
-        session.policy,
-        [rollout for group in seen for rollout in group.rollouts],
-        session.config.rollout,
-        max_pairs=settings.max_pairs,
-        max_tokens=session.policy.model.config.max_position_embeddings,
-        seed=derive_seed(session.config.seed, "distill", version),
-    )
 
 
 def choose_proofs(

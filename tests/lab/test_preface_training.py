@@ -95,7 +95,7 @@ def make_table(folder: Path, splits: dict[str, str], **changes: Any) -> dict[str
             "steps": 300,
             "batch_size": 8,
         },
-        "rollout": {"mode": "preface_writer"},
+        "rollout": {"mode": "preface_writer", "turns": 1},
         "evaluation": {"samples": 7, "ks": [1, 7], "before": True, "after": False},
         **changes,
     }

@@ -137,11 +137,10 @@ class Instruct(Mode):
         if config.loop not in ("grpo", "warm_start"):
             return f'is for loop = "grpo", not {config.loop!r}'
         bodies = {
-            "restart.name": config.restart.name != "none",
+            "experiments": config.experiments,
             "samples.passes": config.samples.passes,
             "learner.replay_samples": config.learner.replay_samples,
             "learner.replay_corrections": config.learner.replay_corrections,
-            "loss.distill.weight": config.loss.distill.weight,
             "evaluation.search": config.evaluation.search,
         }
         names = [name for name, asked in bodies.items() if asked]
