@@ -151,7 +151,7 @@ def test_an_experiment_gives_hints_and_resumes(
 ) -> None:
     def config(name: str, steps: int) -> Config:
         sizes = {"groups_per_step": 3, "groups_per_draw": 4, "group_size": 2, "steps": steps}
-        experiments = {"own_steps:Opened": {}}
+        experiments: dict[str, Any] = {"own_steps:Opened": {}}
         return make_config(name, experiments=experiments, evaluation=QUIET, grpo=sizes)
 
     whole = run(config("whole", 4))
