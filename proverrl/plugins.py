@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 from proverrl.errors import UsageError
 
 Seam = Literal[
+    "loop",
     "reward",
     "advantage",
     "loss",
@@ -42,6 +43,7 @@ Seam = Literal[
     "experiment",
 ]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
+    "loop": ("session",),
     "reward": ("rollout",),
     "advantage": ("inputs",),
     "loss": ("inputs",),
@@ -56,6 +58,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
+    "loop": "loop",
     "callback": "logging.callbacks",
     "composer": "selfplay.composer",
     "benchmark": "--benchmark",
@@ -64,6 +67,8 @@ _KEYS: Mapping[Seam, str] = {
     "experiment": "experiments",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
+HOOKS: Mapping[Seam, tuple[str, ...]] = {"reward": ("check", "review")}
+"""Attributes that a plug-in may have beside what it is called for; None where it has none."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
 """Plug-ins that have no table of their own."""
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -129,6 +134,12 @@ def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any
     return _bind(seam, name, json.dumps(dict(options), sort_keys=True))
 
 
+def read_options(seam: Seam, name: str, options: Mapping[str, Any]) -> Any:
+    """The options as the plug-in gets them. Raises ``UsageError`` as ``bind``."""
+    bind(seam, name, options)
+    return _read_options(seam, name, load(_find_key(seam), name), options)
+
+
 def refuse(seam: Seam, name: str, given: object, asked: str, wanted: str) -> UsageError:
     """The error for what a part ``gave`` when it was ``asked`` for something. The folder of a run
     stays as it was, so that the same command goes on once the part is mended."""
@@ -167,18 +178,27 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
                 f"{_find_table(seam, name)}: {name} takes none; give it a parameter 'options', or "
                 f"drop {', '.join(sorted(options))}"
             )
-        return _keep_running(key, name, function)
+        return _keep_running(key, name, function, _find_hooks(seam, function))
     given = _read_options(seam, name, function, options)
-    return _keep_running(key, name, partial(function, options=given))
+    bound = partial(function, options=given)
+    return _keep_running(key, name, bound, _find_hooks(seam, function))
 
 
-def _keep_running(key: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which may not end the program: its exit status would be taken for the run's."""
+def _find_hooks(seam: Seam, function: Any) -> dict[str, Any]:
+    return {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+
+
+def _keep_running(
+    key: str, name: str, function: Callable[..., Any], hooks: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The function with its hooks. It may not end the program: its exit status would be taken for
+    the run's."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         with refuse_exit(key, name):
             return function(*arguments, **named)
 
+    vars(call).update(hooks)
     return call
 
 
@@ -199,7 +219,7 @@ def _find_table(seam: Seam, name: str) -> str:
     """The table of a part's options."""
     if seam == "experiment":
         return f"experiments.{json.dumps(name)}"
-    return f"{_find_key(seam).partition('.')[0]}.options"
+    return "loop_options" if seam == "loop" else f"{_find_key(seam).partition('.')[0]}.options"
 
 
 def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
@@ -210,9 +230,10 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
             bind(seam, name, options)
         elif options:
             table = _find_table(seam, name)
+            own = name if seam == "loop" else table.partition(".")[0]
             raise UsageError(
                 f"{table} are for a plug-in ({_find_key(seam)} = "
-                f'"package.module:function"); {name!r} has keys in [{table.partition(".")[0]}]'
+                f'"package.module:function"); {name!r} has keys in [{own}]'
             )
 
 

@@ -33,12 +33,6 @@ ANNOTATE = "annotate"
 FILE = "file"
 """The kind of a bare file, which is all body."""
 
-DECIDE = "decide"
-"""The kind of a claim that is to be proved or disproved."""
-
-ANSWER = "answer"
-"""The kind of a claim that something exists, which is asked for."""
-
 
 class Status(StrEnum):
     """What the verifier said. The last two mean that nothing was judged."""
@@ -351,34 +345,16 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
-    """What is known of the meaning of a statement or program beside its verdict; no proof of it:
-    ``agrees`` where a critic calls it right, ``is_empty`` where it is proved to say nothing, and a
-    ``score`` between 0 and 1 of its parts."""
-
-    agrees: bool = False
-    is_empty: bool = False
-    score: float = 0.0
-
-    def __or__(self, other: Opinion) -> Opinion:
-        """What both say together."""
-        return Opinion(
-            self.agrees or other.agrees,
-            self.is_empty or other.is_empty,
-            max(self.score, other.score),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Rollout:
-    """All turns on one problem; ``opinion`` is of the last one's candidate."""
+    """All turns on one problem; ``marks`` are what the reward found out about the last candidate
+    beside its verdict."""
 
     id: str
     problem: Problem
     role: Role
     turns: tuple[Turn, ...]
     hint: Hint | None = None
-    opinion: Opinion = Opinion()
+    marks: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.turns:

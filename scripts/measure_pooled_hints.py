@@ -31,8 +31,8 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
+from proverrl.lab.words.dafny.errors import spoil
 from proverrl.lang import find_language
-from proverrl.lang.dafny.formal.errors import spoil
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import PooledHint, Prefix
 from proverrl.search.base import Functions, Proposal

@@ -163,7 +163,7 @@ FIGURES = {
         {"after": {0: (27.7, 21.2, 35.0), 1: (32.3, 25.4, 40.0), 2: (26.4, 20.1, 33.6)}},
     ),
     "critic": Figure(
-        (train("configs/critic.toml"),),
+        (train("configs/lab/critic.toml"),),
         {
             "before": {0: (72.2, 66.9, 76.9), 1: (74.6, 69.5, 79.1), 2: (71.6, 66.4, 76.4)},
             "after": {0: (72.8, 67.5, 77.5), 1: (74.9, 70.0, 79.2), 2: (73.7, 68.5, 78.2)},
@@ -172,16 +172,16 @@ FIGURES = {
     ),
     "critic_formaliser": Figure(
         (
-            train("configs/critic_formaliser.toml"),
-            "proverrl fit-critic {run} dafny/critiques/valid.jsonl --out {run}/critic",
-            "proverrl eval configs/critic.toml --set policy.path={run}/critic --set run={run} "
+            train("configs/lab/critic_formaliser.toml"),
+            "proverrl words fit-critic {run} dafny/critiques/valid.jsonl --out {run}/critic",
+            "proverrl eval configs/lab/critic.toml --set policy.path={run}/critic --set run={run} "
             "--benchmark dafny/critiques/heldout.jsonl --name after -k 1",
         ),
         {"after": {0: (91.5, 87.7, 94.2), 1: (93.3, 89.8, 95.7), 2: (92.1, 88.5, 94.7)}},
         level="balanced",
     ),
     "code": write_code(
-        "configs/programs.toml",
+        "configs/lab/programs.toml",
         "--set learner.learning_rate=1e-3 --set 'warm_start.references_per_level={ 1 = 150 }' "
         "--set warm_start.steps=200 --set evaluation.samples=4 --set evaluation.ks=[1,4] "
         "--set max_minutes=0 --set max_verifier_calls=1500",
@@ -206,10 +206,10 @@ FIGURES = {
     ),
     "programs": Figure(
         (
-            "[ -e {data}/programs.jsonl ] || proverrl problems generate dafny --programs "
+            "[ -e {data}/programs.jsonl ] || proverrl words generate dafny --ask programs "
             "--levels 1 --num 700 --split train --out {data}/programs.jsonl",
             train(
-                "configs/programs.toml",
+                "configs/lab/programs.toml",
                 "--set problems.train={data}/programs.jsonl --set learner.learning_rate=1e-3 "
                 "--set 'warm_start.references_per_level={ 1 = 300 }' --set warm_start.steps=350 "
                 "--set evaluation.samples=4 --set evaluation.ks=[1,4] --set max_minutes=0 "
@@ -224,7 +224,7 @@ FIGURES = {
     "formalize": Figure(
         (
             train(
-                "configs/formalize.toml",
+                "configs/lab/formalize.toml",
                 "--set warm_start.steps=300 --set learner.replay_samples=48 "
                 "--set 'warm_start.references_per_level={1=60,2=60,3=60,4=60,5=60}' "
                 "--set max_minutes=0 --set max_verifier_calls={calls} --set evaluation.samples=8",
@@ -243,7 +243,7 @@ FIGURES = {
     "formalize_longer": Figure(
         (
             train(
-                "configs/formalize.toml",
+                "configs/lab/formalize.toml",
                 "--set max_minutes=0 --set max_verifier_calls=4400 --set evaluation.samples=8 "
                 "--set evaluation.ks=[1,8] --set problems.heldout=dafny/statements/heldout.jsonl",
             ),
@@ -302,7 +302,7 @@ FIGURES = {
         calls={0: 3167, 2: 2580},
     ),
     "claims": Figure(
-        (train("configs/decide.toml", "--set max_minutes=0 --set max_verifier_calls=2500"),),
+        (train("configs/lab/decide.toml", "--set max_minutes=0 --set max_verifier_calls=2500"),),
         {"before": {2: (31.7, 25.8, 38.2)}, "after": {2: (41.3, 34.7, 48.0)}},
     ),
 }

@@ -25,11 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.config import Config
 from proverrl.config.base import Section
+from proverrl.config.load import find_section
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 HEAD = "| key | default | means |\n|---|---|---|\n"
 TOP = "The run"
-TITLE = rf"### (?:`\[([a-z_.]+)\]`|{TOP})\n"
+TITLE = rf"### (?:`\[([a-zA-Z_.]+)\]`|{TOP})\n"
 PART = re.compile(rf"^{TITLE}(?:(?!^#).*\n)*?{re.escape(HEAD)}", re.MULTILINE)
 ROWS = re.compile(r"(?:\|.*\n)*")
 
@@ -48,7 +49,7 @@ def write_page(page: str) -> str:
             name = name.rpartition(".")[0]
         if not name and "." in key:
             raise ValueError(f"{PAGE.name} has no table for {key}; add a heading and an empty one")
-        rows[name].append(f"| `{key}` | `{default}` | {text} |\n")
+        rows[name].append(f"| `{key}` | {default} | {text} |\n")
     for name, end in sorted(tables.items(), key=lambda table: -table[1]):
         if not rows[name]:
             raise ValueError(f"{PAGE.name}: there is no section [{name}]; drop its heading")
@@ -58,23 +59,19 @@ def write_page(page: str) -> str:
     return page
 
 
-def iter_keys(
-    section: type[Section], prefix: str = "", places: dict[type[Section], str] | None = None
-) -> Iterator[tuple[str, str, str]]:
-    """Key, default as TOML writes it and text of every key, tables within included. A table that
-    stood before under another name is told once: its second texts name the first keys."""
-    places = {} if places is None else places
-    first = places.setdefault(section, prefix)
+def iter_keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Key, default as TOML writes it and text of every key, tables within included."""
     texts = read_texts(section)
-    defaults = section().model_dump(mode="json")
+    defaults = section.model_construct().model_dump(mode="json")
     for name, info in section.model_fields.items():
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            yield from iter_keys(info.annotation, f"{prefix}{name}.", places)
+        inner, named = find_section(info.annotation)
+        if inner is not None:
+            yield from iter_keys(inner, f"{prefix}{name}.NAME." if named else f"{prefix}{name}.")
         elif name not in texts:
             raise ValueError(f"{prefix}{name} has no text below it in {section.__module__}")
         else:
-            text = texts[name] if first == prefix else f"as `{first}{name}`"
-            yield prefix + name, write_default(defaults[name]), text
+            default = "needed" if info.is_required() else f"`{write_default(defaults[name])}`"
+            yield prefix + name, default, texts[name]
 
 
 def read_texts(section: type[Section]) -> dict[str, str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 # Before the processes of a run begin, so that they share what it makes.
 import tests.warm  # noqa: F401
+from tests.shared_verifier import close_verifier
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,3 +30,9 @@ def no_stored_verdicts(
     """The verdicts of users and of other tests: what the tests count are verifier calls."""
     place = tmp_path_factory.getbasetemp() / f"cache-{next(_NUMBERS)}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_open_verifier() -> Iterator[None]:
+    yield
+    close_verifier()

@@ -43,7 +43,8 @@ def answer(source: str, options: list[str]) -> None:
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     elif "CanaryTrue" in source:
         outcomes = {"CanaryTrue": "verified", "CanaryFalse": "error"}
-        outcomes |= {"CanaryAssume": "error", "CanaryMaps": "error"}
+        refuted = ("Assume", "Maps", "Ordinals", "Multisets")
+        outcomes |= {f"Canary{name}": "error" for name in refuted}
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     act(words)
     if "PROVE" in words:

@@ -76,10 +76,11 @@ CANARIES = [
         (2, 2, 60, "ensures clause proved using contradictory assumptions"),
         (1, 3, 6, "Verification out of resource (CanaryHard)"),
         (2, 5, 37, "assume statement has no {:axiom} annotation"),
-        (1, 10, 2, "assertion might not hold"),
+        *((1, line, 2, "assertion might not hold") for line in (10, 14, 19)),
     ),
     symbols(
-        *((0, 6, 16, 5), (1, 6, 17, 4), (2, 6, 25, 5), (3, 6, 16, 4), (5, 6, 18, 5), (6, 6, 16, 4))
+        *((0, 6, 16, 5), (1, 6, 17, 4), (2, 6, 25, 5), (3, 6, 16, 4), (5, 6, 18, 5)),
+        *((6, 6, 16, 4), (12, 6, 20, 4), (16, 6, 21, 4)),
     ),
     progress("ResolutionSucceeded"),
 ]

@@ -196,9 +196,9 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
         return {}
     fields = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.0}
     settings = WarmStartConfig.model_validate(fields | case["supervised"])
-    fields = {"max_grad_norm": 1.0, "micro_batch_tokens": 64, "gradient_checkpointing": False}
+    fields = {"micro_batch_tokens": 64, "gradient_checkpointing": False}
     config = LearnerConfig.model_validate(fields | case.get("learner", {}))
-    loss: SupervisedLoss = Imitation(0.3, case.get("pack_tokens", 0))
+    loss: SupervisedLoss = Imitation(0.3)
     items: Sequence[Any] = pairs
     scores = []
     if case.get("prefers"):

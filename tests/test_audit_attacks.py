@@ -10,7 +10,7 @@ with z3 4.8.5; ``proved`` there means that only the named layer stands in the wa
 import asyncio
 import json
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_da
 from proverrl.types import Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 
-CASES = [
-    json.loads(path.read_text(encoding="ascii"))
-    for path in sorted(Path(__file__).with_name("attacks").glob("*.json"))
-]
+
+def load_cases(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("ascii")) for path in sorted(folder.glob("*.json"))]
+
+
+CASES = load_cases(Path(__file__).with_name("attacks"))
 AUDIT_LAYERS = {
     "after-fresh",
-    "answer",
     "assignment",
     "attributes",
     "believed-measure",
@@ -65,7 +66,6 @@ AUDIT_LAYERS = {
     "reading-lambda",
     "reversed-calc",
     "scope",
-    "side",
     "size",
     "staged-ordinal",
     "stored-function",
@@ -85,14 +85,12 @@ AUDIT_LAYERS = {
 BEHIND_THE_AUDIT = ("dafny", "types", "invariants", "walls")
 
 
+Make = Callable[[dict[str, Any]], Candidate]
+
+
 def make_candidate(case: dict[str, Any]) -> Candidate:
-    """What is verified of a case; one that chooses no side, as if it had proved the claim."""
     problem = Problem(case["name"], "dafny", case["kind"], "", case["statement"])
-    candidate = Candidate(problem, case["body"])
-    settled = DAFNY.settle(candidate)
-    if isinstance(settled, Candidate):
-        return settled
-    return replace(candidate, problem=replace(problem, kind="statements"))
+    return Candidate(problem, case["body"])
 
 
 def find_toolchain() -> DafnyToolchain:
@@ -105,14 +103,12 @@ def find_toolchain() -> DafnyToolchain:
     return toolchain
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
+def check_layer(case: dict[str, Any]) -> None:
     if case["caught_by"] == "problem":
         with pytest.raises(ProblemError, match="no proof can be held to its program"):
             audit_candidate(make_candidate(case))
         return
-    problem = Problem(case["name"], "dafny", case["kind"], "", case["statement"])
-    verdict = DAFNY.audit(Candidate(problem, case["body"]))
+    verdict = DAFNY.audit(make_candidate(case))
     if case["caught_by"] in BEHIND_THE_AUDIT:
         assert verdict is None
     else:
@@ -120,6 +116,11 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
         assert f"{verdict.stage}:{verdict.rule}" == case["caught_by"]
         assert verdict.status is Status(case["status"])
         assert verdict.diagnostics[0].severity == "error"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
+    check_layer(case)
 
 
 def test_every_layer_of_the_audit_stops_something() -> None:
@@ -137,7 +138,9 @@ class BareProblems(KnownProblems):
         return WrittenText(candidate.source, {})
 
 
-def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tuple[str, Stage]]:
+def measure(
+    cases: list[dict[str, Any]], known: KnownProblems, make: Make = make_candidate
+) -> dict[str, tuple[str, Stage]]:
     """What a worker says of each case, without the audit, and who decided."""
     toolchain = find_toolchain()
 
@@ -148,7 +151,7 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tupl
             if worker is None:
                 worker = await DafnyServerWorker.start(toolchain, Limits(), known)
             try:
-                verdict = await worker.judge(make_candidate(case))
+                verdict = await worker.judge(make(case))
             except WorkerError:
                 found[case["name"]] = "crashed", Stage.NOBODY
                 worker.kill()
@@ -164,9 +167,9 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, tupl
     return asyncio.run(measure_all())
 
 
-@pytest.mark.slow
-@pytest.mark.dafny
-def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def measure_bare(
+    monkeypatch: pytest.MonkeyPatch, cases: list[dict[str, Any]], make: Make = make_candidate
+) -> dict[str, str]:
     monkeypatch.setattr(
         "proverrl.lang.dafny.verify.judge.join_invariants", lambda text, **_: WrittenText(text, {})
     )
@@ -175,8 +178,14 @@ def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> No
         return given[-1]  # type: ignore[no-any-return]
 
     monkeypatch.setattr("proverrl.lang.dafny.verify.judge.ask_walls", pass_walls)
-    found = measure(CASES, BareProblems())
-    statuses = {name: status for name, (status, _) in found.items()}
+    found = measure(cases, BareProblems(), make)
+    return {name: status for name, (status, _) in found.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses = measure_bare(monkeypatch, CASES)
     assert statuses == {case["name"]: case["status_without_audit"] for case in CASES}
 
 

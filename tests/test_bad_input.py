@@ -70,7 +70,6 @@ needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has n
         ("verify {file} --timeout inf", "'--timeout': inf is not a finite number"),
         ("verify {file} --memory-mb nan", "'--memory-mb': nan is not a finite number"),
         ("verify {file} --memory-mb 63", "'--memory-mb': 63.0 is not in the range"),
-        ("verify {file} --canary-rate nan", "'--canary-rate': nan is not a finite number"),
         (
             "verify {file} --workers 1025",
             "'--workers' / '--jobs' / '-j': 1025 is not in the range",

@@ -53,11 +53,6 @@ def test_levels_that_are_none(text: str) -> None:
         (["report", "docs"], "docs"),
         (["problems", "show", "dafny/curriculum/valid.jsonl", "x"], "the nearest id is"),
         (["problems", "list", "no.jsonl"], "no.jsonl"),
-        (
-            "problems generate dafny --formalize --programs --out no/x.jsonl".split(),
-            "kinds of problems; choose one",
-        ),
-        ("problems generate lean --programs --out no/x.jsonl".split(), "no Lean programs"),
     ],
 )
 def test_wrong_usage_exits_2_and_names_the_place(arguments: list[str], message: str) -> None:

@@ -58,7 +58,6 @@ CONFIG = """
 path = "policy"
 [pool]
 workers = 1
-canary_rate = 0.0
 deadline_seconds = 300.0
 [search]
 name = "rmax_ts"

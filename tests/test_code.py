@@ -14,18 +14,27 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, check_problem
-from proverrl.lang.dafny.formal.program import PROGRAMMING
-from proverrl.lang.formalizing import StatementGenerator
+from proverrl.lang.dafny.audit.methods import gives_contract
+from proverrl.lang.dafny.generate.code import GENERATOR, UNSEEN
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_messages
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from tests.test_programs import LOOP, earn
-from tests.test_statements import judge
+from tests.shared_verifier import judge
 
 DAFNY = find_language("dafny")
-GENERATOR = StatementGenerator(DAFNY, code=True)
+LOOP = """{
+  r := k;
+  var i := 0;
+  while i < n
+    invariant 0 <= i <= n
+    invariant r == 7 * i + k
+  {
+    r := r + 7;
+    i := i + 1;
+  }
+}"""
 CONTRACT = "  requires k > 2\n  ensures r == 7 * n + k\n"
 STATEMENT = (
     f"method Sum_up(n: nat, k: int) returns (r: int)\n{CONTRACT}  {HOLE}\n"
@@ -63,22 +72,18 @@ REFUSED = (
 
 @pytest.mark.dafny
 @pytest.mark.parametrize(
-    ("bodies", "score"),
-    [(PROVED, 1.0), (UNPROVED, 0.2), (UNREAD, 0.01), (REFUSED, 0.0)],
+    ("bodies", "proved"),
+    [(PROVED, True), (UNPROVED, False), (UNREAD, False), (REFUSED, False)],
     ids=["proved", "unproved", "unread", "refused"],
 )
-def test_dafny_decides_what_code_is_worth(bodies: Sequence[str], score: float) -> None:
+def test_dafny_decides_what_code_is_right(bodies: Sequence[str], proved: bool) -> None:
     verdicts = judge(ASKED, bodies)
-    assert [verdict.proved for verdict in verdicts] == [score == 1.0] * len(bodies)
-    assert [earn(b, v, ASKED) for b, v in zip(bodies, verdicts, strict=True)] == (
-        [score] * len(bodies)
-    )
+    assert [verdict.proved for verdict in verdicts] == [proved] * len(bodies)
 
 
 def test_nothing_is_hidden_and_no_words_are_needed() -> None:
-    assert PROGRAMMING.is_given(ASKED)
+    assert gives_contract(ASKED)
     assert not DAFNY.asks_statement(ASKED)
-    assert PROGRAMMING.ask_empty(ASKED, LOOP) == ()
     _, asked = render_messages(ASKED, "dafny")
     assert "block of code with loop invariants that meets the contract" in asked.content
     assert "Write the contract" not in asked.content
@@ -90,7 +95,7 @@ def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     # An 'ensures' of another method does not give this one a contract.
     other = "method A() ensures true { }\nmethod B(n: nat) returns (r: nat)\n"
     asked_for = Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\nmethod Meant() {{ }}\n")
-    assert not PROGRAMMING.is_given(asked_for)
+    assert not gives_contract(asked_for)
     assert DAFNY.asks_statement(asked_for)
     with pytest.raises(ProblemError, match="its head does not give a contract"):
         check_problem(Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\n"))
@@ -106,12 +111,12 @@ def draw(split: str, per_level: int) -> list[CurriculumDraft]:
 def test_families_give_their_contracts() -> None:
     drafts = draw("train", 40)
     assert len(drafts) == 160
-    assert not {draft.family for draft in drafts} & PROGRAMMING.unseen
+    assert not {draft.family for draft in drafts} & UNSEEN
     for draft in drafts:
         problem = build_problem(GENERATOR, draft, "train")
         assert problem.id.endswith("-c")
         assert problem.informal == ""
-        assert PROGRAMMING.is_given(problem)
+        assert gives_contract(problem)
         assert DAFNY.find_objection(problem, draft.reference) == ""
         assert draft.reference.startswith("{")
 
@@ -180,11 +185,10 @@ def test_attributes_and_a_head_in_the_preamble_do_not_hide_the_method() -> None:
         assert judge(problem, [LOOP])[0].proved, attribute
     start, end = STATEMENT.split("  requires", 1)
     split = Problem("p", "dafny", PROGRAM, start, f"  requires{end}")
-    assert PROGRAMMING.is_given(split)
+    assert gives_contract(split)
     proved, wrong, more = judge(split, [LOOP, "{ }", f"requires false\n{LOOP}"])
     assert [v.status for v in (proved, wrong, more)] == [
         Status.PROVED,
         Status.REJECTED,
         Status.UNSOUND,
     ]
-    assert PROGRAMMING.grade(Candidate(split, "{ }"), wrong) == "unproved"

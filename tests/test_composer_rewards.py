@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.config import parse_config
-from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
+from proverrl.config.selfplay import ComposerRewardName
 from proverrl.errors import ConfigError, RecordError
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,
@@ -23,8 +23,6 @@ from proverrl.rewards.composer import (
 )
 from proverrl.rollout.extract import extract
 from proverrl.types import HOLE, Completion, Problem, Reward, Rollout, Turn
-
-CONFIG = SelfplayConfig()
 
 
 def tried(solved: float | None, **more: float | str) -> StatementOutcome:
@@ -57,7 +55,7 @@ def test_gar_counts_what_was_refused_as_unsolved_and_leaves_out_what_was_not_jud
         tried(None),
         tried(0.25, modified=0.125),
     ]
-    assert COMPOSER_REWARDS["gar"](batch, CONFIG) == [0.0, 0.0, None, 0.65625]
+    assert COMPOSER_REWARDS["gar"](batch) == [0.0, 0.0, None, 0.65625]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +88,14 @@ def test_stp_keeps_the_window_without_its_lowest_fifth() -> None:
         StatementOutcome("malformed"),
     ]
     expected = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, None, 0.0]
-    assert COMPOSER_REWARDS["stp"](batch, CONFIG) == expected
+    assert COMPOSER_REWARDS["stp"](batch) == expected
     # A fifth of four is less than one: nothing goes.
-    assert COMPOSER_REWARDS["stp"](batch[:5], CONFIG) == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert COMPOSER_REWARDS["stp"](batch[:5]) == [1.0, 0.0, 1.0, 0.0, 1.0]
 
 
 def test_a_batch_is_compared_as_a_whole() -> None:
     batch = [tried(0.5), tried(0.25), tried(0.0), tried(None)]
-    rewards = COMPOSER_REWARDS["gar"](batch, CONFIG)
+    rewards = COMPOSER_REWARDS["gar"](batch)
     assert rewards == [0.5, 0.75, 0.0, None]
     # Mean 5/12; squared distances 1/144, 16/144, 25/144; variance 42/432 = 7/72.
     std = math.sqrt(7 / 72)
@@ -108,7 +106,7 @@ def test_a_batch_is_compared_as_a_whole() -> None:
 
 def test_absolute_zero_is_compared_within_a_task() -> None:
     batch = [tried(0.5, kind="a"), StatementOutcome("malformed", kind="b"), tried(0.25, kind="a")]
-    rewards = COMPOSER_REWARDS["absolute_zero"](batch, CONFIG)
+    rewards = COMPOSER_REWARDS["absolute_zero"](batch)
     assert rewards == [0.5, -1.0, 0.75]
     # Task a: mean 0.625, both 0.125 away, which is its deviation. Task b: alone.
     expected = [-1.0, 0.0, 1.0]
@@ -121,7 +119,7 @@ def test_absolute_zero_is_compared_within_a_task() -> None:
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=9))
 def test_advantages_of_a_batch_sum_to_zero(rates: list[float]) -> None:
     batch = [tried(rate) for rate in rates]
-    rewards = COMPOSER_REWARDS["gar"](batch, CONFIG)
+    rewards = COMPOSER_REWARDS["gar"](batch)
     assert sum(compare_statements(batch, rewards, "gar")) == pytest.approx(0.0, abs=1e-6)
 
 
@@ -134,9 +132,9 @@ def test_an_outcome_that_makes_no_sense_is_refused() -> None:
 
 def test_a_changed_statement_halves_what_was_earned_and_a_failure_earns_nothing() -> None:
     earned = Reward(1.0, {"proved": 1.0})
-    assert penalise_modified(earned, True, 0.5) == Reward(0.5, {"proved": 0.5})
-    assert penalise_modified(earned, False, 0.5) == earned
-    assert penalise_modified(Reward(0.0), True, 0.5).total == 0.0
+    assert penalise_modified(earned, True) == Reward(0.5, {"proved": 0.5})
+    assert penalise_modified(earned, False) == earned
+    assert penalise_modified(Reward(0.0), True).total == 0.0
 
 
 def test_a_changed_statement_is_recognised_by_what_the_extraction_says() -> None:
@@ -156,11 +154,11 @@ def test_a_changed_statement_is_recognised_by_what_the_extraction_says() -> None
 
 def test_settings_that_cannot_work_are_refused() -> None:
     tables: list[tuple[dict[str, Any], str]] = [
-        ({"selfplay": {"solver_low": 0.5, "solver_high": 0.5}}, "solver_low is not below"),
+        ({"selfplay": {"solve_rates": [0.5, 0.5]}}, "solve_rates do not rise"),
         ({"grpo": {"in_order": False}}, "grpo.in_order = true"),
         (
-            {"selfplay": {"composer": "policy", "shared": False}, "policy": {"engine": "vllm"}},
-            "selfplay.shared = false",
+            {"selfplay": {"composer": "policy", "weights": "own"}, "policy": {"engine": "vllm"}},
+            "selfplay.weights = 'own'",
         ),
         ({"selfplay": {"filters": ["nonsense"]}}, "selfplay.filters.0"),
     ]

@@ -1,4 +1,4 @@
-"""The mended prelude: what it says of maps, and that honest text about maps is proved with it."""
+"""The mended prelude: what it says, and that honest text is proved with it."""
 
 import asyncio
 import tempfile
@@ -61,6 +61,28 @@ def write_both(text: str) -> str:
     return maps + endless
 
 
+ORDINALS = "axiom ({ ORD#Plus(ORD#Minus(o, ORD#FromNat(m)), p) } n <= ORD#Offset(o) + m ==> a);\n"
+MENDED_ORDINALS = (
+    "axiom ({ ORD#Plus(ORD#Minus(o, ORD#FromNat(m)), p) } m <= ORD#Offset(o) ==> a);\n"
+)
+MULTISETS = """\
+type MultiSet T = [T]int;
+axiom ({ MultiSet#Card(s) } a);
+axiom ({ MultiSet#Card(s[x]) } a);
+axiom ({ MultiSet#Card(s) } (exists x: T :: a));
+"""
+MENDED_MULTISETS = """\
+type MultiSet T = [T]int;
+
+axiom ({ MultiSet#Card(s[x]) } a);
+axiom (forall<T> s: MultiSet T :: { MultiSet#Card(s) }
+  (exists x: T :: { s[x] } s[x] < 0) ||
+  (0 <= MultiSet#Card(s) &&
+  (MultiSet#Card(s) == 0 <==> s == MultiSet#Empty()) &&
+  (MultiSet#Card(s) != 0 ==> (exists x: T :: 0 < s[x]))));
+"""
+
+
 HONEST = """\
 function Squares(n: nat): map<int, int> { map i | 0 <= i < n :: i * i }
 lemma Small(n: nat) requires n > 3
@@ -78,15 +100,33 @@ datatype Colour = Red | Green
 lemma Coloured() { var m := map c: Colour | true :: c.Red?; assert m[Red] && !m[Green]; }
 lemma Nested(n: nat) requires n > 5
 { var m := map i | 0 <= i < n :: map j | 0 <= j < i :: i - j; assert 1 in m[4] && m[4][1] == 3; }
+lemma Back(o: ORDINAL) requires o.Offset > 3
+  ensures o - 2 + 2 == o && o - 3 + 1 == o - 2 && o - 1 + 3 == o + 2 && o - 2 < o { }
+lemma Bags(a: multiset<int>, b: multiset<int>, s: seq<int>, x: int, n: nat)
+  ensures |a + b| == |a| + |b| && |a - b| + |a * b| == |a| && |a| >= 0 && |a * b| >= 0
+  ensures |a - b| >= 0 && |a[x := n]| == |a| - a[x] + n && |a[x := n]| >= 0
+  ensures |a| == 0 ==> a == multiset{}
+  ensures |a| > 0 ==> exists y :: y in a
+  ensures |multiset{x, x, 1}| == 3 && |multiset(s)| == |s| && |multiset({x})| == 1
+{ }
+lemma Empty(a: multiset<int>, b: multiset<int>) requires |a + b| == 0 ensures a == b
+{ assert a + b == multiset{}; assert forall y :: a[y] == (a + b)[y] == b[y]; }
 """
 
 
 @pytest.mark.parametrize(("text", "mended"), [(TEXT_4, MENDED_4), (TEXT_2_3, MENDED_2_3)])
 def test_a_map_says_nothing_of_other_keys(text: str, mended: str, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / NAME).write_text(write_both(text), encoding="utf-8")
+    (tmp_path / "lib" / NAME).write_text(write_both(text) + ORDINALS, encoding="utf-8")
     found = mend_prelude((tmp_path, tmp_path / "lib"))
-    assert Path(found).read_text(encoding="utf-8") == write_both(mended)
+    assert Path(found).read_text(encoding="utf-8") == write_both(mended) + MENDED_ORDINALS
+
+
+def test_the_size_of_a_multiset_says_nothing_of_negative_numbers(tmp_path: Path) -> None:
+    maps = write_both(TEXT_2_3), write_both(MENDED_2_3)
+    (tmp_path / NAME).write_text(maps[0] + ORDINALS + MULTISETS, encoding="utf-8")
+    found = Path(mend_prelude([tmp_path])).read_text(encoding="utf-8")
+    assert found == maps[1] + MENDED_ORDINALS + MENDED_MULTISETS
 
 
 @pytest.mark.parametrize(
@@ -94,11 +134,16 @@ def test_a_map_says_nothing_of_other_keys(text: str, mended: str, tmp_path: Path
     [
         None,
         "",
-        write_both(MENDED_4),
-        write_both(MENDED_2_3),
-        write_both(TEXT_4).partition("// Between.")[0],
-        write_both(TEXT_4) * 2,
-        write_both(TEXT_4).replace("== b", "== c(b)"),
+        write_both(MENDED_4) + ORDINALS,
+        write_both(MENDED_2_3) + ORDINALS,
+        write_both(TEXT_4).partition("// Between.")[0] + ORDINALS,
+        write_both(TEXT_4) * 2 + ORDINALS,
+        write_both(TEXT_4).replace("== b", "== c(b)") + ORDINALS,
+        write_both(TEXT_4),
+        write_both(TEXT_4) + ORDINALS * 2,
+        write_both(TEXT_4) + ORDINALS.replace("n <=", "k <="),
+        write_both(TEXT_4) + ORDINALS + MULTISETS.partition("axiom")[0],
+        write_both(TEXT_4) + ORDINALS + MULTISETS.replace("exists", "forall"),
     ],
 )
 def test_what_is_not_known_is_not_mended(text: str | None, tmp_path: Path) -> None:
@@ -110,7 +155,7 @@ def test_what_is_not_known_is_not_mended(text: str | None, tmp_path: Path) -> No
 def test_what_cannot_be_copied_is_a_fault_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / NAME).write_text(write_both(TEXT_4) + "// Not written before.\n", encoding="utf-8")
+    (tmp_path / NAME).write_text(write_both(TEXT_4) + ORDINALS + "// New.\n", encoding="utf-8")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(ToolchainError, match="set TMPDIR to one with room"):
         mend_prelude([tmp_path])
@@ -123,8 +168,8 @@ def test_dafny_is_told_where_it_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
-def test_honest_maps_are_proved() -> None:
-    candidate = Candidate(Problem("maps", "dafny", FILE, "", HOLE), HONEST)
+def test_honest_text_is_proved() -> None:
+    candidate = Candidate(Problem("honest", "dafny", FILE, "", HOLE), HONEST)
 
     async def judge() -> list[Status]:
         try:

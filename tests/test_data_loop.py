@@ -182,14 +182,14 @@ def test_the_loop_ends_when_gains_vanish(make_loop: Callable[..., Config]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("composer", ["program", "policy"])
 def test_one_and_two_rounds_equal_three_bit_for_bit(
-    make_loop: Callable[..., Config], composer: str
+    make_loop: Callable[..., Config], composer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("proverrl.loops.selfplay.composer.TAUGHT_SCRIPTS", 64)
     play = {
         "statements": 6,
         "operators": ["change_constant", "flip_sign"],
         "filters": ["duplicate", "leak", "trivial", "refuted"],
         "composer": composer,
-        "warm_pairs": 64,
         "max_new_tokens": 24,
     }
     changes: dict[str, Any] = {"selfplay": play}
@@ -303,6 +303,6 @@ def test_settings_that_cannot_work_are_refused() -> None:
         play = {"loop": "data_loop", "selfplay": {name: value}}
         with pytest.raises(ConfigError, match=f"no use for selfplay.{name}"):
             parse_config(play, source="test")
-    table = {"loop": "data_loop", "selfplay": {"composer": "policy", "shared": False}}
+    table = {"loop": "data_loop", "selfplay": {"composer": "policy", "weights": "own"}}
     with pytest.raises(ConfigError, match="one policy"):
         parse_config(table, source="test")

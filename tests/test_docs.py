@@ -25,6 +25,7 @@ from proverrl.config import (
     AdvantageName,
     Config,
     CurriculumName,
+    EndpointConfig,
     FeedbackName,
     LossName,
     RewardName,
@@ -51,7 +52,7 @@ LAB_PAGES = sorted(ROOT.glob("docs/lab/*.md"))
 TREE_ENTRY = re.compile(r"^  ([a-z_]+(?:\.py|/))(?= )", re.MULTILINE)
 HEADING = re.compile(r"^#{2,4} `(proverrl[^`]*)`$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-KEY_ROW = re.compile(r"^\| `([a-z_.]+)` \| `?([^|`]*)`? \|", re.MULTILINE)
+KEY_ROW = re.compile(r"^\| `([a-zA-Z_.]+)` \| `?([^|`]*)`? \|", re.MULTILINE)
 
 
 SMALLEST = (
@@ -163,10 +164,16 @@ def explain_command_line(words: list[str]) -> str:
 
 def iter_keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every key of the configuration and its default, as TOML would write it."""
-    defaults = section().model_dump(mode="json")
+    defaults = section.model_construct().model_dump(mode="json")
     for name, info in section.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from iter_keys(info.annotation, f"{prefix}{name}.")
+            continue
+        if name == "endpoints":
+            yield from iter_keys(EndpointConfig, f"{prefix}{name}.NAME.")
+            continue
+        if info.is_required():
+            yield prefix + name, "needed"
             continue
         value = defaults[name]
         if isinstance(value, bool):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from proverrl.config import EndpointConfig, parse_config
-from proverrl.errors import RecordError, UsageError
+from proverrl.config import EndpointConfig, load_config, parse_config
+from proverrl.errors import ConfigError, RecordError, UsageError
 from proverrl.jobs.evaluate import open_policy
 from proverrl.jobs.train import train
 from proverrl.policy.base import Exchange, NoRoomError
@@ -104,28 +105,23 @@ def test_a_completions_request_sends_text_and_no_key_when_there_is_none(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server = Server(says({"text": "a", "finish_reason": "length"}))
-    [[completion]] = ask(server.policy(api="completions", return_token_ids=True))
+    [[completion]] = ask(server.policy(api="completions"))
     [body] = server.bodies()
     assert body["prompt"].startswith("You are an expert")
-    assert (body["logprobs"], body["return_token_ids"], "messages" in body) == (0, True, False)
+    assert (body["logprobs"], "messages" in body) == (0, False)
     assert str(server.requests[0].url) == f"{URL}/completions"
     assert "authorization" not in server.requests[0].headers
     assert completion.finish_reason == "length"
 
 
-def test_token_ids_and_logprobs_are_kept_where_the_server_gives_them() -> None:
+def test_logprobs_are_kept_where_the_server_gives_them() -> None:
     entries = {"content": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -0.25}]}
-    given = chat("ab", logprobs=entries, token_ids=[5, 6])
-    [[whole]] = ask(Server(says(given, prompt_token_ids=[1, 2])).policy())
-    assert (whole.prompt_ids, whole.token_ids, whole.logprobs) == ((1, 2), (5, 6), (-0.5, -0.25))
-    assert whole.missing == ()
+    [[whole]] = ask(Server(says(chat("ab", logprobs=entries))).policy())
     text = {"text": "ab", "logprobs": {"token_logprobs": [-0.5, -0.25]}}
     [[part]] = ask(Server(says(text)).policy(api="completions"))
-    assert part.logprobs == (-0.5, -0.25)
-    assert part.missing == ("prompt_ids", "token_ids")
-    short = chat("ab", logprobs={"content": [{"logprob": -0.5}]}, token_ids=[5, 6])
-    [[odd]] = ask(Server(says(short)).policy())
-    assert odd.missing == ("prompt_ids", "logprobs")
+    for completion in (whole, part):
+        assert completion.logprobs == (-0.5, -0.25)
+        assert completion.missing == ("prompt_ids", "token_ids")
 
 
 def test_what_lacks_tokens_is_not_learned_from() -> None:
@@ -190,7 +186,7 @@ def test_a_parameter_that_is_refused_is_left_out_or_called_otherwise() -> None:
         fails(400, "This model does not support logprobs"),
         says(chat("a")),
     )
-    policy = server.policy(retries=0)
+    policy = server.policy()
     ask(policy)
     assert ask(policy)[0][0].text == "a"
     limits = [(b.get("max_tokens"), b.get("max_completion_tokens")) for b in server.bodies()]
@@ -215,9 +211,9 @@ def test_a_parameter_that_is_refused_is_left_out_or_called_otherwise() -> None:
 def test_a_failure_behind_a_gateway_is_tried_again_and_is_no_attempt(broken: Answer) -> None:
     assert ask(Server(broken, broken, says(chat("a"))).policy())[0][0].text == "a"
     server = Server(broken)
-    with pytest.raises(UsageError, match=r"status (502|429): .*, after 3 attempts"):
-        ask(server.policy(retries=2))
-    assert len(server.requests) == 3
+    with pytest.raises(UsageError, match=r"status (502|429): .*, after 6 attempts"):
+        ask(server.policy())
+    assert len(server.requests) == 6
 
 
 def test_an_error_of_the_request_in_an_answer_is_not_tried_again() -> None:
@@ -262,10 +258,10 @@ def test_at_most_so_many_requests_are_under_way() -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_passing_failures_are_tried_again_with_doubled_waits(status: int) -> None:
     server = Server(fails(status), fails(status), fails(status), says(chat("a")))
-    [[completion]] = ask(server.policy(retry_seconds=2.0))
+    [[completion]] = ask(server.policy())
     assert completion.text == "a"
     for number, wait in enumerate(server.waits):
-        assert 2.0 * 2**number <= wait <= 3.0 * 2**number
+        assert 2**number <= wait <= 1.5 * 2**number
     assert len(server.waits) == 3
 
 
@@ -287,17 +283,17 @@ def test_timeouts_and_lost_connections_are_tried_again_and_then_named() -> None:
     server = Server(time_out, refuse, says(chat("a")))
     assert ask(server.policy())[0][0].text == "a"
     gone = Server(refuse)
-    with pytest.raises(UsageError, match=f"{URL}/chat/completions: refused, after 3 attempts; is"):
-        ask(gone.policy(retries=2))
-    assert len(gone.requests) == 3
+    with pytest.raises(UsageError, match=f"{URL}/chat/completions: refused, after 6 attempts; is"):
+        ask(gone.policy())
+    assert len(gone.requests) == 6
     slow = Server(time_out)
-    with pytest.raises(UsageError, match=r"no answer in 4 s, after 1 attempts"):
-        ask(slow.policy(retries=0, timeout_seconds=4))
+    with pytest.raises(UsageError, match=r"no answer in 4 s, after 6 attempts"):
+        ask(slow.policy(timeout_seconds=4))
 
 
 @pytest.mark.parametrize(
     ("status", "remedy"),
-    [(401, "endpoint.api_key_env"), (404, "endpoint.url"), (400, "endpoint.api"), (418, "log")],
+    [(401, "api_key_env"), (404, "check url"), (400, "its api"), (418, "log")],
 )
 def test_lasting_failures_are_errors_at_once(status: int, remedy: str) -> None:
     server = Server(fails(status, "because"))
@@ -337,12 +333,34 @@ def test_a_conversation_goes_on_by_messages() -> None:
 
 
 def test_an_endpoint_needs_url_and_model_and_cannot_be_trained() -> None:
-    for config in (EndpointConfig(url="localhost:8000", model="m"), EndpointConfig(url=URL)):
-        with pytest.raises(UsageError, match="give the URL of a server"):
-            EndpointPolicy(config)
-    whole = parse_config({"endpoint": {"url": URL, "model": "m"}}, source="test")
+    for endpoint, said in (
+        ({"url": "localhost:8000", "model": "m"}, "endpoints.e.url: .*is no URL of a server"),
+        ({"url": URL}, "endpoints.e.model: Field required"),
+        ({"url": URL, "model": "m", "modle": "m"}, "nearest valid key is 'endpoints.e.model'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            parse_config({"endpoints": {"e": endpoint}}, source="test")
+    table = {"endpoints": {"e": {"url": URL, "model": "m"}}, "policy": {"path": "endpoint:e"}}
+    whole = parse_config(table, source="test")
     with pytest.raises(UsageError, match="whose weights cannot be trained"):
         asyncio.run(train(whole))
     assert open_policy(whole, None).engine == f"endpoint {URL}/chat/completions, model m"
-    with pytest.raises(UsageError, match=r"both --run and endpoint\.url"):
-        open_policy(whole, whole.run)
+
+
+@pytest.mark.parametrize("name", ["f", ""])
+def test_an_endpoint_that_is_not_there_is_named(name: str) -> None:
+    endpoints = {"e": {"url": URL, "model": "m"}}
+    table = {"endpoints": endpoints, "policy": {"path": f"endpoint:{name}"}}
+    with pytest.raises(
+        ConfigError, match=r"policy\.path = .*no table \[endpoints\.\w+\]; there is e"
+    ):
+        parse_config(table, source="test")
+
+
+def test_an_extended_file_gives_its_endpoints(tmp_path: Path) -> None:
+    server = f'{{ url = "{URL}", model = "m" }}'
+    (tmp_path / "a.toml").write_text(f"endpoints.e = {server}\nendpoints.f = {server}")
+    (tmp_path / "b.toml").write_text('extends = "a.toml"\nendpoints.f = { model = "n" }')
+    config = load_config(tmp_path / "b.toml", ["endpoints.e.concurrency=3"])
+    found = {name: (e.model, e.concurrency) for name, e in config.endpoints.items()}
+    assert found == {"e": ("m", 3), "f": ("n", 16)}

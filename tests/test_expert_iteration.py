@@ -308,7 +308,6 @@ def test_rounds_learn_from_the_mixture_that_is_asked_for(
         "expert_iteration__earlier_share": 0.0,
         "expert_iteration__max_proofs_per_problem": 1,
         "expert_iteration__sft_data": str(data),
-        "expert_iteration__pack_tokens": 64,
     }
     folder = run(expert(make_config, "mix", 2, **changes))
     first, second = trained_on

@@ -107,7 +107,7 @@ def test_logits_that_are_not_numbers_end_the_generation() -> None:
 
 def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy(max_rows=12)
-    policy.max_cached_tokens = 200
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 200)
     begun: list[tuple[list[int], int]] = []
     repeat = CachedRows.repeat
 
@@ -125,13 +125,15 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
         [prompt.token_ids] * 4 for prompt in prompts_of([30, 4, 10, 5, 90, 6])
     ]
     begun.clear()
-    policy.max_rows, policy.max_cached_tokens = 3, 2**20
+    policy.max_rows = 3
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2**20)
     assert [len(group) for group in policy.generate_shared(prompts_of([4, 5]), 7, sampling)] == [
         7
     ] * 2
     assert begun == [([4], 3), ([4], 3), ([4], 1), ([5], 3), ([5], 3), ([5], 1)]
     # What a prompt leaves of the model's context is all that a row can come to.
-    policy.max_rows, policy.max_cached_tokens = 64, 2 * policy.context_tokens
+    policy.max_rows = 64
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2 * policy.context_tokens)
     sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
     cut = list(policy._cut_batches(prompts_of([4, 5]), 1, sampling.max_new_tokens))
     assert cut == [([0, 1], 1)]

@@ -31,7 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "problems benchmarks policy",
         "rollout rewards advantages",
         "losses learner curriculum",
-        "compose formalize search evaluation",
+        "compose search evaluation",
         "monitor report",
         "run",
         "loops",
@@ -46,7 +46,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 
 LANGUAGES = ("dafny", "lean")
 # The rooms of a language, lowest first.
-LANGUAGE_ROOMS = "syntax known_bugs audit compose verify generate search formal".split()
+LANGUAGE_ROOMS = "syntax known_bugs audit compose verify generate search".split()
 # Rooms that read the files of others, which are in one language each; and experiments.
 KNOW_A_LANGUAGE = (
     "lang/",

@@ -285,7 +285,11 @@ def test_a_check_sees_the_update_and_can_leave_it_out() -> None:
         assert new == pytest.approx(old, abs=FLOAT32)
 
 
-def test_the_policy_loss_is_clipped_before_the_replay_is_added() -> None:
+def test_the_policy_loss_is_clipped_before_the_replay_is_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proverrl.learner.learner.MAX_GRAD_NORM", 1e9)
+
     def find_gradient(limit: float, *, scale: float = 1.0, replay: bool = True) -> torch.Tensor:
         model = tiny_model()
         samples = tiny_samples(model)
@@ -297,7 +301,7 @@ def test_the_policy_loss_is_clipped_before_the_replay_is_added() -> None:
             found.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
             return False
 
-        config = LearnerConfig(max_grad_norm=1e9, replay_weight=0.5, max_policy_norm=limit)
+        config = LearnerConfig(replay_weight=0.5, max_policy_norm=limit)
         loss = LossConfig()
         learner = TorchLearner(model, config, temperature=1.0, loss=loss, check=look)
         scaled = [replace(s, advantages=tuple(scale * a for a in s.advantages)) for s in samples]

@@ -283,7 +283,9 @@ def silent(
             evaluate_module, "open_policy", lambda config, _: server.policy(**endpoint)
         )
         table = make_config(name, evaluation={"samples": 1, "ks": [1]}).dump()
-        table["endpoint"] |= {"url": "http://127.0.0.1:9/v1", "model": "m", **endpoint}
+        server_table = {"url": "http://127.0.0.1:9/v1", "model": "m", **endpoint}
+        table["endpoints"] = {"e": server_table}
+        table["policy"]["path"] = "endpoint:e"
         config = parse_config(table, source="test")
         asyncio.run(evaluate_benchmarks(config, from_run=None, benchmarks={"eval": None}))
         return config.run
@@ -401,7 +403,7 @@ def test_usage_is_added_up_and_survives_an_interruption(tmp_path: Path) -> None:
 
 
 def test_cost_stands_in_table_report_and_terminal(silent: Callable[..., Path]) -> None:
-    run = silent(prompt_price=1000.0, completion_price=5000.0)
+    run = silent(prices=(1000.0, 5000.0))
     # 1,200 tokens in at 1,000 a million, 240 out at 5,000.
     assert json.loads((run / "evals" / "eval.json").read_text())["usage"]["cost"] == 2.4
     table = render(make_completion_table([run / "evals" / "eval.json"]))

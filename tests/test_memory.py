@@ -198,9 +198,12 @@ def test_a_plan_for_a_gpu_counts_bfloat16(folder: str) -> None:
     assert half["float32 copies of trained weights"] == single["weights"]
 
 
+SERVER = {"endpoints": {"e": {"url": "http://127.0.0.1:1/v1", "model": "m"}}}
+
+
 def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:
     for sections, reason in (
-        ({"endpoint": {"url": "http://127.0.0.1:1/v1"}}, "its policy has no weights here"),
+        ({"policy": {"path": "endpoint:e"}, **SERVER}, "its policy has no weights here"),
         ({"learner": {"shard": "fsdp2"}}, "needs several processes"),
         ({"experiments": {"own:Part": {}}}, "what own:Part holds is not counted"),
     ):

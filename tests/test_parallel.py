@@ -51,11 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 SUPERVISED: dict[str, dict[str, Any]] = {
     "padded": {"supervised": {}},
-    "packed": {
-        "supervised": {},
-        "learner": {"gradient_checkpointing": True},
-        "pack_tokens": 40,
-    },
+    "checkpointed": {"supervised": {}, "learner": {"gradient_checkpointing": True}},
     "muon": {"supervised": {"optimizer": "muon", "learning_rate": 1e-4}},
     "preferences": {"supervised": {}, "learner": {"micro_batch_tokens": 80}, "prefers": True},
 }
@@ -159,7 +155,7 @@ def test_supervised_steps_of_two_processes_are_those_of_one(
     assert float(torch.cat([move.flatten() for move in moves]).mean()) < MOVED
     # Every forward pass keeps the limit, and neither process does the work of both.
     settings = case.get("learner", {})
-    limit = case.get("pack_tokens") or settings.get("micro_batch_tokens", 64)
+    limit = settings.get("micro_batch_tokens", 64)
     passes = [(sum(held), num) for held, num in (*one["held"], *two["held"])]
     assert max(max(held) for held, _ in (*one["held"], *two["held"])) <= limit
     (whole, _), (first, _), (second, _) = passes

@@ -141,7 +141,7 @@ def test_a_function_and_a_search_on_a_benchmark_all_of_ones_own(
     table = {
         "run": str(tmp_path / "run"),
         "policy": {"engine": "own_module:write"},
-        "pool": {"workers": 1, "canary_rate": 0.0, "deadline_seconds": 300.0},
+        "pool": {"workers": 1, "deadline_seconds": 300.0},
         "evaluation": {"samples": 2, "ks": [1, 2]},
         "search": {
             "name": "own_search:CheapFirst",

@@ -19,7 +19,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.base import NoRoomError
-from proverrl.policy.decoding import draw_tokens, keep_likeliest, measure_entropy
+from proverrl.policy.decoding import draw_tokens, measure_entropy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
@@ -236,14 +236,15 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None
 
 def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
-        load_policy(tmp_path / "none", TINY, device="cpu", key="reward.critic")
+        load_policy(tmp_path / "none", TINY, device="cpu", key="rollout.options.writer")
     assert str(error.value) == (
-        f"reward.critic {str(tmp_path / 'none')!r}: there is no folder {tmp_path / 'none'}, and a "
+        f"rollout.options.writer {str(tmp_path / 'none')!r}: there is no folder "
+        f"{tmp_path / 'none'}, and a "
         "model on the hub is called OWNER/NAME; check the spelling, or train the run first whose "
         "weights it names"
     )
     with pytest.raises(UsageError, match="holds no weights"):
-        load_policy(tmp_path, TINY, device="cpu", key="reward.critic")
+        load_policy(tmp_path, TINY, device="cpu", key="rollout.options.writer")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")
@@ -363,59 +364,10 @@ def test_top_k_draws_and_scores_among_the_likeliest_tokens() -> None:
         Sampling(top_k=-1)
 
 
-def test_a_token_that_was_drawn_is_always_kept() -> None:
-    logits = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
-    kept = keep_likeliest(logits, 1, torch.tensor([3])).exp()
-    assert kept.tolist() == [pytest.approx([0.5, 0.0, 0.0, 0.1])]
-    assert (keep_likeliest(logits, 2) > -torch.inf).sum() == 2
-
-
-@pytest.mark.parametrize(("top_k", "most"), [(1, 0.693147), (50, 0.019803)])
-def test_a_drawn_token_that_rounding_takes_out_adds_itself_to_the_others(
-    top_k: int, most: float
-) -> None:
-    # All but the last are equally likely, and the last by a hair less than that; it was drawn.
-    logits = torch.zeros(1, top_k + 1)
-    logits[0, -1] = -1e-6
-    drawn = torch.tensor([top_k])
-    logprob = keep_likeliest(logits, top_k, drawn).log_softmax(-1)[0, -1]
-    assert float(-logprob) - math.log(top_k) == pytest.approx(most, abs=2e-6)
-
-
 def test_the_entropy_of_what_cannot_be_drawn_is_0() -> None:
     # 1/2, 1/4, 1/4 and 0: 1.5 bits.
     logprobs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
     assert measure_entropy(logprobs).tolist() == pytest.approx([1.5 * math.log(2), 0.0])
-
-
-@pytest.mark.parametrize("top_k", [1, 5, 40])
-def test_the_learner_scores_what_top_k_drew_as_the_sampler_did(top_k: int) -> None:
-    policy = tiny_policy()
-    sampling = Sampling(temperature=0.7, max_new_tokens=12, seed=3, top_k=top_k)
-    drawn = asyncio.run(policy.generate(prompts_of(policy), n=4, sampling=sampling))
-    samples = [
-        sample
-        for row in drawn
-        for completion in row
-        for sample in build_rollout_samples(
-            Rollout("r", build_problem("p"), "solver", (Turn(completion, None, None),)), [1.0]
-        )
-    ]
-    learner = TorchLearner(policy.model, LearnerConfig(), temperature=0.7, top_k=top_k)
-    whole = TorchLearner(policy.model, LearnerConfig(), temperature=0.7)
-    for sample, score, other in zip(
-        samples, learner.score(samples), whole.score(samples), strict=True
-    ):
-        own = sample.logprobs[sample.prompt_length :]
-        assert score.tolist() == pytest.approx(own, abs=1e-4)
-        # Never less likely than among all tokens, and of one token alone certain.
-        assert all(more >= less - 1e-6 for more, less in zip(own, other.tolist(), strict=True))
-        assert sum(own) > float(other.sum()) + 0.1
-        if top_k == 1:
-            assert own == pytest.approx([0.0] * len(own))
-    metrics = learner.step(samples)
-    assert math.isfinite(metrics["loss"])
-    assert 0.0 <= metrics["entropy"] <= math.log(top_k) + 1e-6
 
 
 def test_a_completion_ends_with_the_models_context() -> None:

@@ -128,9 +128,11 @@ def one_update(precision: str) -> tuple[dict[str, float], list[torch.Tensor], To
     samples = tiny_samples(model, shift=0.05)
     if precision == "fp32":
         model = model.float()
-    config = LearnerConfig.model_validate({"precision": precision, "max_grad_norm": 1e9})
+    config = LearnerConfig.model_validate({"precision": precision})
     learner = TorchLearner(model, config, temperature=1.0)
-    metrics = learner.step(samples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proverrl.learner.learner.MAX_GRAD_NORM", 1e9)
+        metrics = learner.step(samples)
     grads = [master.grad for master in learner.weights.masters]
     assert all(grad is not None and grad.dtype == torch.float32 for grad in grads)
     return metrics, [grad for grad in grads if grad is not None], learner

@@ -25,7 +25,7 @@ policy.vocab_size=400 warm_start.steps=60 warm_start.batch_size=8
 warm_start.references_per_level={1=4,2=4} warm_start.optimizer="adamw"
 warm_start.learning_rate=5e-3 sampling.max_new_tokens=8 grpo.steps=2 grpo.groups_per_step=3
 grpo.groups_per_draw=4 learner.groups_per_update=2 learner.replay_samples=4
-evaluation.samples=2 evaluation.ks=[1,2] max_minutes=0 checkpoint_every=1 selfplay.warm_pairs=4
+evaluation.samples=2 evaluation.ks=[1,2] max_minutes=0 checkpoint_every=1
 """.split()
 
 
@@ -46,6 +46,7 @@ def test_a_preset_trains_and_evaluates(
         return StubVerifier(judge)
 
     monkeypatch.setattr(train_module, "open_configured", open_stub)
+    monkeypatch.setattr("proverrl.loops.selfplay.composer.TAUGHT_SCRIPTS", 4)
     config = tiny(name, tmp_path)
     folder = asyncio.run(train(config, live=False))
     assert is_finished(config)

@@ -43,7 +43,7 @@ def make_run(folder: Path, *, from_folder: bool | None = None, **policy: Any) ->
     given = {"loop": "expert_iteration", "seed": 4, "policy": settings}
     config = Config.model_validate(given).dump()
     config["problems"]["train"] = "/home/somebody/secret/mine.jsonl"
-    config["endpoint"]["url"] = "http://inner.host:8000/v1"
+    config["endpoints"] = {"e": {"url": "http://inner.host:8000/v1", "model": "m"}}
     command = "proverrl train /home/somebody/a.toml --set x=http://inner.host/v1 --run ~/runs/a"
     resolved: dict[str, Any] = {
         "config": config,

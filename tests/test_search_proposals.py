@@ -276,7 +276,7 @@ def test_a_server_that_continues_text_is_given_the_prefix() -> None:
 
 
 def test_policies_that_cannot_go_on_say_so() -> None:
-    with pytest.raises(UsageError, match=r'set endpoint.api = "completions"'):
+    with pytest.raises(UsageError, match='set api = "completions"'):
         ask(endpoint("chat", []), (LOOP, START, 1, 0))
     with pytest.raises(UsageError, match="has no tokenizer here"):
         ask(ScriptedPolicy(["x"]), (LOOP, START, 1, 0))

@@ -19,6 +19,7 @@ from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.export_proofs import export_proofs
+from proverrl.loops.selfplay import composer as composer_module
 from proverrl.loops.selfplay.composition import drop_long
 from proverrl.run.session import Session
 from proverrl.run.state import GrpoState
@@ -45,19 +46,26 @@ from tests.test_grpo import (
 
 __all__ = ["make_config", "verifiers"]
 
+TAUGHT = 64
+"""Scripts are enough for a model of this size."""
+
 NO_EVALUATION = {"before": False, "after": False}
-POLICY = {"composer": "policy", "warm_pairs": 64, "max_new_tokens": 24, "statements": 6}
+POLICY = {"composer": "policy", "max_new_tokens": 24, "statements": 6}
 
 
 @pytest.fixture
-def make_play(make_config: Callable[..., Config]) -> Callable[..., Config]:
+def make_play(
+    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Config]:
+    monkeypatch.setattr(composer_module, "TAUGHT_SCRIPTS", TAUGHT)
+
     def make(name: str, selfplay: dict[str, Any] | None = None, **changes: Any) -> Config:
         settings = {
             "statements": 3,
             "operators": ["change_constant", "flip_sign"],
             # The scripted verifier counts no obligations, which the others ask for.
             "filters": ["duplicate", "leak", "trivial"],
-            "solver_high": 0.9,
+            "solve_rates": [0.0, 0.9],
             **(selfplay or {}),
         }
         changes = {"evaluation": NO_EVALUATION, "selfplay": settings, **changes}
@@ -181,7 +189,7 @@ def test_verifier_calls_of_filters_count(
 def test_the_solver_learns_within_its_window_only(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    folder = run(make_play("window", {"solver_low": 0.2, "solver_high": 0.5}))
+    folder = run(make_play("window", {"solve_rates": [0.2, 0.5]}))
     seen = set()
     for path in sorted((folder / "rollouts").glob("*.jsonl")):
         groups: dict[str, list[dict[str, Any]]] = {}
@@ -287,9 +295,13 @@ def test_bad_late_filters(
 @pytest.mark.slow
 @pytest.mark.parametrize("reward", ["gar", "absolute_zero", "stp"])
 def test_a_policy_that_was_taught_writes_scripts_and_learns(
-    make_play: Callable[..., Config], verifiers: list[StubVerifier], reward: str
+    make_play: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    reward: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = make_play("policy", {**POLICY, "reward": reward, "stp_high": 0.9})
+    monkeypatch.setattr("proverrl.rewards.composer.STP_HIGH", 0.9)
+    config = make_play("policy", {**POLICY, "reward": reward})
     lines = step_lines(run(config))
     written = sum(line["statements_written"] for line in lines)
     assert written == 24
@@ -315,11 +327,14 @@ def test_a_composer_that_is_cut_off_is_loud(
 
 @pytest.mark.slow
 def test_shared_weights_learn_from_both_roles(
-    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+    make_play: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = {**POLICY, "reward": "absolute_zero"}
     both = run(make_play("both", settings, grpo__steps=2))
-    solver = run(make_play("solver", {**settings, "train_composer": False}, grpo__steps=2))
+    monkeypatch.setattr("proverrl.loops.selfplay.state._build_sample", lambda *_: [])
+    solver = run(make_play("solver", settings, grpo__steps=2))
     # The first round is the same; what the composer learned makes the difference.
     first, other = step_lines(both)[0], step_lines(solver)[0]
     assert first["statements_reasons"] == other["statements_reasons"]
@@ -328,7 +343,7 @@ def test_shared_weights_learn_from_both_roles(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "scripts"), [({}, 0), (POLICY, 2), ({**POLICY, "shared": False}, 0)]
+    ("settings", "scripts"), [({}, 0), (POLICY, 2), ({**POLICY, "weights": "own"}, 0)]
 )
 def test_weights_that_compose_imitate_scripts_again(
     make_play: Callable[..., Config],
@@ -357,7 +372,7 @@ def test_weights_of_its_own(
 ) -> None:
     from safetensors.torch import load_file
 
-    settings = {**POLICY, "shared": False, "train_composer": train, "reward": "absolute_zero"}
+    settings = {**POLICY, "weights": "own" if train else "frozen", "reward": "absolute_zero"}
     folder = run(make_play("own", settings))
     stored = [
         load_file(folder / f"checkpoints/step_00000{n}/composer/model.safetensors") for n in (2, 4)
@@ -376,14 +391,10 @@ def test_weights_of_its_own(
         {},
         {"late_filters": ["trivial"], "operator_choice": "useful"},
         {**POLICY, "late_filters": ["trivial"]},
-        {**POLICY, "shared": False, "reward": "absolute_zero"},
-        {
-            "parents": "archive",
-            "attack_samples": 2,
-            "filters": ["duplicate", "leak", "trivial", "refuted"],
-        },
+        {**POLICY, "weights": "own", "reward": "absolute_zero"},
+        {"parents": "solved", "filters": ["duplicate", "leak", "trivial", "refuted"]},
     ],
-    ids=["program", "late", "shared", "own", "archive"],
+    ids=["program", "late", "shared", "own", "solved"],
 )
 def test_two_and_two_steps_equal_four_bit_for_bit(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], settings: dict[str, Any]
@@ -409,8 +420,11 @@ import asyncio, json, sys
 from proverrl.config import parse_config
 from proverrl.jobs import train as train_module
 from proverrl.jobs.export_proofs import export_proofs
+from proverrl.loops.selfplay import composer
 from tests.test_grpo import StubVerifier, judge
+from tests.test_selfplay import TAUGHT
 
+composer.TAUGHT_SCRIPTS = TAUGHT
 train_module.open_configured = lambda *a, **k: StubVerifier(judge)
 config = parse_config(json.loads(sys.argv[1]), source="test")
 asyncio.run(train_module.train(config, live=False))
@@ -421,7 +435,7 @@ asyncio.run(train_module.train(config, live=False))
 def test_a_killed_run_ends_like_an_unbroken_one(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    settings = {**POLICY, "shared": False, "reward": "absolute_zero"}
+    settings = {**POLICY, "weights": "own", "reward": "absolute_zero"}
     whole = run(make_play("unbroken", settings, grpo__steps=8))
     config = make_play("killed", settings, grpo__steps=8)
     moments = ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006")

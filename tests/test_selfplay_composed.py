@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from proverrl.compose.archive import Composed, ProblemArchive
-from proverrl.compose.composers import Draft
 from proverrl.compose.filters import (
     FilterRun,
     FilterTally,
@@ -20,29 +18,21 @@ from proverrl.compose.filters import (
     make_negation,
     run_filters,
 )
-from proverrl.compose.operators import build_composed, compose, read_generation
+from proverrl.compose.operators import build_composed, read_generation
 from proverrl.config import parse_config
-from proverrl.lang.records import Made, Parent
+from proverrl.lang.records import Made
 from proverrl.loops.selfplay.composition import (
     ComposedProblems,
-    draw_pairs,
-    list_negations,
-    list_parents,
     use_attacks,
     weigh_operators,
-    write_attacks,
 )
 from proverrl.problems.load import make_row, write_problems
 from proverrl.run.session import TrainingProblems
-from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,
     Candidate,
-    Completion,
     Obligations,
     Problem,
-    Prompt,
-    Sampling,
     Stage,
     Status,
     Verdict,
@@ -61,33 +51,6 @@ def loop(name: str, counter: str = "r") -> Problem:
 
 def composed(name: str, text: str, parents: Sequence[Problem]) -> Composed:
     return build_composed(Made("invariants", text), parents, name, round_number=0, seed=0)
-
-
-def test_kept_problems_that_are_solved_at_times_are_parents() -> None:
-    base = [loop("p0", "i"), loop("p1", "j")]
-    archive = ProblemArchive()
-    made = [composed("easier", LOOP.replace("r", c), base) for c in "abcde"]
-    long = composed("harder", LOOP.replace("r", "x" * 200), base)
-    for one in (*made, long):
-        archive.add(one)
-    names = [one.problem.id for one in made]
-    for name, rate in zip(names, (0.5, 0.0, 1.0, 0.25), strict=False):
-        archive.note(name, solve_rate=rate)
-    archive.note(names[3], stopped_by="duplicate")
-    archive.note(long.problem.id, solve_rate=0.5)
-    # Solved never, always, stopped, never tried, twice too long: only the first is left.
-    assert list_parents(archive, base) == [made[0].problem]
-    known: dict[str, Any] = {"base": base, "archive": archive, "references": {}}
-    known["proofs"] = {names[0]: "x"}
-    pairs = draw_pairs(random.Random(0), "archive", 40, **known)
-    first = [a.problem.id for a, _ in pairs]
-    assert set(first) == {"p0", "p1", names[0]}
-    # Half of 40 are 20; with a chance of one half fewer than 10 or more than 30 are 1 in 500.
-    assert 10 <= first.count(names[0]) <= 30
-    drawn = [p for pair in pairs for p in pair if p.problem.id == names[0]]
-    assert drawn == [Parent(made[0].problem, "x")] * len(drawn)
-    plain = draw_pairs(random.Random(0), "all", 40, **known)
-    assert {p.problem.id for pair in plain for p in pair} == {"p0", "p1"}
 
 
 def test_operators_are_weighed_by_what_lay_in_the_window() -> None:
@@ -156,56 +119,6 @@ def test_the_solver_refutes_a_statement_and_its_calls_count() -> None:
     assert attacked.calls["refuted"] == plain.calls["refuted"] + 2
     assert verifier.num_calls == found.num_calls
     assert "never asked" not in {candidate.body for candidate in verifier.calls}
-
-
-def test_each_negation_is_attacked_once() -> None:
-    law = Problem("law", "dafny", "statements", "", FALSE)
-    made = compose("change_constant", [Parent(law)], round_number=0, seed=1)
-    assert made is not None
-    drafts = [
-        Draft(("law",), "statements", made),
-        Draft(("law",), "statements", made),
-        Draft(("law",), "statements", None, "nothing"),
-        Draft(("p",), "invariants", composed("easier", LOOP, [loop("p")])),
-    ]
-    assert [problem.kind for problem in list_negations(drafts)] == ["statements"]
-
-
-class Writer:
-    """A sampler that writes V, W, V, and notes its seeds."""
-
-    layout = "plain"
-    context_tokens = 64
-
-    def __init__(self) -> None:
-        self.seeds: list[int] = []
-
-    def prompt(self, problem: Problem) -> Prompt:
-        return Prompt(problem.id, problem.statement, (1,))
-
-    async def generate(
-        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
-    ) -> list[list[Completion]]:
-        self.seeds.append(sampling.seed)
-        written = [Completion(text, (1,), (2,), (0.0,), "stop", 0) for text in "VWV"[:n]]
-        return [written for _ in prompts]
-
-
-def test_bodies_against_negations_are_written_once_a_round_and_seeded_by_it() -> None:
-    law = Problem("law", "dafny", "statements", "", FALSE)
-    made = compose("change_constant", [Parent(law)], round_number=0, seed=1)
-    assert made is not None
-    drafts = [Draft(("law",), "statements", made)]
-    (negation,) = list_negations(drafts)
-    writer = Writer()
-    cases: list[tuple[int, dict[str, list[str]]]] = [(0, {}), (3, {negation.id: ["V", "W"]})]
-    for samples, expected in cases:
-        table: dict[str, Any] = {"loop": "selfplay", "selfplay": {"attack_samples": samples}}
-        session: Any = SimpleNamespace(
-            config=parse_config(table, source="test"), sampler=writer, has_room=lambda _: True
-        )
-        assert asyncio.run(write_attacks(session, drafts, 2)) == expected
-    assert writer.seeds == [derive_seed(0, "attack", 2)]
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -39,11 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
 SUPERVISED: dict[str, dict[str, Any]] = {
     # The third batch is one pair, of which the other process has nothing.
     "padded": {"supervised": {}, "learner": {"micro_batch_tokens": 40}},
-    "packed": {
-        "supervised": {},
-        "learner": {"gradient_checkpointing": True},
-        "pack_tokens": 40,
-    },
+    "checkpointed": {"supervised": {}, "learner": {"gradient_checkpointing": True}},
     # Whole matrices: nothing is cut.
     "muon": {"supervised": {"optimizer": "muon", "learning_rate": 1e-4}},
 }

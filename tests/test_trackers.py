@@ -18,8 +18,8 @@ from proverrl.monitor.metrics import RunLimits
 from proverrl.monitor.trackers import TrackerSet, open_trackers
 
 
-def make_config(*backends: str, **settings: Any) -> Config:
-    return parse_config({"logging": {"backends": list(backends), **settings}}, source="test")
+def make_config(*backends: str) -> Config:
+    return parse_config({"logging": {"backends": list(backends)}}, source="test")
 
 
 def read_back(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -94,9 +94,13 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fake_wandb")
-def test_wandb_goes_on_under_the_id_that_the_run_has(tmp_path: Path) -> None:
-    for _ in range(2):
-        open_trackers(make_config("wandb", offline=True, project="mine"), tmp_path)
+def test_wandb_goes_on_under_the_id_that_the_run_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    open_trackers(make_config("wandb"), tmp_path)
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    open_trackers(make_config("wandb"), tmp_path)
     first, second = (tool.options for tool in FakeTool.made)
     assert first == second
     assert first["id"] == json.loads((tmp_path / "trackers.json").read_text())["wandb"]
@@ -105,9 +109,8 @@ def test_wandb_goes_on_under_the_id_that_the_run_has(tmp_path: Path) -> None:
         "name": tmp_path.name,
         "resume": "allow",
         "dir": str(tmp_path),
-        "mode": "offline",
     }
-    assert FakeTool.made[0].project == "mine"
+    assert [tool.project for tool in FakeTool.made] == ["proverrl", "mine"]
 
 
 @pytest.mark.usefixtures("fake_wandb")
@@ -147,6 +150,9 @@ def test_a_tool_that_is_not_installed_is_named_with_the_command(
 
 
 @pytest.mark.usefixtures("fake_wandb")
-def test_a_tool_that_does_not_begin_is_an_error_before_the_run(tmp_path: Path) -> None:
+def test_a_tool_that_does_not_begin_is_an_error_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_PROJECT", "offline-land")
     with pytest.raises(UsageError, match=r"^wandb does not begin: no network; see to its settings"):
-        open_trackers(make_config("wandb", project="offline-land"), tmp_path)
+        open_trackers(make_config("wandb"), tmp_path)

@@ -220,7 +220,7 @@ def test_what_dafny_is_told_and_what_the_record_names() -> None:
 
 
 def verify(*words: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-    done = CliRunner().invoke(cli, ["verify", "-j", "1", "--json", "--canary-rate", "0", *words])
+    done = CliRunner().invoke(cli, ["verify", "-j", "1", "--json", *words])
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return done.exit_code, {row["id"]: row for row in rows}, done.stderr or str(done.exception)
 

@@ -502,7 +502,7 @@ def test_a_file_that_several_include_is_verified_once(
         return await ask(worker, source, *more)
 
     monkeypatch.setattr(DafnyServerWorker, "_ask", note)
-    status, rows = verify("--canary-rate", "0", "--no-cache", ".")
+    status, rows = verify("--no-cache", ".")
     assert (status, {row["status"] for row in rows.values()}) == (0, {"proved"})
     ours = [text for text in asked if "Canary" not in text]
     assert len(ours) == 5

@@ -25,7 +25,7 @@ from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.probe import PushProbe, mean_abs_difference, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.vllm import VllmPolicy
+from proverrl.policy.vllm import VllmPolicy, push_limit
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
@@ -170,7 +170,7 @@ def test_the_probe_sees_a_push_that_did_not_happen(sampler: VllmPolicy) -> None:
         partial(score_rows, small_policy(seed=1).model),
         sampler._engine.score,
         sampler._probe.rows,
-        limit=VllmConfig().limit("float32", "cpu"),
+        limit=push_limit("float32", "cpu"),
         dtype="float32",
     )
     with pytest.raises(WeightSyncError, match="nats off on average"):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proverrl.errors import Cause, ToolchainError
+from proverrl.lab.words.dafny.program import PROGRAMMING
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.formal.program import PROGRAMMING
 from proverrl.lang.dafny.verify.backend import open_dafny
 from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
 from proverrl.lang.dafny.verify.workers.toolchain import (

@@ -121,17 +121,15 @@ def pass_rate(group: Group) -> float:
     return sum(r.status is Status.PROVED for r in group.rollouts) / len(group.rollouts)
 
 
-def within_pass_rates(
-    groups: Sequence[Group], low: float, high: float, *, mixed_only: bool
-) -> list[bool]:
-    """Groups whose pass rate lies in [low, high], and with ``mixed_only`` neither at 0 nor at 1.
+def within_pass_rates(groups: Sequence[Group], high: float, *, mixed_only: bool) -> list[bool]:
+    """Groups whose pass rate is at most ``high``, and with ``mixed_only`` neither at 0 nor at 1.
     Pass rates count verdicts: a penalty that splits rewards does not change them.
 
     DAPO (Yu et al. 2025, arXiv 2503.14476) admits 0 < rate < 1 by accuracy alone;
     Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613) admits 0 < rate <= 0.75.
     """
     rates = [pass_rate(group) for group in groups]
-    return [low <= rate <= high and (not mixed_only or 0.0 < rate < 1.0) for rate in rates]
+    return [rate <= high and (not mixed_only or 0.0 < rate < 1.0) for rate in rates]
 
 
 def admit_groups(
@@ -139,10 +137,7 @@ def admit_groups(
 ) -> list[bool]:
     """Groups that the method learns from and whose verdicts are as ``settings`` want."""
     within = within_pass_rates(
-        inputs.groups,
-        settings.min_pass_rate,
-        settings.max_pass_rate,
-        mixed_only=settings.mixed_verdicts,
+        inputs.groups, settings.max_pass_rate, mixed_only=settings.mixed_verdicts
     )
     admits = choose_admission(method)(inputs)
     return [a and b for a, b in zip(admits, within, strict=True)]

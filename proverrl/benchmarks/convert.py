@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
 from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting, saving
-from proverrl.lang.answers import SHOWN, WORDS_ALONE
 from proverrl.problems.load import benchmark_sha256, make_row, write_problems
-from proverrl.types import ANSWER, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +45,6 @@ def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
     with saving(source):
         source.write_text(json.dumps(_describe(benchmark, out), indent=2) + "\n", "utf-8")
     return Written(out, refused if benchmark.refused else None, source)
-
-
-def show_parts(benchmark: Benchmark, show: str) -> Benchmark:
-    """A benchmark whose questions show ``both``, their ``words`` alone, or the ``formal`` claim
-    alone; other problems are what they are."""
-    if show == "both":
-        return benchmark
-
-    def change(problem: Problem) -> Problem:
-        if problem.kind != ANSWER:
-            return problem
-        if show == "formal":
-            return replace(problem, informal="")
-        return replace(problem, metadata={**problem.metadata, SHOWN: WORDS_ALONE})
-
-    entries = (replace(entry, problem=change(entry.problem)) for entry in benchmark.entries)
-    return replace(benchmark, entries=tuple(entries))
 
 
 def _iter_rows(benchmark: Benchmark) -> Iterator[dict[str, Any]]:

@@ -120,6 +120,7 @@ async def _recheck(
     from proverrl.cli.second_look import open_patient
     from proverrl.evaluation.claims import Misfit, read_claims
     from proverrl.evaluation.recheck import read_written, recheck_claims
+    from proverrl.lang.base import CANARY_RATE
 
     problems = open_benchmark(benchmark).problems
     counts: Counter[str] = Counter()
@@ -142,7 +143,7 @@ async def _recheck(
             yield item
 
     languages = sorted({problem.language for problem in problems})
-    verifier = open_patient(**how, needed=languages, canary_rate=0.01)
+    verifier = open_patient(**how, needed=languages, canary_rate=CANARY_RATE)
     try:
         with ExitStack() as stack:
             sink = None

@@ -19,7 +19,6 @@ import click
 
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
-from proverrl.cli.formalize import critiques, fit_critic, formalize, prove
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -37,6 +36,7 @@ from proverrl.cli.options import (
     run_until_interrupted,
     set_text,
 )
+from proverrl.cli.own_commands import OwnCommands
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, push, report, watch
@@ -134,7 +134,9 @@ def _name_place(error: OSError) -> str:
     return "standard output, or a file: "
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(
+    cls=OwnCommands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="proverrl")
 @click.option(
     "--log-level",
@@ -152,11 +154,10 @@ def cli(log_level: str) -> None:
 
 for command in (
     *(verify, serve, mcp, inspect, problems, proofs, push, compare),
-    *(contamination, recheck, report, watch, search, formalize, fit_critic, prove, init, plan),
+    *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)
 problems.add_command(check_problems)
-problems.add_command(critiques)
 
 
 @cli.command()
@@ -253,10 +254,10 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
+    from proverrl.evaluation.section import tell_all
     from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
-    from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
 
     check_result_name(name)
@@ -271,7 +272,7 @@ def evaluate_command(
 
         open_console().print(make_benchmark_table(results), make_completion_table(results))
         for result in results:
-            if line := describe_decisions(result.stem, read_summary(result)):
+            for line in tell_all(result.stem, read_summary(result)):
                 click.echo(line)
         for warning in list_result_warnings(results):
             click.echo(f"warning: {warning}")

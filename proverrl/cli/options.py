@@ -229,12 +229,6 @@ MEMORY_MB = click.option(
     type=FiniteRange(64),
     help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
 )
-CANARY_RATE = click.option(
-    "--canary-rate",
-    default=0.01,
-    type=FiniteRange(0, 1),
-    help="Share of calls that also judge a false statement; an accepted one stops the run.",
-)
 LEAN_BACKEND = click.option(
     "--lean-backend",
     type=click.Choice(get_args(LeanBackend)),

@@ -67,27 +67,7 @@ def problems() -> None:
     help="Split; the three differ in structure.",
 )
 @_flag("--unseen", help="Only families that are in no file without this.")
-@_flag(
-    "--formalize",
-    help="Ask for the statements themselves, from English; the verifier decides what agrees.",
-)
-@_flag(
-    "--programs",
-    help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
-)
 @_flag("--code", help="Ask for code: of methods with a contract, or of a function with its proof.")
-@_flag("--decide", help="Ask whether claims hold: variants of --num theorems, proved or disproved.")
-@_flag(
-    "--answers", help="Ask for a number that theorems name, in words and as a claim that it exists."
-)
-@_flag(
-    "--known-words",
-    help="With --formalize, --programs or --answers: no wording that training does not use.",
-)
-@_flag(
-    "--with-program",
-    help="With --formalize: keep what each statement is about, so that it can be proved of it.",
-)
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -95,41 +75,17 @@ def generate(
     levels: str,
     split: str,
     unseen: bool,
-    formalize: bool,
-    programs: bool,
     code: bool,
-    decide: bool,
-    answers: bool,
-    known_words: bool,
-    with_program: bool,
     out: Path,
     **work: int,
 ) -> None:
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
-    from proverrl.lang.asking import QuestionGenerator
-    from proverrl.lang.deciding import TheoremGenerator
-    from proverrl.lang.formalizing import StatementGenerator
-    from proverrl.problems.decisions import DecisionChecker
     from proverrl.problems.drafts import DraftChecker, generate_file
 
-    if formalize + programs + code + decide + answers > 1:
-        kinds = "--formalize, --programs, --code, --decide and --answers"
-        raise UsageError(f"{kinds} are kinds of problems; choose one")
     known = find_language(language)
-    if known_words and not (formalize or programs or answers):
-        raise UsageError("--known-words is about English: give --formalize, --programs, --answers")
-    if with_program and not formalize:
-        raise UsageError("--with-program is for --formalize; give both")
     generator = known.code_generator if code else known.generator
-    if formalize or programs or (code and generator is None):
-        more = {"known_words": known_words, "with_program": with_program}
-        generator = StatementGenerator(known, programs=programs, code=code, **more)
-    if decide:
-        generator = TheoremGenerator(known)
-    if answers:
-        generator = QuestionGenerator(known, known_words=known_words)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(
@@ -139,7 +95,7 @@ def generate(
         split=cast("Split", split),
         unseen=unseen,
         show=partial(click.echo, err=True),
-        checks=DecisionChecker if decide else DraftChecker,
+        checks=DraftChecker,
         **work,
     )
     click.echo(asyncio.run(generating))
@@ -153,13 +109,6 @@ def generate(
 @_FAMILIES
 @count_option(
     "--per-level", 0, "Only so many problems of each level, evenly spread; 0: all.", least=0
-)
-@click.option(
-    "--show",
-    type=click.Choice(["both", "words", "formal"]),
-    default="both",
-    show_default=True,
-    help="Of questions (generate --answers): show only their words, or only the formal claim.",
 )
 @OUT_FILE
 @click.option(
@@ -175,15 +124,14 @@ def convert(
     levels: str,
     families: str,
     per_level: int,
-    show: str,
     out: Path,
     against: tuple[str, ...],
 ) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
-    from proverrl.benchmarks.convert import show_parts, write_benchmark
+    from proverrl.benchmarks.convert import write_benchmark
 
     whole = _open(source, format_name, answers)
-    benchmark = show_parts(_select(whole, levels, families, per_level), show)
+    benchmark = _select(whole, levels, families, per_level)
     written = write_benchmark(benchmark, out)
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
     click.echo(f"licence: {benchmark.licence}")

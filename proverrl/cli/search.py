@@ -69,7 +69,7 @@ def search(
     """
     extra = [f"seed={seed}"] if seed is not None else []
     extra += [set_text("search.value", value)] if value is not None else []
-    ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
+    ask = "say which policy searches: --run RUN, or --config FILE with policy.path"
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
     from proverrl.files.disk import refuse_inside, refuse_overwriting
     from proverrl.files.lines import check_place, make_file_name

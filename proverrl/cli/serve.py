@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from proverrl.cli.options import (
-    CANARY_RATE,
     CONFIRM_OPTION,
     FILE,
     LANGUAGE,
@@ -52,7 +51,6 @@ from proverrl.cli.options import (
 @click.option("--trace-states", is_flag=True, help="Tell the goals on the way, for searches.")
 @LEAN_BACKEND
 @CONFIRM_OPTION
-@CANARY_RATE
 @LANGUAGE
 def serve(
     api_key_file: Path | None,
@@ -62,14 +60,13 @@ def serve(
     trace_states: bool,
     lean_backend: Any,
     confirm: str,
-    canary_rate: float,
     **settings: Any,
 ) -> None:
     """Judge proofs for other programs over HTTP, in the dialect of kimina-lean-server too.
 
     SIGTERM stops it in order: what was accepted is answered first.
     """
-    from proverrl.lang.base import BackendOptions
+    from proverrl.lang.base import CANARY_RATE, BackendOptions
     from proverrl.serve.run import serve as run_server
     from proverrl.serve.settings import ServeSettings, read_keys
     from proverrl.verifier.base import Limits
@@ -78,7 +75,7 @@ def serve(
         workers=workers,
         limits=Limits() if rlimit is None else Limits(rlimit=rlimit),
         memory_mb=memory_mb,
-        canary_rate=canary_rate,
+        canary_rate=CANARY_RATE,
         trace_states=trace_states,
         lean_backend=lean_backend,
         confirm=confirm,

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from proverrl.cli.options import (
-    CANARY_RATE,
     CONFIRM_OPTION,
     FILE,
     LEAN_BACKEND,
@@ -47,7 +46,6 @@ from proverrl.errors import UsageError
 @MEMORY_MB
 @click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
 @RESUME
-@CANARY_RATE
 @click.option(
     "--paranoid",
     is_flag=True,
@@ -108,6 +106,7 @@ def verify(
     input is wrong, 3 the verifier is broken.
     """
     from proverrl.cli.verdicts import print_verdicts
+    from proverrl.lang.base import CANARY_RATE
     from proverrl.problems.input_paths import expand_paths, list_changed
 
     if changed is None and not paths:
@@ -115,6 +114,13 @@ def verify(
     paths = tuple(expand_paths(paths) if changed is None else list_changed(paths, changed))
     if not paths:
         click.echo(f"no program differs from {changed}", err=True)
-    judging = print_verdicts(paths, deadline_seconds=timeout, out=out, resume=resume, **options)
+    judging = print_verdicts(
+        paths,
+        deadline_seconds=timeout,
+        out=out,
+        resume=resume,
+        canary_rate=CANARY_RATE,
+        **options,
+    )
     status = run_until_interrupted(judging, explain_resume(out, "verdict"))
     sys.exit(status if paths else 0)

@@ -128,16 +128,12 @@ class Asker:
 @dataclass(frozen=True, slots=True)
 class FilterTools:
     """What filters work with. ``held_out`` is the index of problems that must not leak, ``seen``
-    the skeletons of problems that exist already (it grows), ``attack`` further bodies to try.
-
-    ``near_share`` is the share of a held-out problem's runs of tokens that makes a leak.
-    """
+    the skeletons of problems that exist already (it grows), ``attack`` further bodies to try."""
 
     asker: Asker
     held_out: OverlapIndex
     seen: set[str]
     attack: Attack | None = None
-    near_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +218,7 @@ async def filter_leak(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what is a held-out problem under other names, or holds one whole (Wang et al. 2025,
     Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
     for match in tools.held_out.find(*take_statements([problem])):
-        if match.kind != "near" or match.share >= tools.near_share:
+        if match.kind != "near" or match.share >= 1.0:
             return Stop("leak", problem.id, f"{match.kind} as {match.benchmark_id}")
     return None
 

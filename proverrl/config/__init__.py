@@ -27,7 +27,6 @@ from proverrl.config.rollout import FeedbackName as FeedbackName
 from proverrl.config.rollout import RolloutConfig as RolloutConfig
 from proverrl.config.rollout import RolloutMode as RolloutMode
 from proverrl.config.search import SearchConfig as SearchConfig
-from proverrl.config.sections import ROUND_LOOPS as ROUND_LOOPS
 from proverrl.config.sections import Config as Config
 from proverrl.config.sections import PoolConfig as PoolConfig
 from proverrl.config.sections import ProblemsConfig as ProblemsConfig

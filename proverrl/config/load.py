@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -137,13 +137,25 @@ def _merge(
     merged = dict(table)
     for key, value in changes.items():
         old = merged.get(key)
-        inner: Any = info.annotation if (info := section.model_fields.get(key)) else None
-        is_section = isinstance(inner, type) and issubclass(inner, Section)
-        if is_section and isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = _merge(old, value, inner)
-        else:
+        info = section.model_fields.get(key)
+        inner, named = find_section(info.annotation) if info else (None, False)
+        if inner is None or not isinstance(old, dict) or not isinstance(value, dict):
             merged[key] = value
+        elif named:
+            merged[key] = old | {
+                name: _merge(old.get(name, {}), table, inner) for name, table in value.items()
+            }
+        else:
+            merged[key] = _merge(old, value, inner)
     return merged
+
+
+def find_section(annotation: Any) -> tuple[type[Section] | None, bool]:
+    """The section that a key's type is, if any, and whether there are several by their names, as
+    ``[endpoints.NAME]``."""
+    named = get_origin(annotation) is dict
+    inner = get_args(annotation)[1] if named else annotation
+    return (inner if isinstance(inner, type) and issubclass(inner, Section) else None), named
 
 
 def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -212,7 +224,7 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
             message = 'a list is wanted, as \'["a", "b"]\''
         # What does not fit together has no single place.
         return f"{name}: {message}" if name else message.removeprefix("Value error, ")
-    valid = sorted(_key_names(Config))
+    valid = sorted(_key_names(Config, given=name.split(".")))
     section, _, last = name.rpartition(".")
     # lr in the section learner is learning_rate there.
     short = [key for key in valid if key.rpartition(".")[0] == section and last == _initials(key)]
@@ -229,9 +241,14 @@ def _initials(key: str) -> str:
     return "".join(word[:1] for word in key.rpartition(".")[2].split("_"))
 
 
-def _key_names(section: type[Section], prefix: str = "") -> Iterator[str]:
+def _key_names(
+    section: type[Section], prefix: str = "", given: Sequence[str] = ()
+) -> Iterator[str]:
+    """All keys; of tables with names those of the table that the key ``given`` names."""
     for name, info in section.model_fields.items():
         yield prefix + name
-        annotation = info.annotation
-        if isinstance(annotation, type) and issubclass(annotation, Section):
-            yield from _key_names(annotation, f"{prefix}{name}.")
+        inner, named = find_section(info.annotation)
+        if inner is not None and not named:
+            yield from _key_names(inner, f"{prefix}{name}.")
+        elif inner is not None and len(given) > 2 and given[0] == name:
+            yield from _key_names(inner, f"{prefix}{name}.{given[1]}.")

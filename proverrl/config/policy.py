@@ -1,4 +1,4 @@
-"""The sections ``[policy]``, ``[vllm]``, ``[endpoint]`` and ``[sampling]``: which model writes, on
+"""The sections ``[policy]``, ``[vllm]``, ``[endpoints]`` and ``[sampling]``: which model writes, on
 which engine or server, and how it samples.
 
 The key of a server is never in a configuration: ``api_key_env`` names the environment variable that
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from proverrl.config.base import (
     NonNegative,
@@ -42,40 +42,34 @@ class VllmConfig(Section):
     """the most tokens of prompt and completion; 0 is the model's limit"""
     eager: bool = True
     """no compilation: starts in seconds, but samples more slowly on a GPU"""
-    probe_sequences: Annotated[int, Field(ge=8)] = 8
-    """sequences that both engines score after each push, at least 8"""
-    probe_tokens: Annotated[Positive, Field(ge=2)] = 64
-    """the most tokens of one of them"""
-    probe_limit: NonNegativeFloat = 0.0
-    """largest mean difference of log-probabilities (nats) in float32; above it the run ends. 0:
-    1e-4 on a CPU and 1e-3 on a GPU"""
-    probe_limit_half: PositiveFloat = 3e-2
-    """the same in bfloat16"""
 
     def dtype_for(self, weights: object) -> str:
         """What ``dtype`` means for trained weights of this type (torch's)."""
         return str(weights).removeprefix("torch.") if self.dtype == "auto" else self.dtype
 
-    def limit(self, dtype: str, device: str) -> float:
-        """The largest mean difference that a push may leave in vLLM on this kind of device, in
-        nats."""
-        if dtype != "float32":
-            return self.probe_limit_half
-        return self.probe_limit or (1e-3 if device == "cuda" else 1e-4)
-
 
 EndpointApi = Literal["chat", "completions"]
 
 
+ENDPOINT = "endpoint:"
+"""What stands before the name of an endpoint where a folder of weights could be named."""
+
+
+def _is_address(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError(f"{value!r} is no URL of a server, such as http://127.0.0.1:8000/v1")
+    return value
+
+
 class EndpointConfig(Section):
-    """Which server writes the completions.
+    """A server that writes completions.
 
     ``url`` ends before ``/completions`` and ``/chat/completions``.
     """
 
-    url: str = ""
-    """the server's URL, usually with ``/v1`` at its end; empty: the policy runs in this process"""
-    model: str = ""
+    url: Annotated[str, AfterValidator(_is_address)]
+    """the server's URL, usually with ``/v1`` at its end"""
+    model: Annotated[str, Field(min_length=1)]
     """the model's name on the server"""
     api: EndpointApi = "chat"
     """``chat`` (messages) or ``completions`` (text)"""
@@ -85,16 +79,14 @@ class EndpointConfig(Section):
     """the most requests in flight"""
     timeout_seconds: PositiveFloat = 600.0
     """wall-clock limit of one request"""
-    retries: NonNegative = 5
-    """further attempts after status 429, 5xx, a timeout, or a lost connection"""
-    retry_seconds: PositiveFloat = 1.0
-    """the first wait between attempts; it doubles, up to a minute"""
-    return_token_ids: bool = False
-    """ask for token ids, which vLLM can return"""
-    prompt_price: NonNegativeFloat = 0.0
-    """price of a million tokens of prompts, in any currency; results then show the cost"""
-    completion_price: NonNegativeFloat = 0.0
-    """price of a million tokens of completions"""
+    prices: tuple[NonNegativeFloat, NonNegativeFloat] = (0.0, 0.0)
+    """prices of a million tokens of prompts and of completions, in any currency; results then show
+    the cost"""
+
+
+def name_endpoint(path: str) -> str:
+    """``NAME`` of ``endpoint:NAME``, empty for a folder of weights."""
+    return path.removeprefix(ENDPOINT) if path.startswith(ENDPOINT) else ""
 
 
 SMALL_MODEL_TOKENS, CHECKPOINT_TOKENS, ENDPOINT_TOKENS = 96, 2048, 8192
@@ -109,13 +101,9 @@ class SamplingConfig(Section):
 
     temperature: PositiveFloat = 1.0
     """temperature in training"""
-    top_k: NonNegative = 0
-    """draw from so many likeliest tokens in training; 0 is all. Needs ``loop = "grpo"``,
-    ``policy.engine = "transformers"``, one update a step on the weights that sampled, and no other
-    policy to compare with"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
     """the most tokens of a completion. When unset: 96 for the small model and for ``canonical``,
-    2,048 for a checkpoint in ``policy.path``, 8,192 behind ``endpoint.url``"""
+    2,048 for a checkpoint in ``policy.path``, 8,192 behind an endpoint"""
 
     @model_validator(mode="before")
     @classmethod
@@ -124,19 +112,20 @@ class SamplingConfig(Section):
             raise ValueError(
                 "top_p cuts where a rounding difference between sampler and learner changes all "
                 "probabilities, so that no token would be learned with the one that it was drawn "
-                "with; remove it (training has top_k, and only evaluation.top_p is read)"
+                "with; remove it (only evaluation.top_p is read)"
             )
         return given
 
 
-def choose_token_limit(*, path: str, layout: str, url: str) -> int:
-    """Tokens of a completion, at most, for a policy from ``path``, or behind ``url`` or a function.
+def choose_token_limit(policy: PolicyConfig) -> int:
+    """Tokens of a completion, at most, where nobody named a limit.
 
     ``canonical`` is a layout of our small models alone, wherever their weights come from.
     """
-    if url:
+    if policy.is_function or policy.endpoint:
         return ENDPOINT_TOKENS
-    return CHECKPOINT_TOKENS if path and layout != "canonical" else SMALL_MODEL_TOKENS
+    is_large = policy.path and policy.layout != "canonical"
+    return CHECKPOINT_TOKENS if is_large else SMALL_MODEL_TOKENS
 
 
 LayoutName = Literal[
@@ -147,7 +136,7 @@ LayoutName = Literal[
     "deepseek_cot",
     "goedel",
     "dafny",
-    "critic",
+    "own",
 ]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
@@ -160,21 +149,9 @@ class LoraConfig(Section):
     ten times the learning rate"""
     alpha: PositiveFloat = 64.0
     """their output is multiplied by this over the rank; one to two times the rank is usual"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """dropout before them, in supervised training only"""
-    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """``all-linear``, every linear layer except the output; or layer names, as ``["q_proj",
-    "v_proj"]``"""
 
 
-FRESH_KEYS = (
-    "num_layers",
-    "hidden_size",
-    "num_heads",
-    "intermediate_size",
-    "vocab_size",
-    "rope_theta",
-)
+FRESH_KEYS = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
 """Keys of ``policy`` that shape the small model, and nothing where ``path`` is set."""
 
 
@@ -182,7 +159,8 @@ class PolicyConfig(Section):
     """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 
     path: str = ""
-    """a Hugging Face folder or id; empty makes a small Llama model of the sizes below"""
+    """a Hugging Face folder or id; ``endpoint:NAME``, a server of ``[endpoints.NAME]``, for
+    evaluation and search; empty makes a small Llama model of the sizes below"""
     engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
     """``transformers``, the trained model itself samples; ``vllm``, a copy of its weights
     ([engines.md](engines.md)); ``package.module:function``, your own, for evaluation and search
@@ -193,7 +171,7 @@ class PolicyConfig(Section):
     """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
     and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
-    ``critic``: one that asks for a judgement of a statement, in JSON"""
+    ``own``: one that a language of your own words"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4
@@ -206,13 +184,8 @@ class PolicyConfig(Section):
     """its feed-forward width"""
     vocab_size: Positive = 768
     """the largest size of its tokenizer's vocabulary"""
-    rope_theta: PositiveFloat = 10_000.0
-    """base of its rotary position embeddings"""
     max_rows: Positive = 256
     """the most completions generated at once; lower it when memory is short"""
-    max_cached_tokens: Positive = 2**20
-    """the most tokens in the key-value cache of ``engine = "transformers"``, each completion
-    counted at its full length"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")
@@ -224,6 +197,11 @@ class PolicyConfig(Section):
                 f"{self.num_heads}; change one of them"
             )
         return self
+
+    @property
+    def endpoint(self) -> str:
+        """The name of the endpoint that writes; empty for weights and functions."""
+        return name_endpoint(self.path)
 
     @property
     def is_function(self) -> bool:

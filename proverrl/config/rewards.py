@@ -19,15 +19,11 @@ from proverrl.config.base import (
     Section,
     name_of,
 )
-from proverrl.config.policy import LayoutName
 
 RewardName = Literal[
     "proved",
     "obligations",
     "turn_discounted",
-    "statement",
-    "program",
-    "decide",
 ]
 
 
@@ -44,45 +40,19 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``, ``obligations``, ``turn_discounted``, ``statement``, ``program`` or ``decide``
+    """``proved``, ``obligations``, ``turn_discounted``, or the name of an installed plug-in
     ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
-    side_share: Fraction = 0.0
-    """``decide``: what the right side earns without a proof; 1 is DeepTheorem's reward"""
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
-    critic: str = ""
-    """``statement``: the folder of a critic, whose judgement stands in where no proof shows the
-    meaning of a well-formed statement"""
-    critic_share: Fraction = 1.0
-    """``statement``: the reward for a statement that the critic calls right, where a proof earns
-    1"""
-    critic_layout: LayoutName = "canonical"
-    """``statement``: the layout that the critic was trained with"""
-    score_share: Fraction = 0.0
-    """``statement``: the reward for LeanScorer's score of 1 where a proof of the meaning earns 1;
-    less for a lower score, 0 below 0.6. For Dafny, without ``reward.critic``"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
     buffer before it"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
-
-    @model_validator(mode="after")
-    def _one_judge_of_meanings(self) -> RewardConfig:
-        if self.critic and self.name != "statement":
-            raise ValueError('a critic judges statements: it needs reward.name = "statement"')
-        if self.score_share and self.name != "statement":
-            raise ValueError('score_share is for statements: it needs reward.name = "statement"')
-        if self.score_share and self.critic:
-            raise ValueError(
-                "critic and score_share would both pay for a meaning that is not proved: leave "
-                "critic empty, or set score_share = 0"
-            )
-        return self
 
 
 AdvantageName = Literal[

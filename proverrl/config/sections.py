@@ -16,7 +16,6 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
-    Fraction,
     LeanBackend,
     NonNegative,
     NonNegativeFloat,
@@ -28,13 +27,16 @@ from proverrl.config.base import (
 )
 from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.evaluation import EvalConfig
+from proverrl.config.loops import LoopName, against_loop, is_own, known_traits
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
+    ENDPOINT,
     EndpointConfig,
     PolicyConfig,
     SamplingConfig,
     VllmConfig,
     choose_token_limit,
+    name_endpoint,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
@@ -51,12 +53,6 @@ from proverrl.config.training import (
     WarmStartConfig,
 )
 from proverrl.plugins import Seam
-
-LoopName = Literal[
-    "warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences", "value"
-]
-ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
-"""Those that count rounds of ``[expert_iteration]``."""
 
 
 class ProblemsConfig(Section):
@@ -82,8 +78,6 @@ class PoolConfig(Section):
     memory_mb: PositiveFloat | None = None
     """memory limit of one worker with its children, past which it is killed. Default: 4096 for
     Dafny, 8192 for Lean"""
-    canary_rate: Fraction = 0.01
-    """share of calls that a false statement accompanies; the run stops if one is accepted"""
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
     cache folder"""
@@ -122,26 +116,26 @@ class LoggingConfig(Section):
     """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
-    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases),
-    ``trackio``; each is an extra of its name"""
+    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
+    reads ``WANDB_PROJECT`` and ``WANDB_MODE=offline``), ``trackio``; each is an extra of its
+    name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
     trace: bool = False
     """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
     ([engines.md](engines.md#who-waits))"""
-    project: Annotated[str, Field(min_length=1)] = "proverrl"
-    """the project in ``wandb`` and ``trackio``; the run is named after its folder"""
-    offline: bool = False
-    """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
 
 
 class Config(Section):
     """A whole run."""
 
-    loop: LoopName = "grpo"
+    loop: Annotated[str, name_of("loop", LoopName)] = "grpo"
     """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
     ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
+    loop_options: Options = Field(default_factory=dict)
+    """of a loop of your own, ``loop = "package.module:function"``
+    ([plugins.md](plugins.md#loops))"""
     seed: NonNegative = 0
     """determines every random draw"""
     run: Path = Path("runs/grpo")
@@ -156,8 +150,8 @@ class Config(Section):
     max_minutes: NonNegativeFloat = 0.0
     """ends the loop after the step that reaches so many minutes; 0 is no limit"""
     languages: dict[str, str] = Field(default_factory=dict)
-    """languages of your own by their names, each as ``package.module:object``
-    ([plugins.md](plugins.md#languages))"""
+    """languages of your own by their names, and kinds of problems as ``"LANGUAGE.KIND"``, each as
+    ``package.module:object`` ([plugins.md](plugins.md#languages))"""
     experiments: dict[Annotated[str, name_of("experiment", Literal[""])], Options] = Field(
         default_factory=dict
     )
@@ -167,7 +161,7 @@ class Config(Section):
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()
-    endpoint: EndpointConfig = EndpointConfig()
+    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
@@ -192,9 +186,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
         """Where neither file nor override names a limit, the one that suits the policy."""
-        policy = self.policy
-        url = policy.engine if policy.is_function else self.endpoint.url
-        limit = choose_token_limit(path=policy.path, layout=policy.layout, url=url)
+        limit = choose_token_limit(self.policy)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
             return self
@@ -202,66 +194,23 @@ class Config(Section):
         return self.model_copy(update={"sampling": sampling})
 
     @model_validator(mode="after")
+    def _endpoints_are_there(self) -> Config:
+        if reason := self.against_path(self.policy.path):
+            raise ValueError(f"policy.path = {self.policy.path!r}: {reason}")
+        return self
+
+    @model_validator(mode="after")
     def _parts_fit(self) -> Config:
-        if self.samples.passes and self.loop != "grpo":
-            raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
+        # Of a loop of somebody's own ``check_loop`` asks, once it may be imported.
+        if is_own(self.loop) and (reason := against_loop(self, known_traits(self.loop))):
+            raise ValueError(reason)
         if self.evaluation.search and (reason := self.evaluation.against_search):
             raise ValueError(reason)
-        if self.sampling.top_k and (reason := self._against_top_k()):
-            raise ValueError(f"sampling.top_k {reason}, or set sampling.top_k = 0")
         if self.policy.engine == "vllm" and (reason := self._against_vllm()):
             raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
-        if self.loop == "preferences" and not self.preferences.pairs:
-            raise ValueError(
-                'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
-                "--preferences FILE` writes"
-            )
-        if self.loop == "selfplay" and (reason := self._against_selfplay()):
-            raise ValueError(reason)
-        if self.loop == "data_loop" and (reason := self._against_data_loop()):
-            raise ValueError(f'loop = "data_loop" {reason}')
         return self
-
-    def _against_top_k(self) -> str:
-        """Why a learner could not give the log-probabilities with which tokens were drawn among
-        the likeliest, and what to set; empty when it can."""
-        if self.loop != "grpo":
-            return f'is for loop = "grpo", not {self.loop!r}: choose that'
-        if self.policy.engine != "transformers":
-            return (
-                "needs an engine that keeps exactly so many tokens (vLLM keeps all that tie with "
-                'the last): set policy.engine = "transformers"'
-            )
-        moved = {
-            "grpo.max_staleness = 0": self.grpo.max_staleness,
-            "grpo.in_order = true": not self.grpo.in_order,
-            "learner.epochs = 1": self.learner.epochs > 1,
-            "learner.groups_per_update = 0": self.learner.groups_per_update,
-        }
-        if names := ", ".join(name for name, asked in moved.items() if asked):
-            return (
-                f"needs the weights that sampled, others have other likeliest tokens: set {names}"
-            )
-        whole = {
-            "loss.kl.coefficient": self.loss.needs_reference,
-            "samples.passes": self.samples.passes,
-        }
-        names = ", ".join(f"{name} = 0" for name, asked in whole.items() if asked)
-        return f"cannot be compared with what is over all tokens: set {names}" if names else ""
-
-    def _against_data_loop(self) -> str:
-        """Why the settings of self-play are none of the data loop's; empty when they are."""
-        selfplay = self.selfplay
-        if selfplay.composer == "policy" and not selfplay.shared:
-            return "has one policy; set selfplay.shared = true"
-        unused = {
-            "late_filters": selfplay.late_filters,
-            "operator_choice": selfplay.operator_choice != "uniform",
-        }
-        names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
-        return f"has no use for {', '.join(names)}; drop it" if names else ""
 
     def _against_vllm(self) -> str:
         """Why vLLM cannot sample for this run, and what to set; empty when it can."""
@@ -270,39 +219,38 @@ class Config(Section):
                 'learner.precision = "bf16" trains weights in bfloat16, which vllm.dtype = '
                 '"float32" computes with otherwise; set vllm.dtype = "bfloat16"'
             )
-        if self.vllm.sleep and (self.loop != "grpo" or self.grpo.max_staleness):
+        if self.vllm.sleep and self.grpo.max_staleness:
             return (
-                'vllm.sleep is for loop = "grpo" with nothing written while the learner updates; '
-                "set grpo.max_staleness = 0, or vllm.sleep = false"
+                "vllm.sleep needs nothing written while the learner updates; set "
+                "grpo.max_staleness = 0, or vllm.sleep = false"
             )
         return ""
 
     def _against_shards(self) -> str:
         """Why what is trained cannot be cut over processes; empty when it can."""
-        if self.loop not in ("grpo", "warm_start"):
-            return f'is for loop = "grpo" or "warm_start", not {self.loop!r}; set it to "none"'
         if self.policy.lora.rank:
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
             return 'has not been joined with vLLM; set policy.engine = "transformers"'
         return ""
 
-    def _against_selfplay(self) -> str:
-        """Why the loop cannot be made of these parts; empty when it can."""
-        selfplay = self.selfplay
-        if not self.grpo.in_order:
-            return 'loop = "selfplay" learns in order; set grpo.in_order = true'
-        copies = selfplay.composer == "policy" and not selfplay.shared
-        if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
-            return (
-                "selfplay.shared = false copies whole weights of transformers; set "
-                'policy.engine = "transformers" and policy.lora.rank = 0'
-            )
-        return ""
+    def find_endpoint(self, path: str) -> EndpointConfig | None:
+        """The server of ``endpoint:NAME``; None for a folder of weights."""
+        return self.endpoints.get(name_endpoint(path))
+
+    def against_path(self, path: str) -> str:
+        """Why a place of weights names no endpoint that is there; empty where it does, or is a
+        folder."""
+        name = name_endpoint(path)
+        if not path.startswith(ENDPOINT) or name in self.endpoints:
+            return ""
+        there = ", ".join(self.endpoints) or "none"
+        return f"there is no table [endpoints.{name or 'NAME'}]; there is {there}"
 
     def list_parts(self) -> list[tuple[Seam, str, Options]]:
         """The names of what a run is made of, and the options beside them."""
         return [
+            ("loop", self.loop, self.loop_options),
             ("reward", self.reward.name, self.reward.options),
             ("advantage", self.advantage.name, self.advantage.options),
             ("loss", self.loss.name, self.loss.options),

@@ -19,14 +19,14 @@ ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
 ComposerRewardName = Literal["gar", "absolute_zero", "stp"]
 OperatorChoice = Literal["uniform", "useful"]
-ParentChoice = Literal["all", "solved", "mixed", "archive"]
+ParentChoice = Literal["all", "solved"]
+ComposerWeights = Literal["shared", "own", "frozen"]
 
 
 class SelfplayConfig(Section):
     """A composer that writes statements, each from a pair of base problems, and a solver.
 
-    A composing policy that is not ``shared`` has a learner of its own. A statement must pass all
-    ``filters``.
+    A statement must pass all ``filters``.
     """
 
     composer: Annotated[str, name_of("composer", ComposerName)] = "program"
@@ -37,51 +37,33 @@ class SelfplayConfig(Section):
     format: ComposerFormat = "edit"
     """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
     block"""
-    shared: bool = True
-    """the composer shares the solver's weights; `false` gives it a copy of the initial ones"""
-    train_composer: bool = True
-    """learn from the composer's samples. ``false`` with ``shared = false`` is a frozen composer"""
+    weights: ComposerWeights = "shared"
+    """of a composing policy: ``shared``, the solver's; ``own``, a copy of the first ones, which
+    learns by itself; ``frozen``, a copy that never learns"""
     statements: Positive = 8
     """statements per step, before the filters"""
     parents: ParentChoice = "all"
-    """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
-    proved and one not; ``archive``, also kept composed ones with a solve rate between 0 and 1"""
+    """which base problems are paired: ``all``, or ``solved``, those that this run has proved"""
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
     """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
     """how a program chooses among them: ``uniform``; ``useful``, by how often their statements
     passed and lay in the solver's window (Thompson sampling). Refused in the data loop"""
-    attack_samples: NonNegative = 0
-    """bodies that the solver writes for the negation of each new statement, for the filter
-    ``refuted``; 0 is off"""
     filters: tuple[FilterName, ...] = get_args(FilterName)
     """the filters that check statements"""
     late_filters: tuple[FilterName, ...] = ()
     """those of the filters that run after the solver's attempts
     ([selfplay.md](selfplay.md#late-filters)). Not ``duplicate`` and ``leak``, which cost no calls.
     Refused in the data loop"""
-    near_share: Fraction = 1.0
-    """a statement that holds this share of a held-out problem's token runs is a leak"""
     base_share: Fraction = 0.5
     """the smallest share of a step's ``grpo.groups_per_draw`` groups on problems of the
     curriculum"""
     reward: ComposerRewardName = "gar"
     """what a statement earns: ``gar``, ``absolute_zero`` or ``stp``"""
-    stp_high: Fraction = 0.25
-    """``stp``: statements with a solve rate above 0 and up to this are useful"""
-    stp_drop: Fraction = 0.2
-    """``stp``: this share of the useful ones, those with the lowest ratio of proof to statement
-    length, earns nothing"""
-    solver_low: Fraction = 0.0
-    """the solver learns from groups with a solve rate above this"""
-    solver_high: Fraction = 0.5
-    """and up to this"""
-    modified_weight: Fraction = 0.5
-    """the share of its reward that a proof loses for changing the statement"""
+    solve_rates: tuple[Fraction, Fraction] = (0.0, 0.5)
+    """the solver learns from groups with a solve rate above the first and up to the second"""
     max_new_tokens: Positive = 48
     """the most tokens that a composing policy writes"""
-    warm_pairs: NonNegative = 400
-    """scripts on training problems that the warm start teaches, when a policy writes scripts"""
 
     @model_validator(mode="after")
     def _late_filters_are_filters(self) -> SelfplayConfig:
@@ -94,10 +76,8 @@ class SelfplayConfig(Section):
 
     @model_validator(mode="after")
     def _window_is_open(self) -> SelfplayConfig:
-        if self.solver_low >= self.solver_high:
-            raise ValueError(
-                "solver_low is not below solver_high: the solver would learn from no group"
-            )
+        if self.solve_rates[0] >= self.solve_rates[1]:
+            raise ValueError("solve_rates do not rise: the solver would learn from no group")
         return self
 
 

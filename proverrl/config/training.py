@@ -49,8 +49,6 @@ class LearnerConfig(Section):
     minutes a run does not repeat bit for bit"""
     weight_decay: float = 0.0
     """weight decay"""
-    max_grad_norm: PositiveFloat = 1.0
-    """gradients are scaled down to this norm"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before that of replay is
     added; 0 leaves it. For losses that sum over a sequence (``kimina``)"""
@@ -111,9 +109,6 @@ class WarmStartConfig(Section):
     """so many broken copies of each reference that the verifier refuses (a line lost, two
     exchanged, a name or a number changed); the reference is learned as the second turn after
     each"""
-    critiques: str = ""
-    """a file of judged pairs whose right statements are learned too, as critics are shown them: for
-    ``proverrl fit-critic`` ([formalizing.md](formalizing.md#a-formaliser-as-a-critic))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
@@ -126,9 +121,6 @@ class WarmStartConfig(Section):
     """weight decay"""
     prompt_weight: Fraction = 0.3
     """weight of a prompt token in the loss; a body token has 1"""
-    pack_tokens: NonNegative = 0
-    """pack the bodies of a batch into rows of at most this many tokens (the loss is the same); 0
-    pads instead"""
 
 
 class GrpoConfig(Section):
@@ -144,8 +136,6 @@ class GrpoConfig(Section):
     """the most draws in one step"""
     group_size: Annotated[int, Field(ge=2)] = 8
     """rollouts on one problem"""
-    keep_shortest: Positive = 2
-    """distinct proved bodies kept per problem for replay"""
     in_order: bool = True
     """learn from draws in their order: the run repeats bit for bit, and a step waits for all
     verdicts. ``false``: learn from groups as they complete, while generation and verification go on
@@ -155,16 +145,8 @@ class GrpoConfig(Section):
     groups are dropped. In order: 1 writes one draw ahead, 0 none (synchronous)"""
     mixed_verdicts: bool = False
     """train only on groups with both proofs and failures"""
-    min_pass_rate: Fraction = 0.0
-    """train on groups with at least this share of proofs"""
     max_pass_rate: Fraction = 1.0
-    """and at most this share; 0.75 leaves out nearly solved problems"""
-
-    @model_validator(mode="after")
-    def _some_pass_rate(self) -> GrpoConfig:
-        if self.min_pass_rate > self.max_pass_rate:
-            raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")
-        return self
+    """train on groups with at most this share of proofs; 0.75 leaves out nearly solved problems"""
 
     @model_validator(mode="after")
     def _order_bounds_staleness(self) -> GrpoConfig:
@@ -218,8 +200,6 @@ class ExpertIterationConfig(Section):
     """peak learning rate"""
     weight_decay: float = 0.01
     """weight decay"""
-    pack_tokens: NonNegative = 0
-    """as ``warm_start.pack_tokens``"""
 
 
 class PreferencesConfig(Section):
@@ -230,7 +210,7 @@ class PreferencesConfig(Section):
     """
 
     pairs: str = ""
-    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl prove
+    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl words prove
     --preferences FILE``)"""
     beta: PositiveFloat = 0.1
     """how much the difference to the first policy weighs"""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proverrl.evaluation.answers import describe_answer
-from proverrl.evaluation.decisions import describe_decision
-from proverrl.rewards.verdicts import find_grade
+from proverrl.evaluation.section import note_all
 from proverrl.types import Problem, Rollout, Turn
 
 _DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
@@ -25,6 +23,7 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
     """One attempt as it is stored."""
     turn = rollout.turns[-1]
     return {
+        **note_all(rollout.problem, turn.candidate, turn.verdict),
         "problem_id": rollout.problem.id,
         "level": rollout.problem.level,
         "family": rollout.problem.family,
@@ -37,8 +36,6 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
         "turns": [_turn_row(turn) for turn in rollout.turns],
-        **describe_decision(rollout.problem, turn.candidate),
-        **describe_answer(rollout.problem, turn.candidate),
         **verdict_fields(rollout),
     }
 
@@ -55,11 +52,10 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def verdict_fields(rollout: Rollout) -> dict[str, Any]:
-    """Status, grade, cause, diagnostics and checker time of the last turn, as JSON values."""
-    verdict, grade = rollout.turns[-1].verdict, find_grade(rollout)
+    """Status, cause, diagnostics and checker time of the last turn, as JSON values."""
+    verdict = rollout.turns[-1].verdict
     return {
         "status": str(rollout.status),
-        **({"grade": grade} if grade else {}),
         **({"cause": verdict.cause} if verdict and verdict.cause else {}),
         "diagnostics": [
             {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,11 +18,9 @@ from typing import Any
 
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
-from proverrl.evaluation.answers import summarise_answers
 from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
-from proverrl.evaluation.decisions import summarise_decisions
-from proverrl.evaluation.judgements import judgement_rows
+from proverrl.evaluation.section import list_sections
 from proverrl.evaluation.store import (
     AttemptBlock,
     AttemptStore,
@@ -213,8 +210,7 @@ def _describe_usage(evaluation: Evaluation, store: AttemptStore) -> dict[str, An
 
 
 def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The table: pass@k with intervals, for all problems, each level, family and category, and of
-    critics."""
+    """The table: pass@k with intervals, for all problems, each level, family and category."""
     by_problem: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
@@ -236,13 +232,20 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
             for value in sorted(groups)
         ]
 
-    judgements = judgement_rows(
-        evaluation.problems,
-        {problem.id: _count(by_problem.get(problem.id, ())) for problem in evaluation.problems},
-        lambda problems: _summarise_group(problems, by_problem, evaluation),
-        find_category,
-    )
+    more: dict[str, Any] = {}
+    levels: list[Mapping[str, Any]] = []
+    for section in list_sections():
+        found = dict(
+            section.summarise(
+                evaluation.problems,
+                rows,
+                lambda problems: _summarise_group(problems, by_problem, evaluation),
+            )
+        )
+        levels += found.pop("levels", ())
+        more |= found
     return {
+        **more,
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
         "interval": INTERVAL_METHOD,
@@ -259,9 +262,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         ],
         **evaluation.settings,
         **evaluation.labels,
-        **summarise_decisions(rows),
-        **summarise_answers(rows),
-        "levels": [everything, *split("level", lambda problem: problem.level), *judgements],
+        "levels": [everything, *split("level", lambda problem: problem.level), *levels],
         "families": split("family", lambda problem: problem.family),
         "categories": split("category", find_category),
     }
@@ -273,7 +274,6 @@ def _summarise_group(
     evaluation: Evaluation,
 ) -> dict[str, Any]:
     attempts = [row for problem in problems for row in by_problem.get(problem.id, ())]
-    grades = Counter(row["grade"] for row in attempts if "grade" in row)
     counts = [_count(by_problem.get(problem.id, ())) for problem in problems]
     return {
         "num_problems": len(problems),
@@ -281,7 +281,6 @@ def _summarise_group(
         "unjudged": sum(not Status(row["status"]).judged for row in attempts),
         "fatal": sum(is_fatal(row["status"], row.get("cause", "")) for row in attempts),
         "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
-        **({"grades": dict(sorted(grades.items()))} if grades else {}),
     }
 
 

@@ -33,11 +33,9 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
-from proverrl.policy.likelihood import LikelihoodPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.mode import open_mode
-from proverrl.run.beside import open_judging_formaliser
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
@@ -90,11 +88,12 @@ async def evaluate_benchmarks(
     benchmarks: Mapping[str, str | None],
     prepare: Callable[[Benchmark], Benchmark] = lambda benchmark: benchmark,
     afterwards: Afterwards | None = None,
+    policy: Policy | None = None,
 ) -> list[Path]:
-    """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
-    split), as ``prepare`` gives it; returns the result files, named by the keys. Raises
-    ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other settings;
-    ``RunError``: the run has no weights yet."""
+    """Evaluate ``policy``, else that of ``from_run`` or ``policy.path``, on each benchmark (None:
+    the configured split), as ``prepare`` gives it; returns the result files, named by the keys.
+    Raises ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other
+    settings; ``RunError``: the run has no weights yet."""
     config = settle(config)
     searches = config.evaluation.search
     if searches:
@@ -104,19 +103,19 @@ async def evaluate_benchmarks(
                 "an evaluation counts what a search spends until its first proof; set "
                 "search.stop_after to 1"
             )
-    trained = open_policy(config, from_run)
+    trained = policy or open_policy(config, from_run)
     mode = open_mode(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: prepare(load_benchmark(config, src)) for name, src in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
     with lock_run(config.run), contextlib.closing(display):
         async with open_prover(trained, config, everything, searches=searches) as prover:
-            policy, verifier, tools = prover
+            writing, verifier, tools = prover
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
-                    config.run, config, toolchain=verifier.toolchain, engine=policy.engine
+                    config.run, config, toolchain=verifier.toolchain, engine=writing.engine
                 )
-            display.show_phase("policy", policy.engine)
+            display.show_phase("policy", writing.engine)
             if mode.engine:
                 display.show_phase("rollouts", mode.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
@@ -132,7 +131,7 @@ async def evaluate_benchmarks(
                 evaluation = build_evaluation(
                     config,
                     name,
-                    policy=policy,
+                    policy=writing,
                     verifier=verifier,
                     benchmark=benchmark,
                     split=config.evaluation.split if benchmarks[name] is None else "",
@@ -140,7 +139,7 @@ async def evaluate_benchmarks(
                 )
                 await evaluate_one(
                     evaluation,
-                    policy,
+                    writing,
                     verifier,
                     config.problems.train if from_run is not None else None,
                     show=display.show_phase,
@@ -178,7 +177,7 @@ def open_tools(
 
 @contextlib.asynccontextmanager
 async def open_prover(
-    trained: OpenedPolicy,
+    trained: Policy,
     config: Config,
     problems: Sequence[Problem],
     *,
@@ -206,41 +205,35 @@ async def open_prover(
         yield policy, verifier, tools
 
 
-OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy | LikelihoodPolicy
+OpenedPolicy = TransformersPolicy | EndpointPolicy | FunctionPolicy
 
 
 def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
-    """The policy behind ``endpoint.url`` or the function of somebody's own where there is one, else
+    """The policy behind an endpoint or the function of somebody's own where there is one, else
     a model in this process, which gets ``threads``. Raises ``UsageError``: nothing to evaluate, two
     policies named, or a plug-in that cannot be used; ``RunError``: as
     ``find_weights``."""
     add_languages(config.languages)
     plugins.check([part for part in config.list_parts() if part[0] in ("search", "policy")])
     if config.policy.is_function:
-        if from_run is not None or config.endpoint.url:
+        if from_run is not None:
             raise UsageError(
-                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run "
-                "and endpoint.url"
+                f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run"
             )
         return FunctionPolicy(config.policy)
     if config.threads:
         torch.set_num_threads(config.threads)
-    if not config.endpoint.url:
-        if from_run is None and not config.policy.path:
-            raise UsageError(
-                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
-            )
-        if from_run is not None:
-            return load_weights(config, find_weights(from_run))
-        path = config.policy.path
-        judging = open_judging_formaliser(config, path, "policy.path")
-        return judging or load_weights(config, path)
+    path = config.policy.path
     if from_run is not None:
+        return load_weights(config, find_weights(from_run))
+    if not path:
         raise UsageError(
-            "both --run and endpoint.url name a policy; give a configuration file for the "
-            "endpoint, or unset endpoint.url"
+            "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder or "
+            "endpoint:NAME"
         )
-    return EndpointPolicy(config.endpoint, layout=config.policy.layout)
+    if endpoint := config.find_endpoint(path):
+        return EndpointPolicy(endpoint, layout=config.policy.layout)
+    return load_weights(config, path)
 
 
 def find_weights(run: Path) -> Path:

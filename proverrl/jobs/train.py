@@ -19,8 +19,8 @@ import torch
 
 from proverrl import plugins
 from proverrl.concurrency import cancel_all
-from proverrl.config import ROUND_LOOPS, Config
-from proverrl.config.sections import LoopName
+from proverrl.config import Config
+from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
 from proverrl.jobs import value
@@ -41,7 +41,6 @@ from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.rollout.mode import open_mode
-from proverrl.run.beside import open_critic
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.experiments import open_experiments
@@ -81,10 +80,10 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     endpoint, or ``policy.engine`` is not installed; ``WeightSyncError``: the engine that samples
     does not hold the trained weights; ``RunError``: the folder belongs to another configuration, is
     locked or damaged; ``ToolchainError``: no Dafny back end is installed."""
-    if config.endpoint.url:
+    if config.policy.endpoint:
         raise UsageError(
-            "endpoint.url names a server whose weights cannot be trained; unset it and set "
-            "policy.path, or use proverrl eval"
+            f"policy.path = {config.policy.path!r} is a server whose weights cannot be trained; "
+            "name a folder, or use proverrl eval"
         )
     if config.policy.is_function:
         raise UsageError(
@@ -98,6 +97,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         )
     add_languages(config.languages)
     plugins.check(config.list_parts())
+    check_loop(config)
     config = settle(config)
     folder = config.run
     if config.loop == "value":
@@ -140,7 +140,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
     folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
-        if config.loop in ROUND_LOOPS:
+        if find_traits(config.loop).unit == "round":
             check_files(config)
         if config.loop == "preferences":
             load_preferences(config)
@@ -151,8 +151,6 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         world.share("open")
         policy = open_policy(config, folder, problems, mode)
         policy.world = world
-        judge = config.reward.critic
-        critic = open_critic(config, judge) if judge else None
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -167,9 +165,8 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor,
-                        mode, critic,
-                    )  # fmt: skip
+                        config, folder, verifier, policy, sampler, problems, monitor, mode
+                    )
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
                     if reopened:
@@ -211,7 +208,9 @@ async def _run_stages(session: Session) -> None:
         await asyncio.to_thread(session.sampler.push, session.policy.version)
     if config.evaluation.before:
         await _evaluate(session, "before")
-    await LOOPS[config.loop](session)
+    loop = plugins.choose("loop", LOOPS, config.loop, config.loop_options)
+    with plugins.refuse_exit("loop", config.loop):
+        await loop(session)
     if config.loop != "warm_start" and config.evaluation.after:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
@@ -223,7 +222,7 @@ async def _run_stages(session: Session) -> None:
 
 def describe_unsaved(session: Session) -> str:
     """What a process that ends now loses, and from where the same command continues."""
-    unit = "round" if session.config.loop in ROUND_LOOPS else "step"
+    unit = find_traits(session.config.loop).unit
     checkpoint = latest_checkpoint(session.checkpoints)
     saved = read_state(checkpoint)["step"] if checkpoint else 0
     made = session.monitor.last_step

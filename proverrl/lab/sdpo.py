@@ -76,8 +76,6 @@ class Sdpo(Experiment):
 
     def against(self, config: Config) -> str:
         """See ``Experiment.against``."""
-        if config.sampling.top_k:
-            return "compares whole distributions; set sampling.top_k = 0"
         if config.learner.shard != "none":
             return 'has a teacher with whole weights; set learner.shard = "none"'
         return ""

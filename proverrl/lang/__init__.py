@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LANGUAGES: dict[str, str] = {
     "dafny": "proverrl.lang.dafny.language:DAFNY",
     "lean": "proverrl.lang.lean.language:LEAN",
-    "critique": "proverrl.lang.critique.language:CRITIQUE",
 }
 """Where each language is, by its name. Somebody's own come after ours, by ``add_languages``."""
 OURS = frozenset(LANGUAGES)
@@ -38,10 +37,16 @@ _LOADED: dict[str, Language] = {}
 
 
 def add_languages(places: Mapping[str, str]) -> None:
-    """Languages of somebody's own: by the name that problems give them, each as
-    ``package.module:object``. None is imported before it is asked for. Raises ``UsageError`` for a
-    name that is taken, and for a place of another form."""
+    """Languages of somebody's own by the name that problems give them, and kinds of problems by
+    ``LANGUAGE.KIND``, each as ``package.module:object``. None is imported before it is asked for.
+    Raises ``UsageError`` for a name that is taken, and for a place of another form."""
     for name, place in places.items():
+        if "." in name:
+            # Not before: a kind needs the languages.
+            from proverrl.lang.kinds import add_kind
+
+            add_kind(name, place)
+            continue
         if name in OURS or LANGUAGES.get(name, place) != place:
             raise UsageError(
                 f"languages.{name}: {name} is a language already, {LANGUAGES[name]}, which cannot "
@@ -57,9 +62,12 @@ def add_languages(places: Mapping[str, str]) -> None:
 
 
 def list_own() -> dict[str, str]:
-    """The languages of ``list_languages`` that are not ours, and where they are."""
+    """The languages of ``list_languages`` that are not ours, the kinds that were added, and where
+    they are."""
     names = [language.name for language in list_languages()]
-    return {name: LANGUAGES[name] for name in names if name not in OURS}
+    from proverrl.lang.kinds import list_added
+
+    return {name: LANGUAGES[name] for name in names if name not in OURS} | list_added()
 
 
 def list_names() -> tuple[str, ...]:

@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.config.base import LeanBackend
-from proverrl.errors import ProblemError
-from proverrl.lang.answers import SHOWN, WORDS_ALONE, settle_answer
+from proverrl.errors import ProblemError, UsageError
 from proverrl.lang.generating import Generator
+from proverrl.lang.kinds import Kind, find_kind, list_kinds
 from proverrl.lang.parts import (
-    Answering,
     Composing,
-    Deciding,
-    Formalizing,
     Pooling,
-    Programming,
     Searching,
     Sketching,
 )
@@ -31,15 +27,18 @@ from proverrl.lang.records import (
     Includes,
     Part,
 )
-from proverrl.lang.sides import settle
 from proverrl.lang.trusted import REMEDY
-from proverrl.types import ANNOTATE, ANSWER, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Message, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.canaries import Canary
 from proverrl.verifier.pool import Upkeep
 from proverrl.verifier.router import Backend
 
 _NEVER = re.compile(r"(?!)")
+
+CANARY_RATE = 0.01
+"""The share of calls that a false statement accompanies in runs, commands and servers: a broken
+verifier is seen within some hundred calls, at the price of one call in a hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,26 +119,6 @@ class Language(ABC):
         return None
 
     @property
-    def formalizing(self) -> Formalizing | None:
-        """Statements written from words, where it has them."""
-        return None
-
-    @property
-    def programming(self) -> Programming | None:
-        """Contracts with their code, written from words, where it has them."""
-        return None
-
-    @property
-    def deciding(self) -> Deciding | None:
-        """Claims to be proved or disproved, where it has them."""
-        return None
-
-    @property
-    def answering(self) -> Answering | None:
-        """Claims that something exists, which is asked for, where it has them."""
-        return None
-
-    @property
     def composing(self) -> Composing | None:
         """What composers and filters ask of it; None where there are none."""
         return None
@@ -172,13 +151,26 @@ class Language(ABC):
         return False
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
-        """What is audited and verified of a candidate: itself, or a proof of the side that it
-        chose or of its answer; the verdict where it gave none."""
-        if candidate.problem.kind == ANSWER and self.answering is not None:
-            return settle_answer(self.answering, candidate)
-        if candidate.problem.kind != DECIDE or self.deciding is None:
+        """What is audited and verified of a candidate: itself, or what the kind of its problem
+        makes of it, where a plug-in brought that. Raises ``UsageError`` where it makes nothing that
+        is judged here."""
+        kind = self.find_kind(candidate.problem)
+        if kind is None:
             return candidate
-        return settle(self.deciding, candidate)
+        settled = kind.settle(candidate)
+        if isinstance(settled, Verdict):
+            return settled
+        problem = settled.problem
+        if problem.language != self.name or problem.kind not in self.kinds:
+            raise UsageError(
+                f"the kind {candidate.problem.kind!r} makes a problem of {problem.language} of the "
+                f"kind {problem.kind!r}; it must be one of {', '.join(self.kinds)} of {self.name}"
+            )
+        return settled
+
+    def find_kind(self, problem: Problem) -> Kind | None:
+        """The problem's kind, where a plug-in brought it."""
+        return find_kind(self.name, problem.kind)
 
     @abstractmethod
     def check_problem(self, problem: Problem) -> None:
@@ -207,25 +199,23 @@ class Language(ABC):
     def show_text(self, problem: Problem) -> str:
         """What a policy sees of a problem's text, with its hole: all, but where something is to be
         written from words, since what is meant stands behind the hole."""
-        if problem.kind == DECIDE and self.deciding is not None:
-            return self.deciding.show(problem)
+        if kind := self.find_kind(problem):
+            return kind.show(problem)
         text = problem.preamble + problem.statement
-        words_alone = problem.kind == ANSWER and problem.metadata.get(SHOWN) == WORDS_ALONE
-        if words_alone and self.answering is not None:
-            return self.answering.hide_claim(problem)
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
+
+    def write_messages(self, problem: Problem) -> tuple[Message, ...]:
+        """What a conversation in the layout ``own`` asks for."""
+        text = (
+            f"Write the {self.title} text that belongs at the mark {HOLE}. Answer with one "
+            f"{self.fences[0]} code block that holds it and nothing else."
+        )
+        return (Message("user", f"{text}\n\n{self.fence(self.show_text(problem))}"),)
 
     def asks_statement(self, problem: Problem) -> bool:
         """Whether a statement, perhaps with its code, is to be written from the words in
         ``problem.informal``."""
-        programming = self.programming
-        if programming is not None and problem.kind == programming.kind:
-            return not programming.is_given(problem)
-        return self.formalizing is not None and problem.kind == self.formalizing.kind
-
-    def find_truth(self, problem: Problem) -> bool | None:
-        """Whether the answer to a problem that asks so is yes; None for any other problem."""
-        return None
+        return False
 
     def knows_meaning(self, problem: Problem) -> bool:
         """Whether what is meant stands behind the hole of a problem that asks for a statement."""
@@ -284,8 +274,9 @@ class Language(ABC):
 
     def find_objection(self, problem: Problem, reference: str | None) -> str:
         """Why a problem cannot be one of ours, its reference included; empty when it can."""
-        if problem.kind not in self.kinds:
-            return f"unknown kind {problem.kind!r}; use {', '.join(self.kinds)}"
+        known = (*self.kinds, *list_kinds(self.name))
+        if problem.kind not in known:
+            return f"unknown kind {problem.kind!r}; use {', '.join(known)}"
         try:
             self.check_problem(problem)
         except ProblemError as error:

@@ -18,7 +18,7 @@ from proverrl.config import PoolConfig
 from proverrl.config.base import LeanBackend
 from proverrl.errors import UsageError
 from proverrl.lang import find_language, list_names, list_own
-from proverrl.lang.base import BackendOptions
+from proverrl.lang.base import CANARY_RATE, BackendOptions
 from proverrl.types import Problem
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import Appeals, CachedVerifier, default_cache
@@ -135,7 +135,7 @@ def open_configured(
         workers=pool.workers,
         rlimit=pool.rlimit,
         memory_mb=pool.memory_mb,
-        canary_rate=pool.canary_rate,
+        canary_rate=CANARY_RATE,
         seed=seed,
         cache_path=pool.cache or default_cache(),
         needed=sorted({problem.language for problem in problems}),
@@ -189,7 +189,6 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
         "--max-text": _SERVER_TEXT,
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,
-        "--canary-rate": options.canary_rate,
         "--lean-backend": options.lean_backend,
         "--confirm": options.confirm,
     }

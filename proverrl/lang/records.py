@@ -55,11 +55,6 @@ class Finding:
     trust: str = ""
 
 
-ProgramGrade = Literal["refused", "unread", "unproved", "verified", "meant"]
-"""How far a contract with its code came: ``refused`` by the audit, or the contract says nothing;
-``unread``: it is no program; ``unproved``: the code was not shown to meet the contract;
-``verified``: it was, and the contract is another one than was meant; ``meant``: all is proved."""
-
 SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
 """The segments of a judged body up to its first error."""
 
@@ -123,15 +118,6 @@ class Made:
     statement: str
     reference: str | None = None
     preamble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A claim as a problem of its own, and bodies that may prove it or its negation."""
-
-    problem: Problem
-    proofs: tuple[str, ...]
-    refutations: tuple[str, ...]
 
 
 Compose = Callable[[random.Random, Sequence[Parent]], Made | None]

@@ -36,7 +36,7 @@ from proverrl.learner.packed_rows import (
 )
 from proverrl.learner.terms import LossTerm
 from proverrl.learner.vocabulary import check_head
-from proverrl.learner.weights import calls, keep_up, open_weights
+from proverrl.learner.weights import MAX_GRAD_NORM, calls, keep_up, open_weights
 from proverrl.losses.base import LossInputs
 from proverrl.losses.regularisers import select_samples
 from proverrl.losses.total import compute_loss
@@ -77,8 +77,7 @@ class TorchLearner:
     With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
     own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
     ``probe_rows`` are compared after each push into ``model`` (``proverrl.learner.sharding``).
-    ``top_k`` is the sampler's: log-probabilities of what it drew are then those among as many
-    likeliest tokens. ``terms`` are further terms of the loss, by their names.
+    ``terms`` are further terms of the loss, by their names.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class TorchLearner:
         config: LearnerConfig,
         *,
         temperature: float,
-        top_k: int = 0,
         loss: LossConfig | None = None,
         version: int = 0,
         check: UpdateCheck = require_finite,
@@ -106,7 +104,6 @@ class TorchLearner:
         self.config = config
         self.loss = LossConfig() if loss is None else loss
         self.temperature = temperature
-        self.top_k = top_k
         self.version = version
         self.check = check
         self.world = world
@@ -186,7 +183,6 @@ class TorchLearner:
                 packed_logprobs,
                 batch,
                 temperature=self.temperature,
-                top_k=self.top_k,
                 entropy_grad=self.loss.entropy.coefficient > 0,
             )
             inputs = LossInputs(
@@ -221,7 +217,7 @@ class TorchLearner:
         values = add_up(self.world.gather(values))
         self.weights.sum_gradients(self.world)
         values |= policy_norm
-        values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
+        values["grad_norm"] = self.weights.clip(MAX_GRAD_NORM)
         if not self._may_update(rows, values, scored):
             return None
         self.weights.step()
@@ -307,9 +303,7 @@ class TorchLearner:
         (a sample is no dictionary key: hashing it would walk all its tokens)."""
         scores: dict[int, Tensor] = {}
         for batch in self._batches(run, parts):
-            logprobs, _ = run(
-                packed_logprobs, batch, temperature=self.temperature, top_k=self.top_k
-            )
+            logprobs, _ = run(packed_logprobs, batch, temperature=self.temperature)
             scores |= {id(s): part for s, part in split_by_sample(batch, logprobs)}
         return scores
 

@@ -23,7 +23,7 @@ from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
 from proverrl.policy.loading import DTYPES, find_model, name_device, small_llama
 from proverrl.policy.lora import attach_adapter, has_adapter
-from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.transformers import MAX_CACHED_TOKENS, TransformersPolicy
 from proverrl.policy.vllm_engine import WORK_BYTES
 
 GIB = 2**30
@@ -121,7 +121,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         held["what vLLM computes with"] = WORK_BYTES
     else:
         kv_token *= size
-        rows = max(1, min(config.policy.max_rows, config.policy.max_cached_tokens // length))
+        rows = max(1, min(config.policy.max_rows, MAX_CACHED_TOKENS // length))
         sampling["key-value cache"] = rows * length * kv_token
         # In float32: divided, as log-probabilities, as probabilities, and as random numbers.
         sampling["logits of the next token"] = rows * shape.vocab_size * (size + 16)
@@ -188,8 +188,8 @@ def _key_width(shape: Any) -> int:
 
 
 def _find_obstacle(config: Config, processes: int) -> str:
-    if config.endpoint.url or config.policy.is_function:
-        return "its policy has no weights here (endpoint.url, policy.engine)"
+    if config.policy.endpoint or config.policy.is_function:
+        return "its policy has no weights here (policy.path, policy.engine)"
     if config.learner.shard != "none" and processes == 1:
         return f"learner.shard = {config.learner.shard!r} needs several processes (--processes)"
     if config.experiments:

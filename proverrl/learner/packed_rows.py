@@ -122,18 +122,16 @@ def packed_logprobs(
     rows: Sequence[PackedRow],
     *,
     temperature: float,
-    top_k: int = 0,
     entropy_grad: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies (nats) of every completion token, both of shape (tokens,).
 
-    Tokens come in the order of rows, then samples, then positions. With ``top_k`` the distribution
-    is that over the ``top_k`` likeliest tokens and the one that was drawn. The entropies carry a
-    gradient only under ``entropy_grad``.
+    Tokens come in the order of rows, then samples, then positions. The entropies
+    carry a gradient only under ``entropy_grad``.
     """
     hidden, targets = _read_rows(model, rows)
     return token_logprobs(
-        model, hidden, targets, temperature=temperature, top_k=top_k, entropy_grad=entropy_grad
+        model, hidden, targets, temperature=temperature, entropy_grad=entropy_grad
     )
 
 

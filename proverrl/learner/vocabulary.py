@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from proverrl.errors import UsageError
-from proverrl.policy.decoding import LOWEST, keep_likeliest
+from proverrl.policy.decoding import LOWEST
 
 CHUNK_BYTES = 2**28
 """Logits that exist at once, in float32; tokens of more than that are computed in chunks."""
@@ -33,19 +33,15 @@ def token_logprobs(
     targets: Tensor,
     *,
     temperature: float = 1.0,
-    top_k: int = 0,
     entropy_grad: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of ``targets`` (tokens,) after the decoder's ``hidden`` (tokens, hidden
     size), and the entropies (nats) of their distributions, both of shape (tokens,) and at least
     float32: a softmax over a vocabulary needs more bits than bfloat16 has. The logits are divided
-    by ``temperature``. With ``top_k`` the distribution is that over so many likeliest tokens and
-    the target. The entropies carry a gradient only under ``entropy_grad``."""
+    by ``temperature``. The entropies carry a gradient only under ``entropy_grad``."""
 
     def score(part: Tensor, tokens: Tensor) -> Any:
         logits = head_logits(model, part)
-        if top_k:
-            logits = keep_likeliest(logits, top_k, tokens)
         return _Scores.apply(logits, tokens, temperature, entropy_grad)  # type: ignore[no-untyped-call]
 
     size = max(1, CHUNK_BYTES // (4 * model.config.get_text_config(decoder=True).vocab_size))

@@ -22,6 +22,9 @@ from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.parallel import World
 from proverrl.policy.probe import Rows
 
+MAX_GRAD_NORM = 1.0
+"""Gradients are scaled down to this norm, as nearly everyone does; no run needed another."""
+
 if TYPE_CHECKING:
     from proverrl.learner.sharding import ShardedWeights
 

@@ -2,7 +2,7 @@
 
 Flows in: a session after its warm start, ``preferences.pairs``. Flows out: updated weights and the
 figures of each step. Pairs of statements ranked by what a prover makes of them are the HPO of
-Mathesis (Yu et al. 2025, arXiv 2506.07047); ``proverrl prove --preferences`` writes them. The
+Mathesis (Yu et al. 2025, arXiv 2506.07047); ``proverrl words prove --preferences`` writes them. The
 policy's log-probabilities of all pairs are computed before the first step, so that no second model
 is held. All processes of a run learn. An interrupted loop begins again. Not handled here: where
 preferences come from.

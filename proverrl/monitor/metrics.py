@@ -16,7 +16,6 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from proverrl.config import ROUND_LOOPS
 from proverrl.errors import UsageError
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE
 from proverrl.files.strict_json import load_json
@@ -152,14 +151,6 @@ class MetricsTail:
         return row
 
 
-def count_steps_wanted(config: Mapping[str, Any]) -> int:
-    """Steps or rounds that a configuration asks for; 0 when it does not say."""
-    in_rounds = config.get("loop") in ROUND_LOOPS
-    table = config.get("expert_iteration" if in_rounds else "grpo")
-    wanted = table.get("rounds" if in_rounds else "steps") if isinstance(table, dict) else None
-    return wanted if isinstance(wanted, int) else 0
-
-
 @dataclass(frozen=True, slots=True)
 class LimitUse:
     """How much of a limit is used. ``unit`` is plural: steps, rounds, verifier calls, minutes."""
@@ -184,17 +175,18 @@ class LimitUse:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What ends a run, whichever comes first; 0 is no limit."""
+    """What ends a run, whichever comes first; 0 is no limit. A loop counts steps or rounds."""
 
     steps: int = 0
     verifier_calls: int = 0
     minutes: float = 0.0
+    rounds: int = 0
 
     def list_uses(self, row: Mapping[str, Any]) -> list[LimitUse]:
         """Those that are set, as far as ``row``, the line of a step or round, says what is used."""
-        left = row.get("seconds_left")
+        left, kind = row.get("seconds_left"), row.get("kind", "step")
         found: list[tuple[str, float | None, float]] = [
-            (f"{row.get('kind', 'step')}s", row.get("step"), self.steps),
+            (f"{kind}s", row.get("step"), self.rounds if kind == "round" else self.steps),
             ("verifier calls", row.get("verifier_calls_total"), self.verifier_calls),
             ("minutes", None if left is None else self.minutes - left / 60, self.minutes),
         ]
@@ -225,12 +217,16 @@ class RunLimits:
 def read_limits(config: Mapping[str, Any]) -> RunLimits:
     """Those that a configuration names."""
 
-    def read(name: str) -> Any:
-        value = config.get(name)
+    def read(name: str, table: object = config) -> Any:
+        value = table.get(name) if isinstance(table, Mapping) else None
         return value if isinstance(value, int | float) else 0
 
-    steps, calls = count_steps_wanted(config), int(read("max_verifier_calls"))
-    return RunLimits(steps, calls, float(read("max_minutes")))
+    return RunLimits(
+        steps=read("steps", config.get("grpo")),
+        verifier_calls=int(read("max_verifier_calls")),
+        minutes=float(read("max_minutes")),
+        rounds=read("rounds", config.get("expert_iteration")),
+    )
 
 
 def count_unfinished(run: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,9 @@ from proverrl.files.strict_json import read_object
 
 IDS_FILE = "trackers.json"
 """In the run folder: under which id each tool knows the run, so that a resume goes on with it."""
+
+PROJECT = "proverrl"
+"""The project in tools that have some, where wandb's own variable ``WANDB_PROJECT`` names none."""
 
 _HAVE_AXES = frozenset({"tensorboard"})
 """Tools in which each curve has steps of its own; in others a run has one axis, and the step is a
@@ -41,16 +45,14 @@ def open_trackers(config: Config, folder: Path) -> dict[str, Any]:
 def _open(name: str, config: Config, folder: Path) -> Any:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
-    settings = config.logging
     options: dict[str, Any] = {"name": folder.name}
     if name == "tensorboard":
         options = {"logging_dir": folder}
     elif name == "wandb":
         options |= {"id": _find_id(name, folder), "resume": "allow", "dir": str(folder)}
-        options |= {"mode": "offline"} if settings.offline else {}
     else:
         options |= {"resume": "allow"}
-    project = name if name == "tensorboard" else settings.project
+    project = name if name == "tensorboard" else os.environ.get("WANDB_PROJECT", PROJECT)
     tracker = LOGGER_TYPE_TO_CLASS[name](project, **options)
     try:
         tracker.start()

@@ -1,12 +1,12 @@
 """A policy behind a server that speaks OpenAI's protocol, for evaluation and search.
 
-Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
-where the server gives them; where it does not, the completion says what is missing and cannot be
-learned from. Temporary failures (429, 5xx, a timeout, no connection, an answer that says that the
+Flows in: prompts as messages or text. Flows out: completions, with log-probabilities where the
+server gives them. A completion says what is missing, its token ids at least, and cannot be learned
+from. Temporary failures (429, 5xx, a timeout, no connection, an answer that says that the
 model broke off) are repeated; a parameter that a server refuses and can do without is left out; a
 prompt that is too long is no error of the others. Everything else is an error that names the URL
 and what to do. Not handled here: weights (this policy never learns), several turns under
-``api = "completions"`` where the server gives no token ids.
+``api = "completions"``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after
 
-MAX_WAIT_SECONDS = 60.0
+RETRIES, RETRY_SECONDS, MAX_WAIT_SECONDS = 5, 1.0, 60.0
+"""Further attempts after a failure that may pass, the first wait, and the longest: a server that is
+overloaded or restarts is waited for half a minute."""
 _FINISH: dict[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
 MAX_SEED = 2**31 - 1
 """Servers keep seeds in 32 bits, some of them signed."""
@@ -44,12 +46,12 @@ _TOO_LONG = re.compile(
 _CONTEXT = re.compile(r"maximum context length is (\d+)")
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _REMEDIES = {
-    400: "the server refuses the request; does it know the keys of endpoint.api, the model, n and "
+    400: "the server refuses the request; does it know the keys of its api, the model, n and "
     "logprobs, and has its context room for sampling.max_new_tokens?",
-    401: "set the environment variable that endpoint.api_key_env names to a valid key",
-    403: "the key may not use this model; check endpoint.model",
-    404: "check endpoint.url (it mostly ends in /v1), endpoint.api and endpoint.model",
-    422: "the server refuses the request; check endpoint.api",
+    401: "put a valid key into the variable that api_key_env names in its table of [endpoints]",
+    403: "the key may not use this model; check model in its table of [endpoints]",
+    404: "check url (it mostly ends in /v1), api and model in its table of [endpoints]",
+    422: "the server refuses the request; check api in its table of [endpoints]",
 }
 
 
@@ -80,11 +82,6 @@ class EndpointPolicy:
         transport: httpx2.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
-        if not config.url.startswith(("http://", "https://")) or not config.model:
-            raise UsageError(
-                f"endpoint.url {config.url!r} and endpoint.model {config.model!r}: give the URL of "
-                "a server, such as http://127.0.0.1:8000/v1, and the model's name there"
-            )
         self.config = config
         self.layout = layout
         self.address = config.url.rstrip("/") + _PATHS[config.api]
@@ -110,14 +107,15 @@ class EndpointPolicy:
         if self.config.api != "chat":
             raise UsageError(
                 "several turns need exact token ids, which a server does not take back; for "
-                'rollout.mode = "self_correct" set endpoint.api = "chat", else whole_proof'
+                'rollout.mode = "self_correct" set api = "chat" in its table of [endpoints], else '
+                "whole_proof"
             )
         return continue_messages(prompt, history)
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight. A
+        """See ``Policy.generate``; at most ``concurrency`` requests are in flight. A
         server that gives fewer completions than it is asked for is asked again. Raises
         ``UsageError`` if it refuses, cannot be reached, or answers in another form."""
         gate = asyncio.Semaphore(self.config.concurrency)
@@ -173,9 +171,6 @@ class EndpointPolicy:
             body |= {"messages": [asdict(m) for m in prompt.messages], "logprobs": True}
         else:
             body |= {"prompt": prompt.text, "logprobs": 0}
-        if self.config.return_token_ids:
-            # vLLM's extension; other servers may refuse a key that they do not know.
-            body["return_token_ids"] = True
         return body
 
     async def _post(
@@ -193,7 +188,9 @@ class EndpointPolicy:
             except httpx2.TransportError as error:
                 failure = str(error) or type(error).__name__
             except httpx2.InvalidURL as error:
-                raise UsageError(f"{self.address}: {error}; check endpoint.url") from error
+                raise UsageError(
+                    f"{self.address}: {error}; check url in its table of [endpoints]"
+                ) from error
             else:
                 status, said, answer = self._decode(response)
                 if status == 200:
@@ -210,11 +207,10 @@ class EndpointPolicy:
                     raise UsageError(f"{self.address}: {failure}; {remedy}")
                 asked = read_retry_after(response.headers.get("retry-after", ""))
             attempt += 1
-            if attempt > self.config.retries:
+            if attempt > RETRIES:
                 raise UsageError(
                     f"{self.address}: {failure}, after {attempt} attempts; is the server up? Else "
-                    "raise endpoint.retries or endpoint.timeout_seconds, or lower "
-                    "endpoint.concurrency"
+                    "raise timeout_seconds in its table of [endpoints], or lower concurrency there"
                 )
             await self._sleep(self._wait(attempt - 1, asked))
 
@@ -227,7 +223,7 @@ class EndpointPolicy:
     def _wait(self, attempt: int, asked: float | None) -> float:
         """Seconds before the next attempt, at most a minute; up to half more than the double of
         the last wait, so that requests that failed together do not come back together."""
-        doubled = self.config.retry_seconds * 2**attempt * (1 + 0.5 * self._rng.random())
+        doubled = RETRY_SECONDS * 2**attempt * (1 + 0.5 * self._rng.random())
         return min(MAX_WAIT_SECONDS, doubled if asked is None else asked)
 
     def _decode(self, response: httpx2.Response) -> tuple[int, str, dict[str, Any]]:
@@ -250,7 +246,7 @@ class EndpointPolicy:
     def _strange(self, what: str) -> UsageError:
         return UsageError(
             f"{self.address}: the answer is no completion as OpenAI's protocol has it: {what!r}; "
-            "check endpoint.url and endpoint.api"
+            "check url and api in its table of [endpoints]"
         )
 
     def _read(self, answer: Mapping[str, Any], n: int) -> list[Completion]:
@@ -260,11 +256,11 @@ class EndpointPolicy:
             raise self._strange(f"{len(choices)} choices where {n} were asked for")
         try:
             choices.sort(key=lambda choice: int(choice.get("index", 0)))
-            return [self._read_choice(choice, answer) for choice in choices]
+            return [self._read_choice(choice) for choice in choices]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._strange(repr(error)) from error
 
-    def _read_choice(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Completion:
+    def _read_choice(self, choice: Mapping[str, Any]) -> Completion:
         finish: FinishReason = _FINISH.get(str(choice.get("finish_reason")), "stop")
         if self.config.api == "chat":
             message = choice["message"]
@@ -284,20 +280,16 @@ class EndpointPolicy:
         if isinstance(stop, str) and not text.endswith(stop):
             # Servers cut the stop text off; it was written.
             text += stop
-        prompt_ids = choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ()
-        token_ids = tuple(int(token) for token in choice.get("token_ids") or ())
         logprobs = _read_logprobs(choice.get("logprobs"))
-        fields: dict[TokenField, tuple[Any, ...]] = {
-            "prompt_ids": tuple(int(token) for token in prompt_ids),
-            "token_ids": token_ids,
-            "logprobs": logprobs if not token_ids or len(logprobs) == len(token_ids) else (),
-        }
+        missing: tuple[TokenField, ...] = ("prompt_ids", "token_ids")
         return Completion(
             text=text,
-            **fields,
+            prompt_ids=(),
+            token_ids=(),
+            logprobs=logprobs,
             finish_reason=finish,
             policy_version=self.version,
-            missing=tuple(name for name, value in fields.items() if not value),
+            missing=missing if logprobs else (*missing, "logprobs"),
         )
 
 

@@ -18,7 +18,6 @@ import torch
 from proverrl.config import Config, EngineName, VllmConfig
 from proverrl.policy.base import Policy, SharedSampler
 from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.policy.likelihood import LikelihoodPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.policy.vllm_engine import VllmEngine
@@ -52,12 +51,10 @@ def open_sampler(
 
 def name_weights(policy: Policy) -> str:
     """SHA-256 over names, types, shapes and bytes of all parameters in order of their names; for
-    a server ``address, model NAME``; of a formaliser as a critic the bound too; for any other
+    a server ``address, model NAME``; for any other
     policy its ``engine``."""
     if isinstance(policy, EndpointPolicy):
         return f"{policy.address}, model {policy.config.model}"
-    if isinstance(policy, LikelihoodPolicy):
-        return f"{name_weights(policy.formaliser)}, largest gap {policy.most!r}"
     trained = policy.trained if isinstance(policy, VllmPolicy) else policy
     if not isinstance(trained, TransformersPolicy):
         return policy.engine

@@ -248,7 +248,6 @@ def _make_policy(
         layout=config.layout,
         device=device,
         max_rows=config.max_rows,
-        max_cached_tokens=config.max_cached_tokens,
     )
 
 
@@ -265,7 +264,6 @@ def small_llama(
         num_key_value_heads=config.num_heads,
         intermediate_size=config.intermediate_size,
         max_position_embeddings=1024,
-        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
         tie_word_embeddings=True,
         bos_token_id=getattr(tokenizer, "bos_token_id", None),
         eos_token_id=getattr(tokenizer, "eos_token_id", None),

@@ -43,16 +43,13 @@ def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
     config = peft.LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
-        lora_dropout=settings.dropout,
-        target_modules=settings.targets
-        if isinstance(settings.targets, str)
-        else list(settings.targets),
+        target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
     try:
         peft.inject_adapter_in_model(config, model, _NAME)
     except ValueError as error:
-        raise UsageError(f"policy.lora.targets {settings.targets!r}: {error}") from error
+        raise UsageError(f"policy.lora.rank = {settings.rank}: {error}") from error
     reset_adapter(model, seed=seed)
 
 

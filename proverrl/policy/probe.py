@@ -104,7 +104,7 @@ def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: i
                 return list(rows)
     raise UsageError(
         f"the prompts give {len(rows)} different sequences to compare sampler and learner on, and "
-        f"{count} are needed (with vLLM: vllm.probe_sequences); add problems"
+        f"{count} are needed; add problems"
     )
 
 

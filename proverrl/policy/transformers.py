@@ -44,6 +44,10 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 # Its bar for every saved checkpoint would tear the live display.
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
+MAX_CACHED_TOKENS = 2**20
+"""The most tokens in the key-value cache, each completion counted at its full length; more rows
+of long completions than that fit on no device that ``max_rows`` was set for."""
+
 COMPACT_BELOW = 0.75
 """The batch is compacted when fewer than this share of its rows are still being written."""
 
@@ -59,7 +63,6 @@ class TransformersPolicy:
         layout: LayoutName = "plain",
         device: str = "cpu",
         max_rows: int = 256,
-        max_cached_tokens: int = 2**20,
         version: int = 0,
         world: World = SINGLE,
     ) -> None:
@@ -68,7 +71,6 @@ class TransformersPolicy:
         self.layout = layout
         self.device = device
         self.max_rows = max_rows
-        self.max_cached_tokens = max_cached_tokens
         self.version = version
         self.world = world
         listed = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
@@ -77,7 +79,7 @@ class TransformersPolicy:
     @property
     def settings(self) -> dict[str, Any]:
         """What a policy with another model and the same tokenizer is made with."""
-        names = ("layout", "device", "max_rows", "max_cached_tokens")
+        names = ("layout", "device", "max_rows")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -205,7 +207,7 @@ class TransformersPolicy:
         batch: list[int] = []
         # Prompts of like length share a batch, so that little padding is computed.
         for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
-            room = max(1, min(self.max_rows, self.max_cached_tokens // lengths[index]))
+            room = max(1, min(self.max_rows, MAX_CACHED_TOKENS // lengths[index]))
             if batch and (len(batch) + 1) * n > room:
                 yield batch, n
                 batch = []

@@ -31,6 +31,18 @@ from proverrl.policy.vllm_engine import Request, VllmEngine
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
+PROBE_SEQUENCES, PROBE_TOKENS = 8, 64
+"""After each push both engines score so many sequences, each of at most so many tokens: enough
+that no lost layer hides, and less than a second of an update."""
+
+
+def push_limit(dtype: str, device: str) -> float:
+    """The largest mean difference of log-probabilities, in nats, that a push may leave in vLLM on
+    this kind of device: rounding in bfloat16, else of attention in TF32 on a GPU."""
+    if dtype != "float32":
+        return 3e-2
+    return 1e-3 if device == "cuda" else 1e-4
+
 
 class VllmPolicy:
     """Samples with ``build()``'s engine from the weights of ``trained``; ``version`` is that of the
@@ -61,14 +73,14 @@ class VllmPolicy:
             dtype = config.dtype_for(trained.model.dtype)
             rows = choose_rows(
                 [trained.prompt(problem).token_ids for problem in problems],
-                count=config.probe_sequences,
-                max_tokens=min(config.probe_tokens, self._engine.max_tokens - 1),
+                count=PROBE_SEQUENCES,
+                max_tokens=min(PROBE_TOKENS, self._engine.max_tokens - 1),
             )
             self._probe = PushProbe(
                 partial(score_rows, trained.model),
                 self._engine.score,
                 rows,
-                limit=config.limit(dtype, trained.model.device.type),
+                limit=push_limit(dtype, trained.model.device.type),
                 dtype=dtype,
             )
             self._thread.submit(self._push, trained.version).result()

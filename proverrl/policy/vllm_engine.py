@@ -251,7 +251,7 @@ class VllmEngine:
         request = self._vllm.lora.request.LoRARequest(f"{number}", number, str(folder))
         for old in engine.list_loras():
             engine.remove_lora(old)
-        with _taking("this adapter", "see policy.lora.targets, or "):
+        with _taking("this adapter", "see policy.lora.rank, or "):
             added = engine.add_lora(request)
         if not added or engine.list_loras() != {number}:
             raise WeightSyncError("vLLM did not take the adapter")

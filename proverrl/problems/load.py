@@ -21,6 +21,7 @@ from proverrl.files.lines import find_text_fault, reading_text, replacing
 from proverrl.files.shipped import find_file
 from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, list_names
+from proverrl.lang.kinds import list_kinds
 from proverrl.types import Problem, Split
 
 _BODIES = ("reference", "chosen", "rejected")
@@ -202,7 +203,7 @@ def _check_fields(where: str, row: Mapping[str, Any]) -> None:
             raise ProblemError(
                 f"{where}: field {field!r} is {row[field]!r}; use one of {', '.join(choices)}"
             )
-    kinds = find_language(row["language"]).kinds
+    kinds = (*find_language(row["language"]).kinds, *list_kinds(row["language"]))
     if row["kind"] not in kinds:
         raise ProblemError(
             f"{where}: field 'kind' is {row['kind']!r}; use one of {', '.join(sorted(kinds))}"

@@ -16,13 +16,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.config import ROUND_LOOPS
+from proverrl.config.loops import known_traits
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.section import tell_all
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.console import open_table
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
-from proverrl.report.decisions import describe_decisions
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 
 
@@ -187,8 +187,8 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     if not columns:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
-    notes += [describe_decisions(item.title, item.evaluation.summary) for item in columns]
-    notes += [describe_grades(item) for item in columns]
+    for item in columns:
+        notes += tell_all(item.title, item.evaluation.summary)
     notes += [describe_completions(item.title, item.evaluation) for item in columns]
     notes += [f"warning: {text}" for text in list_completion_warnings(runs)]
     parts += [Text(note) for note in notes if note]
@@ -227,22 +227,6 @@ def describe_unjudged(column: Column) -> str:
     return f"{text}, {fatal:,} fatal" if fatal else text
 
 
-def describe_grades(column: Column) -> str:
-    """For programs: the share of attempts that meets its own contract, beside the share that says
-    what is meant, like pass@1. Empty for other problems."""
-    row = column.evaluation.level("all") or {}
-    grades = row.get("grades") or {}
-    if not grades:
-        return ""
-    attempts = int(row.get("attempts") or 0) - sum(unjudged_counts(row.get("unjudged")).values())
-    meant = int(grades.get("meant", 0))
-    met = meant + int(grades.get("verified", 0))
-    shares = (f"{100 * number / attempts:.1f}%" for number in (met, meant))
-    return "{}: {} of the programs meet their own contract, {} the one that is meant".format(
-        column.title, *shares
-    )
-
-
 def describe_cell(cell: Cell | None) -> str:
     """``46.5 (40.0-53.0) +15.3``: value, interval, difference to before."""
     if cell is None:
@@ -274,7 +258,8 @@ def describe_length(run: RunRecord) -> str:
     if run.loop == "warm_start":
         made = (row.get("step") or 0 for row in run.metrics if row.get("kind") == "sft")
         return f"{max(made, default=0):,} steps of warm start"
-    unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
+    kind = run.steps[-1].get("kind") if run.steps else known_traits(run.loop).unit
+    unit = f"{kind}s"
     if run.limits and run.limits[0].unit == unit:
         return run.limits[0].describe()
     return f"{run.steps[-1].get('step', 0) if run.steps else 0} {unit}"

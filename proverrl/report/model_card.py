@@ -19,7 +19,7 @@ from proverrl.report.headline import describe_length
 from proverrl.report.run import RunRecord, load_runs
 
 VERSIONED = ("proverrl", "torch", "transformers")
-_UNTOLD = ("run", "threads", "pool", "logging", "endpoint")
+_UNTOLD = ("run", "threads", "pool", "logging", "endpoints")
 _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: "\\" + mark for mark in "\\`*_[]|~"}
 )

@@ -20,13 +20,13 @@ from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from proverrl.evaluation.section import list_sections, tell_all
 from proverrl.files.lines import write_whole
 from proverrl.report import comparison, examples, headline, sections
 from proverrl.report.budgets import build_budget_charts, build_tables
 from proverrl.report.calibration import build_calibration_charts, measure_calibrations
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
 from proverrl.report.curriculum import build_curriculum_charts
-from proverrl.report.decisions import list_decisions
 from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
 from proverrl.report.problem_data import build_problems
@@ -37,7 +37,6 @@ from proverrl.report.selfplay import (
     list_compose_warnings,
     list_played,
 )
-from proverrl.report.statements import HEADS, list_statements
 from proverrl.types import Status
 
 TEMPLATES = ("page.html", "macros.html", "selfplay.html")
@@ -84,7 +83,18 @@ def build_page(run_dirs: Sequence[Path]) -> str:
     unjudged, reasons = sections.list_unjudged(runs)
     groups, unfinished = headline.group_by_benchmark(columns), sections.describe_unfinished(runs)
     played, compose_warnings = list_played(runs), list_compose_warnings(runs)
-    completions, statements = list_completion_cells(runs), list_statements(runs)
+    completions = list_completion_cells(runs)
+    shown = [
+        (section, [part for run in runs for part in section.show(run.label, run.path)])
+        for section in list_sections()
+    ]
+    own = [(section, parts) for section, parts in shown if parts]
+    told = [
+        line
+        for run in runs
+        for name, evaluation in run.evaluations.items()
+        for line in tell_all(f"{run.label}, {name}", evaluation.summary)
+    ]
     data: Row = {
         "runs": [run.label for run in runs],
         "charts": [
@@ -109,7 +119,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "Problems": problems.shelves,
         "Rollouts": rollouts.steps,
         "Examples": any(item is not None and item.attempts.total for item in evaluated),
-        "Statements": statements,
+        **{section.title: True for section, _ in own},
         "Completions": completions,
         "Unjudged": unjudged,
         "Setup": True,
@@ -128,7 +138,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         shown=[name for name, content in contents.items() if content],
         groups=groups,
         unfinished=unfinished,
-        decisions=list_decisions(runs),
+        told=told,
         differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
         compose_warnings=compose_warnings,
         played=played,
@@ -136,8 +146,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         calibrations=calibrations,
         matrices=[item for item in enumerate(shelves) if len(item[1].columns) > 1],
         completions=completions,
-        statements=statements,
-        statement_heads=HEADS,
+        own=own,
         unjudged=unjudged,
         reasons=reasons,
         data=embed_json(data),

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from proverrl.config.loops import known_traits
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
@@ -30,16 +31,6 @@ from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limi
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
 RESOLVED_FILE = "resolved.json"
-LOOP_TITLES = {
-    "grpo": "GRPO",
-    "expert_iteration": "expert iteration",
-    "data_loop": "data loop",
-    "warm_start": "warm start",
-    "value": "value model",
-    "selfplay": "self-play",
-    # No loop, but what stands for one where nothing was trained.
-    "evaluation": "evaluation",
-}
 _TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
@@ -144,6 +135,11 @@ class RunRecord:
         return "" if self.only_evaluates else str(self.config.get("loop") or "")
 
     @property
+    def title(self) -> str:
+        """That of the loop, or of what stands for one."""
+        return "evaluation" if self.only_evaluates else known_traits(self.loop).title
+
+    @property
     def seconds(self) -> float:
         return max((float(row.get("seconds") or 0.0) for row in self.metrics), default=0.0)
 
@@ -189,7 +185,8 @@ def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
         "evaluation" if only_evaluates(path) else str((item.get("config") or {}).get("loop") or "")
         for path, item in zip(paths, resolved, strict=True)
     ]
-    titles = [LOOP_TITLES.get(loop, loop) for loop in loops]
+    # Where nothing was trained, "evaluation" stands for a loop.
+    titles = [known_traits(loop).title for loop in loops]
     if len(set(titles)) != len(titles) or not all(titles):
         titles = [path.resolve().name for path in paths]
     if len(set(titles)) != len(titles):

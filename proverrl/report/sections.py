@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from proverrl.config import ROUND_LOOPS
+from proverrl.config.loops import known_traits
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.monitor.metrics import count_unfinished
@@ -22,7 +22,7 @@ from proverrl.report.headline import (
     group_by_benchmark,
     list_ks,
 )
-from proverrl.report.run import LOOP_TITLES, Row, RunRecord, unjudged_counts
+from proverrl.report.run import Row, RunRecord, unjudged_counts
 
 UNJUDGED_KINDS = ("timeout", "crashed")
 REASONS_SHOWN = 5
@@ -35,7 +35,7 @@ def capitalised(text: str) -> str:
 
 def name_of(run: RunRecord) -> str:
     """A run's name as a title: a loop's name is capitalised, a folder's is left alone."""
-    return capitalised(run.label) if run.label in LOOP_TITLES.values() else run.label
+    return capitalised(run.label) if run.label == run.title else run.label
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -46,7 +46,6 @@ def join_names(names: Sequence[str]) -> str:
 
 def describe_state(run: RunRecord) -> str:
     """Where a run stands, in a sentence."""
-    unit = "round" if run.loop in ROUND_LOOPS else "step"
     if run.only_evaluates:
         names = ", ".join(run.evaluations) or "none has finished"
         return f"evaluations only ({names}): nothing was trained here."
@@ -67,6 +66,7 @@ def describe_state(run: RunRecord) -> str:
         warm = [row["step"] for row in run.metrics if row.get("kind") == "sft"]
         if run.loop == "warm_start" and warm and (run.path / "policy").is_dir():
             return f"warm start of {warm[-1]:,} steps, finished."
+        unit = known_traits(run.loop).unit
         return f"no {unit} taken yet{', warm start under way' if warm else ''}."
     seconds = format_seconds(run.seconds)
     text = f"{describe_length(run)} in {seconds}, {run.verifier_calls:,} verifier calls"

@@ -13,12 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
+from proverrl.config.selfplay import ComposerRewardName
 from proverrl.errors import RecordError
 from proverrl.statistics import standardize
 from proverrl.types import Reward, Rollout
 
 Stage = Literal["malformed", "stopped", "tried"]
+
+STP_HIGH, STP_DROP = 0.25, 0.2
+"""STP's numbers: the highest solve rate of a useful statement, and the share of these that earns
+nothing."""
+MODIFIED_LOSS = 0.5
+"""GAR's number: the share of its reward that a proof loses for changing the statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ def absolute_zero_reward(outcome: StatementOutcome) -> float | None:
     return 1.0 - outcome.solved if 0.0 < outcome.solved < 1.0 else -0.5
 
 
-def _gar(outcomes: Sequence[StatementOutcome], config: SelfplayConfig) -> list[float | None]:
+def _gar(outcomes: Sequence[StatementOutcome]) -> list[float | None]:
     """GAR's batch: a statement that was refused before any attempt counts as unsolved (ours: there
     is no such statement in the paper's batch, and a policy would never learn to avoid it)."""
     return [
@@ -75,29 +81,27 @@ def _gar(outcomes: Sequence[StatementOutcome], config: SelfplayConfig) -> list[f
     ]
 
 
-def _stp(outcomes: Sequence[StatementOutcome], config: SelfplayConfig) -> list[float | None]:
-    """1 for a useful conjecture, 0 < p <= ``stp_high``, else 0. The share ``stp_drop`` of the
+def _stp(outcomes: Sequence[StatementOutcome]) -> list[float | None]:
+    """1 for a useful conjecture, 0 < p <= ``STP_HIGH``, else 0. The share ``STP_DROP`` of the
     useful ones with the lowest ratio of shortest proof to statement earns nothing: long statements
     with easy proofs (STP, Dong and Ma 2025, arXiv 2502.00212)."""
     useful = [
-        i
-        for i, o in enumerate(outcomes)
-        if o.solved is not None and 0.0 < o.solved <= config.stp_high
+        i for i, o in enumerate(outcomes) if o.solved is not None and 0.0 < o.solved <= STP_HIGH
     ]
     # Stable in the order of the batch where ratios are equal.
     ranked = sorted(useful, key=lambda i: outcomes[i].ratio or 0.0)
-    kept = set(ranked[math.floor(config.stp_drop * len(ranked)) :])
+    kept = set(ranked[math.floor(STP_DROP * len(ranked)) :])
     return [
         None if o.stage == "tried" and o.solved is None else float(i in kept)
         for i, o in enumerate(outcomes)
     ]
 
 
-BatchRewardFn = Callable[[Sequence[StatementOutcome], SelfplayConfig], list[float | None]]
+BatchRewardFn = Callable[[Sequence[StatementOutcome]], list[float | None]]
 
 COMPOSER_REWARDS: dict[ComposerRewardName, BatchRewardFn] = {
     "gar": _gar,
-    "absolute_zero": lambda outcomes, config: [absolute_zero_reward(o) for o in outcomes],
+    "absolute_zero": lambda outcomes: [absolute_zero_reward(o) for o in outcomes],
     "stp": _stp,
 }
 
@@ -120,13 +124,13 @@ def compare_statements(
     return advantages
 
 
-def penalise_modified(reward: Reward, modified: bool, weight: float) -> Reward:
-    """GAR's solver: the reward times 1 - 0.5 m_k (``weight`` for 0.5), m_k = 1 where the answer
+def penalise_modified(reward: Reward, modified: bool) -> Reward:
+    """GAR's solver: the reward times 1 - 0.5 m_k, m_k = 1 where the answer
     changed the statement. The paper prints only the factor; a failure must not earn it. With our
     layouts a changed statement leaves no candidate, so it has already earned nothing."""
     if not modified:
         return reward
-    factor = 1.0 - weight
+    factor = 1.0 - MODIFIED_LOSS
     parts = {name: factor * value for name, value in reward.parts.items()}
     return replace(reward, total=factor * reward.total, parts=parts)
 

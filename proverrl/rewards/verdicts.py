@@ -4,27 +4,16 @@ here: comparison within a group, and rewards of a composer."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
-from proverrl.config import RewardConfig, RewardName
+from proverrl.config import RewardConfig
 from proverrl.errors import RecordError
-from proverrl.lang import find_language
-from proverrl.lang.records import ProgramGrade
 from proverrl.plugins import bind, refuse
-from proverrl.rewards.decide import decide_reward, find_label
-from proverrl.types import Problem, Reward, Rollout, Status, Verdict
+from proverrl.types import Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
 
-_PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
-    "refused": 0.0,
-    "unread": 0.01,
-    "unproved": 0.2,
-    "verified": 0.6,
-    "meant": 1.0,
-}
-PAYS_FOR_FORM: frozenset[RewardName] = frozenset(("statement", "program"))
-"""The rewards that pay for statements and programs which are not right."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -55,103 +44,10 @@ def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(total=value, parts={"proved": value})
 
 
-def check_fit(problem: Problem, name: str) -> None:
-    """Raise ``RecordError`` where the reward of this name is for problems of another kind."""
-    language = find_language(problem.language)
-    if name == "decide":
-        find_label(problem)
-    if name == "statement":
-        if language.formalizing is None or problem.kind != language.formalizing.kind:
-            raise RecordError(
-                f'problem {problem.id!r} asks for no statement; reward.name = "statement" is for '
-                "problems that do (problems generate --formalize)"
-            )
-        if not language.knows_meaning(problem):
-            raise RecordError(
-                f"problem {problem.id!r} does not say what is meant, so that no statement can be "
-                "rewarded; give problems that do, or write statements with `proverrl formalize`"
-            )
-    is_program = language.programming is not None and problem.kind == language.programming.kind
-    if name == "program" and not is_program:
-        raise RecordError(
-            f'problem {problem.id!r} asks for no program; reward.name = "program" is for problems '
-            "that do (problems generate --programs)"
-        )
-
-
-def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
-    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
-    ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
-    earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
-    verifier does not find well formed. With ``reward.score_share`` that share of the opinion's
-    score is earned there. What is proved to say nothing earns nothing.
-    Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
-    """
-    is_proved = _proved(rollout)
-    check_fit(rollout.problem, "statement")
-    opinion = rollout.opinion
-    is_read = is_proved or (_is_well_formed(rollout) and not opinion.is_empty)
-    means = float(is_proved)
-    if config.critic and is_read:
-        means = max(means, config.critic_share * opinion.agrees)
-    parts = {"means": means, "well_formed": float(is_read)}
-    if config.score_share:
-        parts["score"] = config.score_share * opinion.score * (is_read and not is_proved)
-    return Reward(sum(parts.values()), parts)
-
-
-def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """The score of Re:Form (Yan et al. 2025, arXiv 2507.16331): 0 without a candidate, where the
-    audit refuses it and for a contract that says nothing; 0.01 for what is no program, 0.2 for code
-    that is not proved to meet its contract, 0.6 for code that is, and 1 where the contract is also
-    proved at least as strong as what is meant; nothing for a contract that is proved to say
-    nothing. The published code gives 1.6 for the last, where 1
-    was evidently intended, and takes a timeout of that proof for a success, which is 0.6 here.
-    Raises ``RecordError`` for a problem that asks for no program."""
-    _proved(rollout)
-    check_fit(rollout.problem, "program")
-    grade = find_grade(rollout)
-    value = _PROGRAM_SCORES[grade] if grade and not rollout.opinion.is_empty else 0.0
-    return Reward(value, {"program": value})
-
-
-def find_grade(rollout: Rollout) -> ProgramGrade | None:
-    """How far the program of a rollout came; None where none is asked for, written or judged."""
-    turn, programming = rollout.turns[-1], find_language(rollout.problem.language).programming
-    if programming is None or rollout.problem.kind != programming.kind:
-        return None
-    if turn.candidate is None or turn.verdict is None or not turn.verdict.status.judged:
-        return None
-    return programming.grade(turn.candidate, turn.verdict)
-
-
-def earns_for_form(rollout: Rollout) -> bool:
-    """Whether the last turn is a statement or a program that is not right and would earn something
-    for being one, unless it says nothing."""
-    if not rollout.status.judged or rollout.status is Status.PROVED:
-        return False
-    if rollout.opinion.is_empty:
-        return False
-    return _is_well_formed(rollout) or find_grade(rollout) in ("unproved", "verified")
-
-
-def _is_well_formed(rollout: Rollout) -> bool:
-    turn, formalizing = rollout.turns[-1], find_language(rollout.problem.language).formalizing
-    if formalizing is None or rollout.problem.kind != formalizing.kind:
-        return False
-    if turn.candidate is None or turn.verdict is None:
-        return False
-    return formalizing.is_well_formed(turn.candidate, turn.verdict)
-
-
 REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
-    "statement": statement_reward,
-    "program": program_reward,
-    "decide": decide_reward,
 }
 
 
@@ -170,6 +66,18 @@ def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
         return Reward(earned.total + penalty, {**earned.parts, "overlong": penalty})
 
     return reward
+
+
+def find_hook(config: RewardConfig, name: str) -> Callable[..., Any] | None:
+    """What a plug-in brings beside its reward: ``check(problem)``, which raises ``RecordError`` for
+    a problem that it is not for, or ``review(draws, verifier, deadline_seconds=...)``, which gives
+    judged draws back, asked about and marked. None where it brings none, as rewards of ours."""
+    if config.name in REWARDS:
+        return None
+    found: Callable[..., Any] | None = getattr(
+        bind("reward", config.name, config.options), name, None
+    )
+    return found
 
 
 def _choose(config: RewardConfig) -> Callable[[Rollout, RewardConfig], Reward]:

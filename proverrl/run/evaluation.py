@@ -18,9 +18,7 @@ from typing import Any
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.concurrency import finish_all
 from proverrl.config import Config, SearchConfig
-from proverrl.evaluation.answers import describe_answer
 from proverrl.evaluation.attempt_rows import find_category
-from proverrl.evaluation.decisions import describe_decision
 from proverrl.evaluation.evaluate import (
     Evaluation,
     Figures,
@@ -29,6 +27,7 @@ from proverrl.evaluation.evaluate import (
     store_summary,
     take_stock,
 )
+from proverrl.evaluation.section import note_all
 from proverrl.evaluation.store import AttemptStore
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
@@ -108,7 +107,9 @@ def build_evaluation(
             "deadline_seconds": config.pool.deadline_seconds,
         },
         mixed=settings.mixed,
-        prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
+        prices=endpoint.prices
+        if (endpoint := config.find_endpoint(config.policy.path))
+        else (0.0, 0.0),
         answers=answers,
     )
 
@@ -205,6 +206,7 @@ def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str,
     best = result.proofs[0] if result.proofs else None
     failed = Status.REJECTED if result.judged else Status.TIMEOUT
     return {
+        **note_all(problem, Candidate(problem, best.body) if best else None, None),
         "problem_id": problem.id,
         "level": problem.level,
         "family": problem.family,
@@ -222,8 +224,6 @@ def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str,
             }
             for turn in result.turns
         ],
-        **describe_decision(problem, Candidate(problem, best.body) if best else None),
-        **describe_answer(problem, Candidate(problem, best.body) if best else None),
         "status": str(Status.PROVED if best else failed),
         "diagnostics": [],
         "seconds": round(best.verdict.seconds, 4) if best else 0.0,

@@ -20,9 +20,6 @@ from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.session import Session
 from proverrl.types import Group, Problem
 
-LOOPS = ("grpo", "selfplay", "warm_start")
-"""Those whose steps are GRPO's, and the one without any."""
-
 
 class Experiment:
     """A plug-in derives from it and changes what it must; as it stands it changes nothing."""
@@ -73,10 +70,6 @@ def open_experiments(config: Config) -> Experiments:
         if not isinstance(made, Experiment):
             wanted = "an object of a subclass of proverrl.run.experiments.Experiment"
             raise refuse("experiment", name, made, "a configuration", wanted)
-        if config.loop not in LOOPS:
-            raise UsageError(
-                f'experiments: {name} is for loop = "grpo", not {config.loop!r}; leave it out'
-            )
         if reason := made.against(config):
             raise UsageError(f"experiments: {name} {reason}")
         opened[name] = made

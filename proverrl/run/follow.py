@@ -152,7 +152,6 @@ def open_learner(
         policy.model,
         config.learner,
         temperature=config.sampling.temperature,
-        top_k=config.sampling.top_k,
         loss=config.loss,
         version=policy.version,
         check=check,

@@ -1,8 +1,8 @@
 """The loss of supervised training: cross-entropy of targets after their prompts.
 
-Flows in: pairs of token ids. Flows out: a scalar with gradients, over padded rows or over pairs
-packed end to end; log-probabilities of targets. Not handled here: optimizer steps and who makes
-them (``supervised``).
+Flows in: pairs of token ids. Flows out: a scalar with gradients, over padded rows;
+log-probabilities of targets. Not handled here: optimizer steps and who makes them
+(``supervised``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
 from proverrl.learner.packed_rows import batch_rows
 from proverrl.learner.vocabulary import token_logprobs
 from proverrl.run.pairs import Pair
@@ -22,15 +21,11 @@ from proverrl.run.pairs import Pair
 @dataclass(frozen=True, slots=True)
 class Imitation:
     """The weighted mean cross-entropy of pairs: targets weigh 1, prompt tokens
-    ``prompt_weight``, and what a pair only shows 0. Padded and packed batches give the same loss; a
-    packed one needs a model that ``proverrl.learner.packed_attention`` can attend through."""
+    ``prompt_weight``, and what a pair only shows 0."""
 
     prompt_weight: float
-    pack_tokens: int = 0
 
     def cut(self, items: Sequence[Pair], max_tokens: int) -> Iterator[list[Pair]]:
-        if self.pack_tokens:
-            return batch_rows(items, min(self.pack_tokens, max_tokens))
         return batch_rows(items, max_tokens, padded=True)
 
     def denominator(self, batch: Sequence[Pair]) -> float:
@@ -40,14 +35,8 @@ class Imitation:
     def compute(
         self, model: Any, part: Sequence[Pair], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """See ``SupervisedLoss.compute``. Raises ``UsageError`` if packed rows cannot be attended
-        through in this model."""
-        if self.pack_tokens:
-            use_packed_attention(model)
-            layout = _pack(part, self.prompt_weight, model.device)
-        else:
-            layout = _pad(part, self.prompt_weight)
-        losses, picked, weights = _score_tokens(model, layout)
+        """See ``SupervisedLoss.compute``."""
+        losses, picked, weights = _score_tokens(model, _pad(part, self.prompt_weight))
         return (losses * weights[picked]).sum() / denominator, {}
 
 
@@ -93,25 +82,3 @@ def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
     num_learned = len(pair.prompt_ids) - pair.num_shown
     shown = [0.0] * pair.num_shown
     return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
-
-
-def _pack(batch: Sequence[Pair], prompt_weight: float, device: torch.device) -> dict[str, Any]:
-    """The same for one row with all pairs end to end, none of which sees another."""
-    ids: list[int] = []
-    positions: list[int] = []
-    weights: list[float] = []
-    spans: list[Span] = []
-    for pair in batch:
-        spans.append(Span(range(len(ids), len(ids) + pair.num_tokens)))
-        ids += pair.prompt_ids + pair.target_ids
-        positions += range(pair.num_tokens)
-        own_weights = _weigh(pair, prompt_weight)
-        # What stands before a sequence's first token is another sequence.
-        weights += [0.0, *own_weights[1:]]
-    return {
-        "input_ids": torch.tensor([ids]),
-        "attention_mask": NO_MASK,
-        "position_ids": torch.tensor([positions]),
-        "attention_plan": plan_attention(spans, device),
-        "weights": torch.tensor([weights]),
-    }

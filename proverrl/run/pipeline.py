@@ -19,12 +19,9 @@ from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
-from proverrl.formalize.emptiness import mark_empty
-from proverrl.formalize.gate import add_critiques
-from proverrl.formalize.lean_scorer import mark_scores
 from proverrl.hint import Hint
 from proverrl.policy.base import Policy
-from proverrl.rewards.verdicts import PAYS_FOR_FORM
+from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.self_correct import continue_rollouts, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
@@ -106,7 +103,6 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
         temperature=config.sampling.temperature,
         max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, *seed),
-        top_k=config.sampling.top_k,
     )
 
 
@@ -205,14 +201,12 @@ class Pipeline:
         return await self._review(whole)
 
     async def _review(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-        """The draws after their appeals, with the marks on statements that the reward reads."""
+        """The draws after their appeals, with the marks that the reward reads."""
         session, deadline = self.session, self.session.config.pool.deadline_seconds
         marked = await self._reviewer.review_all(judged)
-        if session.config.reward.name in PAYS_FOR_FORM:
-            marked = await mark_empty(marked, session.verifier, deadline_seconds=deadline)
-        if session.config.reward.score_share:
-            marked = await mark_scores(marked, session.verifier, deadline_seconds=deadline)
-        return marked if session.critic is None else await add_critiques(marked, session.critic)
+        if review := find_hook(session.config.reward, "review"):
+            marked = await review(marked, session.verifier, deadline_seconds=deadline)
+        return marked
 
 
 class InOrder(Source):

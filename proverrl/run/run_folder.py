@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
-from proverrl.config import ROUND_LOOPS, Config
+from proverrl.config import Config
 from proverrl.config.load import flatten_table, parse_config, read_stored_table
+from proverrl.config.loops import StepsKey, find_traits
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.lines import EVALS_FOLDER, write_atomically
@@ -46,18 +47,12 @@ MAY_DIFFER = (
     "learner.gradient_checkpointing",
     "vllm.kv_cache_gb",
     "vllm.sleep",
-    "vllm.probe_limit",
-    "vllm.probe_limit_half",
     "logging.backends",
     "logging.trace",
-    "logging.project",
-    "logging.offline",
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
-STEPPING = ("grpo", "selfplay", *ROUND_LOOPS)
-"""The loops that go on after their end when a limit is raised."""
-STEPS = ("grpo.steps", "expert_iteration.rounds")
+STEPS = get_args(StepsKey)
 LIMITS = ("max_minutes", "max_verifier_calls")
 """What ends a loop beside its steps or rounds; 0 is no limit."""
 
@@ -152,12 +147,11 @@ def reopen(folder: Path, config: Config) -> str:
 def _raised_limits(folder: Path, config: Config) -> list[str]:
     """What ``config`` allows the run's loop more of than it was last continued with. Raises
     ``RunError`` if there is no step that it could go on from."""
-    if config.loop not in STEPPING:
+    if (steps := find_traits(config.loop).counts) is None:
         return []
     before, now = _stored_settings(folder), flatten_table(config.dump())
-    steps = "expert_iteration.rounds" if config.loop in ROUND_LOOPS else "grpo.steps"
     try:
-        more = [steps] if now[steps] > before[steps] else []
+        more: list[str] = [steps] if now[steps] > before[steps] else []
         more += [key for key in LIMITS if (now[key] or math.inf) > (before[key] or math.inf)]
     except (KeyError, TypeError) as error:
         raise RunError(f"{folder / RESOLVED_FILE}: a limit is not a number ({error})") from error

@@ -15,8 +15,6 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
-from proverrl.formalize.gate import Critic
-from proverrl.formalize.lean_scorer import check_parts
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
@@ -26,7 +24,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rewards.verdicts import check_fit
+from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
@@ -69,8 +67,6 @@ class Session:
     monitor: Monitor
     mode: Mode = PLAIN
     """How the policy's answers become attempts."""
-    critic: Critic | None = None
-    """What judges statements, where the reward asks for one."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -161,15 +157,14 @@ def split_references(
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
     file is damaged, or has too few references; ``UsageError``: the reward is for problems of
-    another kind, or ``reward.score_share`` asks for parts, and a problem has none."""
+    another kind."""
     training = open_benchmark(str(config.problems.train))
     try:
-        for problem in training.problems:
-            check_fit(problem, config.reward.name)
+        if check := find_hook(config.reward, "check"):
+            for problem in training.problems:
+                check(problem)
     except RecordError as error:
         raise UsageError(f"{config.problems.train}: {error}") from error
-    if config.reward.score_share:
-        check_parts(training.problems, str(config.problems.train))
     wanted = config.warm_start.references_per_level
     return split_references(training.problems, training.references, wanted, config.seed)
 
@@ -203,6 +198,8 @@ def make_policy(
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
     keywords = {word for language in languages for word in language.keywords}
+    kinds = {find_language(problem.language).find_kind(problem) for problem in problems.all}
+    keywords |= {word for kind in kinds if kind for word in kind.words}
     words = mode.words(problems.references)
     keywords |= {word for text in words for word in text.split()}
     texts += words

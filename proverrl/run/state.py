@@ -65,6 +65,11 @@ class Progress:
     seconds: float = 0.0
 
 
+KEPT_PROOFS = 2
+"""Distinct proved bodies that GRPO keeps of a problem, the shortest, for its replay: a replay of
+few proofs draws no third of one problem."""
+
+
 class RunState:
     """Progress, curriculum, proofs found, appeals; ``parts`` have their names in the checkpoint."""
 
@@ -220,7 +225,7 @@ class GrpoState(RunState):
     part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session, session.config.grpo.keep_shortest)
+        super().__init__(session, KEPT_PROOFS)
         self.history = RewardHistory()
         self.experiments = open_experiments(session.config)
         self.other_role: list[PairSource] = []

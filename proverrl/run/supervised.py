@@ -29,7 +29,7 @@ from proverrl.config.training import (
 from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import Sized
-from proverrl.learner.weights import open_weights
+from proverrl.learner.weights import MAX_GRAD_NORM, open_weights
 from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.run.imitation import Imitation
@@ -94,7 +94,7 @@ class SupervisedLearner:
         )
         if learner.recomputes(sum(p.numel() for p in policy.model.parameters())):
             enable_checkpointing(self._weights.model)
-        # An adapter may have dropout, which draws from torch's own generator.
+        # A checkpoint may have dropout, which draws from torch's own generator.
         rank = self._world.rank
         torch.manual_seed(derive_seed(seed, "rank", rank) if rank else seed)
 
@@ -124,7 +124,7 @@ class SupervisedLearner:
             self._compute([shortest], denominator, share=0.0)
         values = add_up(self._world.gather(values))
         self._weights.sum_gradients(self._world)
-        values["grad_norm"] = self._weights.clip(self.learner.max_grad_norm)
+        values["grad_norm"] = self._weights.clip(MAX_GRAD_NORM)
         self._weights.step()
         return values
 
@@ -192,7 +192,7 @@ def train_supervised(
     mean loss of the last tenth. Deterministic on CPU under ``seed`` and a number of processes.
     Called on rank 0."""
     config = session.config
-    imitation = Imitation(config.warm_start.prompt_weight, settings.pack_tokens)
+    imitation = Imitation(config.warm_start.prompt_weight)
     learner = SupervisedLearner(
         session.policy,
         settings,

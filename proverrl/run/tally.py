@@ -55,7 +55,6 @@ class Tally:
     completions: CompletionCounts = field(default_factory=CompletionCounts)
     num_hinted: int = 0
     hinted: Counter[str] = field(default_factory=Counter)
-    scores: list[float] = field(default_factory=list)
     entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
     ages: list[int] = field(default_factory=list)
@@ -101,7 +100,6 @@ class Tally:
             counts[1] += sum(proved)
         else:
             self.num_hinted += 1
-        self.scores += [r.parts["score"] for r in group.rewards if "score" in r.parts]
         self.entries += zip(group.rollouts, group.rewards, strict=True)
 
     def add_step(self, groups: Sequence[Group], advantages: Sequence[GroupAdvantages]) -> None:
@@ -141,7 +139,6 @@ class Tally:
             "fatal": self.num_fatal,
             "verdicts": dict(self.verdicts),
             **(hints if self.hinted else {}),
-            **({"statements_scored": sum(map(bool, self.scores))} if self.scores else {}),
             "verifier_calls": self.verifier_calls,
             "appeal_calls": self.appeal_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,

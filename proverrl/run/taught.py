@@ -10,7 +10,6 @@ out: pairs of token ids.
   al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
   have another model's repairs, a reference is broken here, so that its repair is known; later the
   run's own failures stand before its own proofs.
-- Statements of judged pairs: what is right in other words than the references are.
 
 A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
 """
@@ -22,17 +21,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import RolloutConfig
-from proverrl.errors import ProblemError
-from proverrl.formalize.equivalence import get_formalizing
 from proverrl.lang import find_language
-from proverrl.lang.critique.language import ask_critique, read_pair
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix, SegmentFn
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body
-from proverrl.run.pairs import Pair, PairSource, make_source, refuse_kept_apart
+from proverrl.run.pairs import Pair, PairSource
 from proverrl.run.session import Session
 from proverrl.search.proposals import ask_again, encode, render_prefix
 from proverrl.seeds import derive_seed
@@ -45,11 +40,10 @@ _MAX_TRIES = 8
 
 
 async def teach_all(session: Session) -> list[PairSource]:
-    """Resuming, corrections and critiques, as far as ``[warm_start]`` asks for them."""
+    """Resuming and corrections, as far as ``[warm_start]`` asks for them."""
     return [
         *await teach_resuming(session),
         *await teach_correcting(session),
-        *teach_critiques(session),
     ]
 
 
@@ -109,34 +103,9 @@ async def teach_correcting(session: Session) -> list[PairSource]:
     ]
 
 
-def teach_critiques(session: Session) -> list[PairSource]:
-    """What the file ``warm_start.critiques`` calls right, in other words than references are, and
-    the references: all as a critic is shown them, so that a formaliser finds likely what is right
-    however it is put (``proverrl.policy.likelihood``). Raises ``ProblemError``: a reference is no
-    statement; the file calls none right, or holds one of a text that is kept apart for
-    evaluation."""
-    config = session.config
-    if not config.warm_start.critiques or not config.warm_start.steps:
-        return []
-    judged = open_benchmark(config.warm_start.critiques)
-    right = [p for p in judged.problems if find_language(p.language).find_truth(p)]
-    if not right:
-        raise ProblemError(
-            f"warm_start.critiques: {judged.place} calls no statement right; write it with "
-            "`proverrl problems critiques`"
-        )
-    pairs = [read_pair(problem) for problem in right]
-    refuse_kept_apart([(judged.place, problem) for problem, _ in pairs], config.problems)
-    references = []
-    for problem, body in session.problems.references:
-        get_formalizing(problem)
-        references.append(read_pair(ask_critique(problem, body)))
-    return [make_source(session.policy, *pair) for pair in (*references, *pairs)]
-
-
 async def _break_references(session: Session) -> list[tuple[Candidate, str, Verdict]]:
-    """Up to ``warm_start.corrections`` broken copies of each reference that the verifier refused,
-    each with the reference and what the verifier said."""
+    """Broken copies of each reference that the verifier refused, each with the reference and what
+    the verifier said."""
     count = session.config.warm_start.corrections
     if not count or not session.config.warm_start.steps:
         return []

@@ -64,7 +64,8 @@ def make_extend(policy: Policy) -> Extend:
         if policy.config.api != "completions":
             raise UsageError(
                 f"search continues the beginning of an answer, which {policy.address} does not "
-                'take; set endpoint.api = "completions", or search with best-of-n'
+                'take; set api = "completions" in its table of [endpoints], or search with '
+                "best-of-n"
             )
         return lambda prompt, text: replace(prompt, text=prompt.text + text)
     tokenizer = find_tokenizer(policy)

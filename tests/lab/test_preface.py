@@ -189,7 +189,7 @@ def parse(options: dict[str, object] | None = None, **changes: object) -> Config
     ("options", "changes", "message"),
     [
         ({}, {}, "needs a writer"),
-        ({"writer": "w", "endpoint_url": "http://x/v1"}, {}, "needs a writer"),
+        ({"writer": "endpoint:none"}, {}, "there is no table"),
         ({"writer": "w", "characters": []}, {}, "needs a budget"),
         ({"writer": "w", "wrter": "v"}, {}, "rollout.options: unknown 'wrter'"),
         (None, {"loop": "expert_iteration"}, 'is for loop = "grpo"'),
@@ -204,12 +204,8 @@ def test_what_would_teach_an_instructor_bodies_is_refused(
 
 
 def test_a_writer_may_be_behind_an_endpoint() -> None:
-    options: dict[str, object] = {
-        "endpoint_url": "http://x/v1",
-        "endpoint_model": "m",
-        "layout": "dafny",
-    }
-    mode = open_mode(parse(options))
+    options: dict[str, object] = {"writer": "endpoint:w", "layout": "dafny"}
+    mode = open_mode(parse(options, endpoints={"w": {"url": "http://x/v1", "model": "m"}}))
     assert isinstance(mode, Instruct)
     assert isinstance(mode.writer.policy, EndpointPolicy)
     assert mode.writer.policy.layout == "dafny"

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from proverrl.config import Config, EndpointConfig, LayoutName
+from proverrl.config import Config, LayoutName
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive
 from proverrl.config.policy import SMALL_MODEL_TOKENS
 from proverrl.errors import UsageError
@@ -91,11 +91,7 @@ class InstructOptions(BaseModel):
     """The writer, whose weights never change."""
 
     writer: str = ""
-    """a Hugging Face folder or id; of a run that trained it, ``RUN/policy``"""
-    endpoint_url: str = ""
-    """in its place a server that speaks OpenAI's protocol"""
-    endpoint_model: str = ""
-    """the model's name there"""
+    """a Hugging Face folder or id, of a run that trained it ``RUN/policy``; or ``endpoint:NAME``"""
     layout: LayoutName = "plain"
     """how the writer is shown a problem, and how its answers are read (``policy.layout``)"""
     temperature: NonNegativeFloat = 0.75
@@ -116,9 +112,8 @@ class Instruct(Mode):
     def writer(self) -> Writer:
         """Loaded where it is first asked for. Raises ``UsageError`` if it cannot be."""
         options = self.options
-        endpoint = EndpointConfig(url=options.endpoint_url, model=options.endpoint_model)
         key = "rollout.options.writer"
-        policy = open_beside(self.config, options.writer, endpoint, options.layout, key)
+        policy = open_beside(self.config, options.writer, options.layout, key)
         sampling = Sampling(temperature=options.temperature, max_new_tokens=options.max_new_tokens)
         attempts = ATTEMPTS.get(self.config.reward.name)
         return Writer(policy, sampling, options.characters, attempts)
@@ -130,8 +125,10 @@ class Instruct(Mode):
 
     def against(self, config: Config) -> str:
         """See ``Mode.against``; most of what is refused has the policy imitate bodies."""
-        if bool(self.options.writer) == bool(self.options.endpoint_url):
-            return "needs a writer: set rollout.options.writer or rollout.options.endpoint_url"
+        if not self.options.writer:
+            return "needs a writer: set rollout.options.writer"
+        if reason := config.against_path(self.options.writer):
+            return f"with the writer {self.options.writer!r}: {reason}"
         if not self.options.characters:
             return "needs a budget: set rollout.options.characters, as [1800, 500]"
         if config.loop not in ("grpo", "warm_start"):
@@ -163,8 +160,7 @@ class Instruct(Mode):
     def describe(self) -> dict[str, Any]:
         """The writer by its weights, whichever folder it was read from; the reward is told to the
         policy."""
-        left_out = {"writer", "endpoint_url", "endpoint_model"}
-        settings = self.options.model_dump(mode="json", exclude=left_out)
+        settings = self.options.model_dump(mode="json", exclude={"writer"})
         weights = name_weights(self.writer.policy)
         return {"instruct": {**settings, "writer": weights, "reward": self.config.reward.name}}
 

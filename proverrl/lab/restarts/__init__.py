@@ -33,10 +33,6 @@ class Restarts(Experiment):
         self.options = options
         self.queue = Queue(options)
 
-    def against(self, config: Config) -> str:
-        """See ``Experiment.against``."""
-        return "" if config.loop != "selfplay" else 'is not for loop = "selfplay"; leave it out'
-
     def choose(
         self, session: Session, store: ProofStore, num_groups: int
     ) -> list[tuple[Problem, Hint]]:

@@ -21,6 +21,7 @@ from proverrl.lang.dafny.audit.bodies import (
     check_problem,
     find_cheat,
 )
+from proverrl.lang.dafny.audit.methods import gives_contract
 from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
 from proverrl.lang.dafny.syntax.text import (
@@ -35,19 +36,14 @@ from proverrl.lang.dafny.verify.canaries import CANARIES
 from proverrl.lang.dafny.verify.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
-    Answering,
     Composing,
-    Deciding,
-    Formalizing,
     Pooling,
-    Programming,
     Searching,
     Sketching,
 )
 from proverrl.lang.records import Extraction, Includes, Part
-from proverrl.lang.sides import SIDES
 from proverrl.lang.words import drop_names, find_words
-from proverrl.types import ANNOTATE, ANSWER, DECIDE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
@@ -64,9 +60,9 @@ class Dafny(Language):
     suffix = ".dfy"
     comment = "//"
     fences = ("dafny", "dfy")
-    kinds = (*KINDS, DECIDE, ANSWER)
+    kinds = KINDS
     layout = "dafny"
-    keywords = KEYWORDS | {*SIDES, ANSWER}
+    keywords = KEYWORDS
     built_ins = BUILT_IN_MEMBERS
     file_start = re.compile(
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
@@ -94,30 +90,6 @@ class Dafny(Language):
         return pooled
 
     @property
-    def formalizing(self) -> Formalizing:
-        from proverrl.lang.dafny.formal.contract import FORMALIZING
-
-        return FORMALIZING
-
-    @property
-    def programming(self) -> Programming:
-        from proverrl.lang.dafny.formal.program import PROGRAMMING
-
-        return PROGRAMMING
-
-    @property
-    def answering(self) -> Answering:
-        from proverrl.lang.dafny.formal.answer import ANSWERING
-
-        return ANSWERING
-
-    @property
-    def deciding(self) -> Deciding:
-        from proverrl.lang.dafny.formal.claim import DECIDING
-
-        return DECIDING
-
-    @property
     def composing(self) -> Composing:
         from proverrl.lang.dafny.compose.composing import COMPOSING
 
@@ -126,6 +98,12 @@ class Dafny(Language):
     @property
     def generator(self) -> Generator:
         from proverrl.lang.dafny.generate.stream import GENERATOR
+
+        return GENERATOR
+
+    @property
+    def code_generator(self) -> Generator:
+        from proverrl.lang.dafny.generate.code import GENERATOR
 
         return GENERATOR
 
@@ -144,12 +122,16 @@ class Dafny(Language):
 
     def check_problem(self, problem: Problem) -> None:
         try:
-            own = {DECIDE: self.deciding.check, ANSWER: self.answering.check}
-            check = own.get(problem.kind, check_problem)
+            kind = self.find_kind(problem)
+            check = check_problem if kind is None else kind.check
             check(problem)
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
+
+    def asks_statement(self, problem: Problem) -> bool:
+        is_whole = problem.kind == PROGRAM and not gives_contract(problem)
+        return is_whole or problem.kind == CONTRACT
 
     def find_cheat(self, problem: Problem) -> str:
         is_written = problem.kind in (CONTRACT, PROGRAM)

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.generating import Generator
-from proverrl.lang.lean.audit.text import LEAN_KINDS, audit_lean_candidate, check_lean_problem
+from proverrl.lang.lean.audit.text import (
+    LEAN_KINDS,
+    PROPOSITION,
+    audit_lean_candidate,
+    check_lean_problem,
+)
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
 from proverrl.lang.lean.syntax.keywords import LEAN_KEYWORDS
 from proverrl.lang.lean.syntax.skeletons import read_skeletons
@@ -20,17 +25,13 @@ from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shif
 from proverrl.lang.lean.syntax.words import CORE_NAMES, TACTICS
 from proverrl.lang.lean.verify.canaries import CANARIES
 from proverrl.lang.parts import (
-    Answering,
     Composing,
-    Deciding,
-    Formalizing,
     Searching,
     Sketching,
 )
 from proverrl.lang.records import Extraction, Part
-from proverrl.lang.sides import SIDES
 from proverrl.lang.words import find_words
-from proverrl.types import ANSWER, DECIDE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.body_place import end_column, hole_column
 from proverrl.verifier.router import Backend
 
@@ -43,7 +44,7 @@ class Lean(Language):
     suffix = ".lean"
     comment = "--"
     fences = ("lean4", "lean")
-    kinds = (*LEAN_KINDS, DECIDE, ANSWER)
+    kinds = LEAN_KINDS
     confirms = True
     layout = "deepseek"
     file_start = re.compile(
@@ -52,7 +53,6 @@ class Lean(Language):
         re.MULTILINE,
     )
     keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS
-    keywords |= {*SIDES, ANSWER}
     built_ins = CORE_NAMES
     writes_file = True
     canaries = CANARIES
@@ -68,24 +68,6 @@ class Lean(Language):
         from proverrl.lang.lean.search import subgoals
 
         return subgoals
-
-    @property
-    def formalizing(self) -> Formalizing:
-        from proverrl.lang.lean.formal.proposition import FORMALIZING
-
-        return FORMALIZING
-
-    @property
-    def answering(self) -> Answering:
-        from proverrl.lang.lean.formal.answer import ANSWERING
-
-        return ANSWERING
-
-    @property
-    def deciding(self) -> Deciding:
-        from proverrl.lang.lean.formal.claim import DECIDING
-
-        return DECIDING
 
     @property
     def composing(self) -> Composing:
@@ -115,9 +97,12 @@ class Lean(Language):
         return settled if isinstance(settled, Verdict) else audit_lean_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
-        own = {DECIDE: self.deciding.check, ANSWER: self.answering.check}
-        check = own.get(problem.kind, check_lean_problem)
+        kind = self.find_kind(problem)
+        check = check_lean_problem if kind is None else kind.check
         check(problem)
+
+    def asks_statement(self, problem: Problem) -> bool:
+        return problem.kind == PROPOSITION
 
     def diagnose(self) -> list[Part]:
         from proverrl.lang.lean.verify.backend import check_lean

@@ -19,6 +19,7 @@ from proverrl.compose.composers import (
     ProgramComposer,
     teach_scripts,
 )
+from proverrl.config.loops import find_traits
 from proverrl.curriculum.beliefs import Belief
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.selfplay.composition import draw_pair
@@ -31,6 +32,8 @@ from proverrl.run.session import Session, load_weights
 from proverrl.seeds import derive_seed
 
 COMPOSER_FOLDER = "composer"
+TAUGHT_SCRIPTS = 400
+"""Scripts that the warm start teaches: with these a small model writes readable ones."""
 
 
 class OwnComposer:
@@ -43,7 +46,7 @@ class OwnComposer:
             copy.deepcopy(policy.model), policy.tokenizer, **policy.settings
         )
         self.learner: TorchLearner | None = None
-        if config.selfplay.train_composer:
+        if config.selfplay.weights == "own":
             self.learner = TorchLearner(
                 self.policy.model,
                 config.learner,
@@ -77,13 +80,13 @@ class OwnComposer:
 def teach_composer(session: Session) -> list[PairSource]:
     """Scripts on pairs of training problems for the warm start, if a policy is to write scripts."""
     settings = session.config.selfplay
-    composes = session.config.loop in ("selfplay", "data_loop")
+    composes = "selfplay" in find_traits(session.config.loop).takes
     asked = composes and settings.composer == "policy"
-    if not asked or settings.format != "edit" or settings.warm_pairs == 0:
+    if not asked or settings.format != "edit":
         return []
     rng = random.Random(derive_seed(session.config.seed, "warm_pairs"))
     problems = sorted(session.problems.all, key=lambda problem: problem.id)
-    pairs = [draw_pair(rng, problems, problems, {}) for _ in range(settings.warm_pairs)]
+    pairs = [draw_pair(rng, problems, problems, {}) for _ in range(TAUGHT_SCRIPTS)]
     taught = teach_scripts(session.policy, pairs, settings.operators, seed=session.config.seed)
     return [partial(Pair, prompt_ids, target_ids) for prompt_ids, target_ids in taught]
 

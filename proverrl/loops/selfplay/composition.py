@@ -1,10 +1,8 @@
 """What a run composes from and keeps: parents, the archive, the filters, attacks on statements.
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
-parents; tools of the filters; beliefs about operators; bodies that may prove the negations of
-statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
-Not handled here: what is put in (``state``, ``data_loop``), methods, whose contracts have no
-negation.
+parents; tools of the filters; beliefs about operators. Not handled here: what is put in
+(``state``, ``data_loop``).
 """
 
 from __future__ import annotations
@@ -26,22 +24,13 @@ from proverrl.errors import ProblemError
 from proverrl.files.shipped import find_file
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
-from proverrl.rollout.whole_proof import Draw, draw_groups
+from proverrl.rollout.whole_proof import Draw
 from proverrl.run.checkpoint import latest_checkpoint
-from proverrl.run.pipeline import make_sampling
 from proverrl.run.session import Session
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
-ARCHIVE_CHANCE = 0.5
-"""How often the first parent of a pair comes from the archive, where that may have parents."""
-MAX_GROWTH = 2
-"""How many times as long as the longest base problem a parent from the archive may be."""
-
 TOO_LONG = "too long for the model's context"
-
-Attacks = dict[str, list[str]]
-"""Distinct bodies for each negation, by its id, in the order in which they are tried."""
 
 
 class ComposedProblems:
@@ -74,7 +63,6 @@ class ComposedProblems:
             config.selfplay.parents,
             num,
             base=self.base.all,
-            archive=self.archive,
             proofs=proofs,
             references=references,
         )
@@ -87,7 +75,6 @@ class ComposedProblems:
             held_out=self._held_out,
             seen=seen,
             attack=use_attacks(attacks),
-            near_share=config.selfplay.near_share,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,44 +112,16 @@ def draw_pairs(
     num: int,
     *,
     base: Sequence[Problem],
-    archive: ProblemArchive,
     proofs: Mapping[str, str],
     references: Mapping[str, str],
 ) -> list[Pair]:
     """``num`` pairs. Solved are base problems that the run has proved (``proofs``), or any while
     there are none. Raises ``ProblemError``: a problem has no second one of its language."""
     problems = sorted(base, key=lambda problem: problem.id)
-    solved = [problem for problem in problems if problem.id in proofs]
-    open_ = [problem for problem in problems if problem.id not in proofs]
-    fertile = list_parents(archive, problems) if choice == "archive" else []
-    known = {**references, **proofs}
-    first, second = problems, [*problems, *fertile]
     if choice == "solved":
-        first, second = solved or problems, solved or problems
-    elif choice == "mixed":
-        first, second = open_ or problems, solved or problems
-    return [
-        # No number is drawn where there is nothing to choose.
-        draw_pair(
-            rng, fertile if fertile and rng.random() < ARCHIVE_CHANCE else first, second, known
-        )
-        for _ in range(num)
-    ]
-
-
-def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:
-    """Composed problems that were kept and solved by some of their attempts only, in the order of
-    their ids. Much longer ones are left out: chains of fusions would outgrow the policy."""
-    longest = max((_length(problem) for problem in base), default=0)
-    found = []
-    for composed in archive:
-        facts = archive.facts(composed.problem.id)
-        rate = facts.get("solve_rate")
-        if rate is None or not 0.0 < rate < 1.0 or "stopped_by" in facts:
-            continue
-        if _length(composed.problem) <= MAX_GROWTH * longest:
-            found.append(composed.problem)
-    return sorted(found, key=lambda problem: problem.id)
+        problems = [problem for problem in problems if problem.id in proofs] or problems
+    known = {**references, **proofs}
+    return [draw_pair(rng, problems, problems, known) for _ in range(num)]
 
 
 def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
@@ -200,30 +159,6 @@ def draw_pair(
     return Parent(a, references.get(a.id)), Parent(b, references.get(b.id))
 
 
-def _length(problem: Problem) -> int:
-    return len(problem.preamble) + len(problem.statement)
-
-
-async def write_attacks(session: Session, drafts: Sequence[Draft], round_number: int) -> Attacks:
-    """``selfplay.attack_samples`` completions on the negation of each draft that has one. They are
-    written with the round and go into the checkpoint with it: the filters work while the learner
-    updates, so weights of that moment would depend on timing."""
-    config = session.config
-    num = config.selfplay.attack_samples
-    asked = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
-    negations = [problem for problem in asked if session.has_room(problem)]
-    if not negations:
-        return {}
-    draws = await draw_groups(
-        session.sampler,
-        negations,
-        n=num,
-        sampling=make_sampling(config, "attack", round_number),
-        name=f"attack{round_number}",
-    )
-    return {draw.problem.id: list_bodies(draw) for draw in draws}
-
-
 def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts, with a reason in place of a problem to which the model has no room to answer."""
     return [
@@ -239,12 +174,6 @@ def list_bodies(draw: Draw) -> list[str]:
     stored proof has none."""
     candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
     return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))
-
-
-def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
-    """The negations of the drafts' statements, each once."""
-    problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
-    return list({n.id: n for n in map(negate, problems) if n is not None}.values())
 
 
 def negate(problem: Problem) -> Problem | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.compose.composers import Draft, measure_truncated
-from proverrl.compose.operators import read_generation
 from proverrl.rewards.composer import StatementOutcome
 from proverrl.types import Problem, Rollout, Status
 
@@ -33,7 +32,6 @@ class JudgedRound:
     kept: Sequence[Problem]
     attempts: Mapping[str, Sequence[Rollout]]
     filter_calls: int
-    attack_bodies: int
 
     @property
     def set_aside(self) -> set[str]:
@@ -71,7 +69,6 @@ def describe_round(
         "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
         "statements_kept": len(this.kept),
         "statements_unchecked": len(this.set_aside - set(this.stops)),
-        "statements_generation": max(map(read_generation, this.kept), default=0),
         "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
         "filter_stops": dict(Counter(this.stops.values())),
         "filter_calls": this.filter_calls,
@@ -82,6 +79,5 @@ def describe_round(
             sum(outcome.modified for outcome in outcomes) / len(rates) if rates else 0.0
         ),
         "composer_reward": sum(earned) / len(earned) if earned else None,
-        "attack_bodies": this.attack_bodies,
         **measure_truncated(this.drafts),
     }

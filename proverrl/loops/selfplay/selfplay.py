@@ -28,12 +28,7 @@ from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
-from proverrl.loops.selfplay.composition import (
-    Attacks,
-    drop_long,
-    weigh_operators,
-    write_attacks,
-)
+from proverrl.loops.selfplay.composition import drop_long, weigh_operators
 from proverrl.loops.selfplay.record import JudgedRound, solve_rate
 from proverrl.loops.selfplay.state import Checked, Rounds
 from proverrl.rewards.composer import is_modified, penalise_modified
@@ -55,7 +50,7 @@ async def run_selfplay(session: Session) -> None:
     settings = session.config.selfplay
     state = GrpoState(session)
     writes = settings.composer == "policy"
-    own = OwnComposer(session) if writes and not settings.shared else None
+    own = OwnComposer(session) if writes and settings.weights != "shared" else None
     if own is None and session.config.learner.replay_samples:
         # Weights that learn proofs alone forget how to write scripts within a few steps.
         state.other_role = teach_composer(session)
@@ -63,7 +58,7 @@ async def run_selfplay(session: Session) -> None:
     plain = make_reward(state)
 
     def reward(rollout: Rollout) -> Reward:
-        return penalise_modified(plain(rollout), is_modified(rollout), settings.modified_weight)
+        return penalise_modified(plain(rollout), is_modified(rollout))
 
     await run_steps(state, reward, partial(_open_source, state, rounds), rounds.is_within)
 
@@ -72,8 +67,7 @@ def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
     settings, own = rounds.settings, rounds.own
     weigh = None
     if settings.operator_choice == "useful":
-        window = settings.solver_low, settings.solver_high
-        weigh = partial(weigh_operators, rounds.archive, *window)
+        weigh = partial(weigh_operators, rounds.archive, *settings.solve_rates)
     writer = state.session.sampler if own is None else own.policy
     composer = open_composer(state.session, writer, weigh=weigh)
     return SelfplaySource(state, rounds, composer)
@@ -86,19 +80,18 @@ def _say_who_composes(session: Session) -> None:
     elif settings.composer != "policy":
         text = f"{settings.composer}, one statement a call"
     else:
-        whose = "the solver's weights" if settings.shared else "weights of its own"
-        trained = f"reward {settings.reward}" if settings.train_composer else "not trained"
+        whose = "the solver's weights" if settings.weights == "shared" else "weights of its own"
+        trained = "not trained" if settings.weights == "frozen" else f"reward {settings.reward}"
         text = f"a policy with {whose}, form {settings.format}, {trained}"
     session.monitor.phase("composer", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A round's drafts, whose checks are under way, and what is tried on their negations."""
+    """A round's drafts, whose checks are under way."""
 
     number: int
     drafts: list[Draft]
-    attacks: Attacks
     checked: asyncio.Task[Checked]
 
 
@@ -126,7 +119,7 @@ class SelfplaySource(Source):
         in_flight = state.in_flight
         if in_flight is not None and in_flight["drafts"] is not None:
             drafts = load_drafts(in_flight["drafts"])
-            self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
+            self._next = self._check(in_flight["round"], drafts)
             self._ahead = self._pipeline.relaunch(in_flight, also=_list_problems(drafts))
 
     async def draws(self) -> AsyncIterator[Judged]:
@@ -147,7 +140,7 @@ class SelfplaySource(Source):
             self._flights.append(self._launch(await self._pipeline.write(state.choose(missing))))
         self._next = await self._compose()
         ahead = await self._write_ahead(self._next)
-        landed, attempts = await self._land(tried, this.attacks)
+        landed, attempts = await self._land(tried)
         kept: Sequence[Problem] = tried
         runs = [checked.run]
         if self._late is not None:
@@ -160,9 +153,8 @@ class SelfplaySource(Source):
         self._ahead = self._launch(ahead)
         stops = {stop.problem_id: stop.filter for run in runs for stop in run.stops}
         calls = sum(run.num_calls for run in runs)
-        bodies = sum(map(len, this.attacks.values()))
         self._judged = done = JudgedRound(
-            this.number, this.drafts, stops, tried, kept, attempts, calls, bodies
+            this.number, this.drafts, stops, tried, kept, attempts, calls
         )
         for judged in landed:
             aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
@@ -192,7 +184,6 @@ class SelfplaySource(Source):
         return {
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
-            "attacks": following.attacks if following else {},
             **self._pipeline.dump([self._ahead] if self._ahead else []),
         }
 
@@ -210,13 +201,10 @@ class SelfplaySource(Source):
             number, pairs = self._rounds.draw()
             written = await self._composer.write(pairs, round_number=number)
             drafts = drop_long(self._session, drop_repeats(written))
-        with self.usage.busy("generator"):
-            attacks = await write_attacks(self._session, drafts, number)
-        return self._check(number, drafts, attacks)
+        return self._check(number, drafts)
 
-    def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
-        asked = self._ask(self._rounds.early, _list_problems(drafts), attacks)
-        return Composition(number, drafts, attacks, asked)
+    def _check(self, number: int, drafts: list[Draft]) -> Composition:
+        return Composition(number, drafts, self._ask(self._rounds.early, _list_problems(drafts)))
 
     def _count_base(self, following: Composition) -> int:
         """How many base problems a step begins with: its share, or more where a round has fewer
@@ -239,7 +227,7 @@ class SelfplaySource(Source):
         return self._pipeline.launch(*written, step=self._state.progress.step)
 
     async def _land(
-        self, tried: Sequence[Problem], attacks: Attacks
+        self, tried: Sequence[Problem]
     ) -> tuple[list[Judged], dict[str, tuple[Rollout, ...]]]:
         """Await the step's verdicts, in the order of writing, and find the attempts on what was
         ``tried``. The late filters are asked about it while the others are judged."""
@@ -258,15 +246,15 @@ class SelfplaySource(Source):
                 rates = {name: solve_rate(rollouts) or 0.0 for name, rollouts in attempts.items()}
                 # Nothing is learned from the others: questions about them would cost for nothing.
                 between = [p for p in tried if 0.0 < rates.get(p.id, 0.0) < 1.0]
-                self._late = self._ask(late, between, attacks)
+                self._late = self._ask(late, between)
         return landed, attempts
 
     def _ask(
-        self, filters: Sequence[FilterName], problems: Sequence[Problem], attacks: Attacks
+        self, filters: Sequence[FilterName], problems: Sequence[Problem]
     ) -> asyncio.Task[Checked]:
         async def check() -> Checked:
             with self.usage.busy("pool"):
-                return await self._rounds.ask(filters, problems, attacks)
+                return await self._rounds.ask(filters, problems)
 
         return asyncio.create_task(check())
 

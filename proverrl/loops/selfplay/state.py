@@ -70,14 +70,9 @@ class Rounds:
         num = self.settings.statements
         return number, self._composed.draw_parents(proofs, number=number, num=num)
 
-    async def ask(
-        self,
-        filters: Sequence[FilterName],
-        problems: Sequence[Problem],
-        attacks: Mapping[str, Sequence[str]],
-    ) -> Checked:
-        """What these filters say of statements; ``attacks`` are tried on their negations."""
-        tools = self._composed.open_tools(attacks, set(self._composed.seen))
+    async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
+        """What these filters say of statements."""
+        tools = self._composed.open_tools({}, set(self._composed.seen))
         run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
 
@@ -127,7 +122,8 @@ class Rounds:
     def is_within(self, group: Group) -> bool:
         """Whether the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
         rate = solve_rate(group.rollouts) or 0.0
-        return self.settings.solver_low < rate <= self.settings.solver_high
+        low, high = self.settings.solve_rates
+        return low < rate <= high
 
     def reward(
         self, this: JudgedRound, groups: Sequence[Group]
@@ -135,7 +131,7 @@ class Rounds:
         """Note what became of each statement, and return the samples of a composer that is trained,
         with the figures of the round. The solver learns from ``groups``."""
         outcomes = [_judge(draft, this) for draft in this.drafts]
-        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes, self.settings)
+        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes)
         advantages = compare_statements(outcomes, rewards, self.settings.reward)
         for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
             if outcome.stage == "tried" and draft.composed is not None:
@@ -154,7 +150,7 @@ class Rounds:
         problems = {problem.id: problem for problem in self._session.problems.all}
         samples = []
         for number, (draft, advantage) in enumerate(zip(this.drafts, advantages, strict=True)):
-            learned = self.settings.train_composer and draft.completion is not None
+            learned = self.settings.weights != "frozen" and draft.completion is not None
             if learned and advantage != 0.0:
                 problem = problems[draft.parents[0]]
                 samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)

@@ -24,7 +24,7 @@ from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 from proverrl.verifier.body_place import find_offset
 
 _RULE = "second-judge"
-VERSION = 3
+VERSION = 4
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
 _GOAL = "ensures clause"

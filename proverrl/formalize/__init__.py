@@ -1,1 +1,0 @@
-"""From words to checked statements: what they mean, decided by a verifier."""

@@ -1,0 +1,1 @@
+"""Critics: policies that judge whether a statement says what the English says."""

@@ -1,0 +1,1 @@
+"""English as the beginning: statements, programs, claims and questions in words."""
