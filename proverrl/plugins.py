@@ -47,7 +47,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "reward": ("rollout",),
     "advantage": ("inputs",),
     "loss": ("inputs",),
-    "curriculum": ("problems", "config", "seed"),
+    "curriculum": ("problems", "seed"),
     "callback": ("event", "row"),
     "search": ("config", "functions"),
     "composer": ("parents", "seed"),

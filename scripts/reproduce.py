@@ -30,7 +30,7 @@ from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
 
 FOLDER = Path("runs/reproduce")
-ROOT = Path(__file__).parents[1]
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 Recorded = tuple[float, float, float]
 """A pass rate in percent, and its 95 % interval."""
@@ -66,12 +66,6 @@ class Figure:
         return lines
 
 
-def find_preset(name: str) -> str:
-    """The file of a preset; an experiment's lies in the lab's folder, and is empty without it."""
-    places = (f"configs/{folder}/{name}.toml" for folder in ("presets", "lab"))
-    return next((place for place in places if (ROOT / place).is_file()), "")
-
-
 def train(config: str, settings: str = "", run: str = "{run}") -> str:
     """The line that trains, or continues."""
     return f"proverrl train {config} --run {run} --set seed={{seed}} {settings}".rstrip()
@@ -105,9 +99,15 @@ def write_code(
     return Figure(lines, evaluations)
 
 
+def find_preset(name: str) -> str:
+    """The file of a preset: the lab's where it needs an experiment."""
+    folder = "presets" if (CONFIGS / "presets" / f"{name}.toml").is_file() else "lab"
+    return f"configs/{folder}/{name}.toml"
+
+
 def list_arguments(preset: str) -> list[str]:
     """What a preset sets, as arguments of ``proverrl train``."""
-    table = tomllib.loads((ROOT / find_preset(preset)).read_text("utf-8"))
+    table = tomllib.loads((CONFIGS.parent / find_preset(preset)).read_text("utf-8"))
     flat = flatten_table({k: v for k, v in table.items() if k not in ("extends", "run")})
     return [f"--set '{key}={json.dumps(value)}'" for key, value in flat.items()]
 
@@ -427,7 +427,7 @@ FIGURES |= {
         {"after": recorded},
     )
     for name, recorded in ON_DAFNY.items()
-    if find_preset(name)
+    if (CONFIGS.parent / find_preset(name)).is_file()
 }
 
 ON_LEAN: Mapping[str, Mapping[int, Recorded]] = {
@@ -465,7 +465,7 @@ FIGURES |= {
         {"after": recorded},
     )
     for name, recorded in ON_LEAN.items()
-    if find_preset(name)
+    if (CONFIGS.parent / find_preset(name)).is_file()
 }
 _TEXTS = "{data}/lean456.jsonl"
 _THEOREMS = "{data}/lean456-heldout.jsonl"

@@ -45,7 +45,7 @@ if [[ -n $core ]]; then
   copy=$(mktemp -d)
   trap 'rm -rf "$copy"' EXIT
   git ls-files --cached --others --exclude-standard -z \
-    | grep -zEv '^(proverrl|tests|configs)/lab/' | tar -c --null --files-from - --ignore-failed-read \
+    | grep -zEv '^(proverrl|tests|scripts)/lab/' | tar -c --null --files-from - --ignore-failed-read \
     | tar -x -C "$copy"
   cd "$copy"
   sed -i '/= "proverrl\.lab\./d' pyproject.toml

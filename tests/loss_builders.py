@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,6 @@ def build_inputs(
     group: Sequence[int] | None = None,
     batch_tokens: int | None = None,
     batch_samples: int | None = None,
-    weights_settings: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> LossInputs:
     """Tokens with the sampler's log-probabilities ``old``; without ``sample`` each token is a
@@ -61,7 +60,7 @@ def build_inputs(
         truncated=torch.zeros(num_samples, dtype=torch.bool),
         batch_tokens=len(old) if batch_tokens is None else batch_tokens,
         batch_samples=num_samples if batch_samples is None else batch_samples,
-        settings=LossConfig.model_validate(settings | {"weights": weights_settings or {}}),
+        settings=LossConfig.model_validate(settings),
     )
 
 

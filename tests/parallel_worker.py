@@ -63,9 +63,8 @@ class Seen:
 
     updates: list[Update]
 
-    def __call__(self, update: Update) -> bool:
+    def __call__(self, update: Update) -> None:
         self.updates.append(update)
-        return True
 
 
 class Imitating:
@@ -194,7 +193,7 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
         Follower(world, policy, lambda: TorchLearner(model, LearnerConfig(), temperature=1.0)).run()
         world.gather((held, len(layers)))
         return {}
-    fields = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.0}
+    fields = {"optimizer": "adamw", "learning_rate": 1e-3}
     settings = WarmStartConfig.model_validate(fields | case["supervised"])
     fields = {"micro_batch_tokens": 64, "gradient_checkpointing": False}
     config = LearnerConfig.model_validate(fields | case.get("learner", {}))

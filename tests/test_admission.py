@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.advantages.base import AdvantageInputs
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread
 from proverrl.advantages.methods import admit_groups, pass_rate, within_pass_rates
 from proverrl.config import (
     AdvantageConfig,
@@ -42,28 +42,26 @@ def test_the_bound_is_included(high: float, mixed_only: bool, admitted: list[boo
 
 
 def penalised(*statuses: Status) -> Group:
-    """Rollouts of 2, 3, 4, ... tokens under a limit of 4, the penalty's buffer all of it."""
+    """Rollouts of 18, 19, 20 tokens under a limit of 20, the penalty's buffer 4 of them."""
     problem = build_problem("p")
     rollouts = [
-        build_rollout(problem, i, status, tokens=2 + i) for i, status in enumerate(statuses)
+        build_rollout(problem, i, status, tokens=18 + i) for i, status in enumerate(statuses)
     ]
-    reward = build_reward(RewardConfig(overlong_weight=1.0, overlong_buffer=1.0), max_new_tokens=4)
+    reward = build_reward(RewardConfig(overlong_weight=1.0), max_new_tokens=20)
     group = build_group(rollouts, reward)
     assert group is not None
     return group
 
 
 def admit(name: str, groups: list[Group], settings: GrpoConfig) -> list[bool]:
-    return admit_groups(
-        AdvantageInputs(groups, AdvantageConfig(name=name)), AdvantageConfig(name=name), settings
-    )
+    return admit_groups(AdvantageInputs(groups), AdvantageConfig(name=name), settings)
 
 
 def test_a_penalty_for_length_alone_admits_no_group_under_dapo() -> None:
     failed = penalised(Status.REJECTED, Status.REJECTED, Status.REJECTED)
     proved = penalised(Status.PROVED, Status.PROVED, Status.PROVED)
     both = penalised(Status.PROVED, Status.REJECTED, Status.REJECTED)
-    # 0 - 2/4, 0 - 3/4, 0 - 4/4: rewards that differ, and no proof among them.
+    # Half of the buffer, three quarters, all: rewards that differ, and no proof among them.
     assert [reward.total for reward in failed.rewards] == [-0.5, -0.75, -1.0]
     groups = [failed, proved, both]
     assert admit("grpo", groups, GrpoConfig()) == [True, True, True]
@@ -73,10 +71,15 @@ def test_a_penalty_for_length_alone_admits_no_group_under_dapo() -> None:
     assert admit("grpo", [both], GrpoConfig(max_pass_rate=1 / 3)) == [True]
 
 
+def learn_all(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    return [spread(group, [1.0] * len(group.rollouts)) for group in inputs.groups]
+
+
 def test_a_range_takes_nothing_in_that_the_method_is_silent_on() -> None:
     assert admit("grpo", [GROUPS[0], GROUPS[4]], GrpoConfig()) == [False, False]
-    assert admit("w_reinforce", [GROUPS[0], GROUPS[4]], GrpoConfig()) == [True, True]
-    assert admit("w_reinforce", [GROUPS[0]], GrpoConfig(mixed_verdicts=True)) == [False]
+    plug_in = "tests.test_admission:learn_all"
+    assert admit(plug_in, [GROUPS[0], GROUPS[4]], GrpoConfig()) == [True, True]
+    assert admit(plug_in, [GROUPS[0]], GrpoConfig(mixed_verdicts=True)) == [False]
 
 
 def test_the_presets_admit_as_their_papers_say() -> None:

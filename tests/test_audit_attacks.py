@@ -76,6 +76,7 @@ AUDIT_LAYERS = {
     "typed-pattern",
     "unallocated",
     "unchecked-key",
+    "unread-lambda",
     "uncomputed",
     "unordered-measure",
     "unproved-calc",

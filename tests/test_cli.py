@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,14 @@ import pytest
 from proverrl.cli.problems import parse_levels
 from proverrl.config import load_config
 from proverrl.errors import UsageError
+from tests.warm import WARM
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def proverrl(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from proverrl.cli.main import main; main()", *arguments],
+        [*WARM, "-c", "from proverrl.cli.main import main; main()", *arguments],
         input=stdin,
         capture_output=True,
         text=True,
@@ -64,7 +64,7 @@ def test_wrong_usage_exits_2_and_names_the_place(arguments: list[str], message: 
 
 @pytest.mark.slow
 def test_problems_are_listed_and_shown() -> None:
-    ids = proverrl("problems", "list", "dafny/curriculum/heldout.jsonl", "--level", "3", "--ids")
+    ids = proverrl("problems", "list", "dafny/curriculum/heldout.jsonl", "--levels", "3", "--ids")
     names = ids.stdout.split()
     assert len(names) == 40
     shown = proverrl("problems", "show", "dafny/curriculum/heldout.jsonl", names[0], "--reference")

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -21,11 +21,11 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.verify.known import KnownProblems
-from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Stage, Status
-from proverrl.verifier.base import Limits
-from tests.test_audit_attacks import find_toolchain
+from proverrl.lang.dafny.verify.judge import judge_candidate
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Stage, Status, Verdict
+from tests.shared_verifier import ask_worker
 
 TRACE_START = "    IsNullableRefType: ?{}"
 
@@ -323,23 +323,22 @@ def draw_steered(seed: int) -> Iterator[tuple[Problem, str]]:
 @pytest.mark.slow
 @pytest.mark.dafny
 def test_no_hint_steers_a_type() -> None:
-    toolchain = find_toolchain()
+    known = KnownProblems()
 
-    async def judge_all() -> tuple[int, int]:
-        worker = await DafnyServerWorker.start(toolchain, Limits(), KnownProblems())
+    async def judge_all(worker: DafnyProcess, toolchain: DafnyToolchain) -> tuple[int, int]:
         num_judged = num_refused = 0
         for problem, body in draw_steered(20_26):
             candidate = Candidate(problem, body)
-            verdict = audit_candidate(candidate) or await worker.judge(candidate)
+            verdict = audit_candidate(candidate) or await judge_candidate(
+                worker, candidate, known, toolchain
+            )
             assert verdict.status in (Status.REJECTED, Status.UNSOUND), body
             num_judged += 1
             # Types that differ, and nothing else, are what is wrong with most.
             num_refused += verdict.stage is Stage.READING
-        worker.kill()
-        await worker.join()
         return num_judged, num_refused
 
-    num_judged, num_refused = asyncio.run(judge_all())
+    num_judged, num_refused = ask_worker(judge_all)
     assert num_judged == 60
     assert num_refused >= 50
 
@@ -378,18 +377,15 @@ module B {{
 def test_types_of_every_form_can_be_written_and_hold() -> None:
     problem = make_problem(HONEST.format(HOLE))
 
-    async def ask() -> tuple[WrittenText, str, int]:
-        worker = await DafnyServerWorker.start(find_toolchain(), Limits(), KnownProblems())
+    async def ask(worker: DafnyProcess, toolchain: DafnyToolchain) -> tuple[WrittenText, str, int]:
         known = KnownProblems()
         written = await known.write_types(worker, Candidate(problem, ""))
         await known.check_types(worker, problem)
-        verdict = await worker.judge(Candidate(problem, ""))
+        verdict = await judge_candidate(worker, Candidate(problem, ""), KnownProblems(), toolchain)
         again, _ = await worker.ask_types(written.text)
-        worker.kill()
-        await worker.join()
         return written, verdict.status.value, sum(m.kind == "error" for m in again.messages)
 
-    written, status, num_errors = asyncio.run(ask())
+    written, status, num_errors = ask_worker(ask)
     assert (status, num_errors) == ("proved", 0)
     for typed in (
         *("d1: D<seq<Z>>", "t1: Tr?", "c3: C?<int>", "p: (int, (bool, char))", "n2: nat"),
@@ -416,13 +412,10 @@ def test_types_of_every_form_can_be_written_and_hold() -> None:
 def test_a_problem_whose_types_cannot_be_found_or_written_is_refused(
     statement: str, why: str
 ) -> None:
-    async def judge() -> None:
-        worker = await DafnyServerWorker.start(find_toolchain(), Limits(), KnownProblems())
-        try:
-            await worker.judge(Candidate(make_problem(statement), ""))
-        finally:
-            worker.kill()
-            await worker.join()
+    candidate = Candidate(make_problem(statement), "")
+
+    def judge(worker: DafnyProcess, toolchain: DafnyToolchain) -> Awaitable[Verdict]:
+        return judge_candidate(worker, candidate, KnownProblems(), toolchain)
 
     with pytest.raises(ProblemError, match=why):
-        asyncio.run(judge())
+        ask_worker(judge)

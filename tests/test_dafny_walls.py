@@ -6,21 +6,20 @@ from typing import Any
 
 import pytest
 
-from proverrl.errors import ToolchainError
 from proverrl.lang.dafny.syntax.cursor import Cursor
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
-from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.judge import judge_candidate
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.answers import Questioned
 from proverrl.lang.dafny.verify.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.verify.walls.forget import forget_program
 from proverrl.lang.dafny.verify.walls.refuted import write_runs
 from proverrl.lang.dafny.verify.walls.relevance import WallFinding, ask_relevance
-from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
-from proverrl.verifier.base import Limits
+from tests.shared_verifier import ask_worker
 
 
 def own(problem: Problem, body: str) -> OwnedProgram:
@@ -330,20 +329,12 @@ class BareProblems(KnownProblems):
 
 def judge(candidates: list[Candidate], *, refutes: bool = False) -> Iterator[Verdict]:
     """What real Dafny and the walls say, without the audit."""
-    try:
-        toolchain = find_dafny_toolchain()
-    except ToolchainError as error:
-        pytest.skip(str(error))
+    known = BareProblems(refutes=refutes)
 
-    async def judge_all() -> list[Verdict]:
-        worker = await start_dafny_worker(toolchain, Limits(), BareProblems(refutes=refutes))
-        try:
-            return [await worker.judge(candidate) for candidate in candidates]
-        finally:
-            worker.kill()
-            await worker.join()
+    async def judge_all(worker: DafnyProcess, toolchain: DafnyToolchain) -> list[Verdict]:
+        return [await judge_candidate(worker, one, known, toolchain) for one in candidates]
 
-    yield from asyncio.run(judge_all())
+    yield from ask_worker(judge_all)
 
 
 @pytest.mark.slow

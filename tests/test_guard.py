@@ -11,6 +11,7 @@ import torch
 
 from proverrl.config import GuardConfig, LearnerConfig
 from proverrl.errors import GuardError
+from proverrl.learner import guard as guard_module
 from proverrl.learner.guard import (
     Guard,
     find_entropy,
@@ -31,50 +32,49 @@ def build_guard(folder: Path, **settings: object) -> tuple[Guard, list[str]]:
 
 
 def test_fine_numbers_are_fine() -> None:
-    settings = GuardConfig()
-    assert find_not_finite(FINE, settings) == []
-    assert find_ratio(FINE, settings) == []
-    assert find_entropy(FINE, settings) == []
+    assert find_not_finite(FINE) == find_ratio(FINE) == find_entropy(FINE) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])
 def test_what_is_not_finite_is_found(name: str, value: float) -> None:
-    [finding] = find_not_finite({**FINE, name: value}, GuardConfig(not_finite="warn"))
+    [finding] = find_not_finite({**FINE, name: value})
     assert finding.message == f"{name} is {value}"
-    assert finding.action == "warn"
 
 
 def test_bounds_are_exact() -> None:
-    settings = GuardConfig(max_ratio=8.0, min_entropy=0.25, ratio="stop", entropy="stop")
-    assert find_ratio({"ratio_max": 8.0}, settings) == []
-    [ratio] = find_ratio({"ratio_max": 8.5}, settings)
-    assert ratio.message == "a token's probability moved by a factor of 8.5, more than 8"
-    assert find_entropy({"entropy": 0.25}, settings) == []
-    [entropy] = find_entropy({"entropy": 0.125}, settings)
-    assert entropy.message == "entropy is 0.125 nats per token, less than 0.25"
-    off = settings.model_copy(update={"ratio": "off", "entropy": "off"})
-    assert find_ratio({"ratio_max": 8.5}, off) == find_entropy({"entropy": 0.0}, off) == []
+    assert find_ratio({"ratio_max": 1000.0}) == []
+    [ratio] = find_ratio({"ratio_max": 1024.0})
+    assert ratio.message == "a token's probability moved by a factor of 1024, more than 1000"
+    assert find_entropy({"entropy": 0.005}) == []
+    [entropy] = find_entropy({"entropy": 0.00125})
+    assert entropy.message == "entropy is 0.00125 nats per token, less than 0.005"
 
 
 def test_a_jump_is_measured_against_a_full_window() -> None:
-    settings = GuardConfig(max_reward_jump=0.25, reward_window=2)
-    assert find_reward_jump(1.0, [0.0], settings) == []
-    # Mean of the last two 0.25; 0.5 is a jump of 0.25, which is allowed.
-    assert find_reward_jump(0.5, [1.0, 0.125, 0.375], settings) == []
-    [finding] = find_reward_jump(0.75, [1.0, 0.125, 0.375], settings)
+    assert find_reward_jump(1.0, [0.0] * 9) == []
+    # Mean of the last ten 0.25; 0.6 is a jump of 0.35, which is allowed.
+    history = [1.0, *[0.125, 0.375] * 5]
+    assert find_reward_jump(0.6, history) == []
+    [finding] = find_reward_jump(0.75, history)
     assert finding.message.startswith("the solve rate jumped from 0.250 to 0.750")
-    assert find_reward_jump(0.0, [1.0, 1.0], settings) == []
-    off = settings.model_copy(update={"reward_jump": "off"})
-    assert find_reward_jump(0.75, [1.0, 0.125, 0.375], off) == []
+    assert find_reward_jump(0.0, [1.0] * 10) == []
+
+
+def test_what_is_off_is_neither_said_nor_counted(tmp_path: Path) -> None:
+    guard, said = build_guard(tmp_path, action="off")
+    for rate in [0.0] * 10 + [1.0]:
+        guard.watch([], rate)
+    assert (said, guard.warnings) == ([], {})
 
 
 def test_a_stop_saves_the_groups_of_a_jump(tmp_path: Path) -> None:
-    guard, _ = build_guard(tmp_path / "guard", reward_jump="stop", reward_window=1)
+    guard, _ = build_guard(tmp_path / "guard", action="stop")
     group = build_test_group("p1", [1.0, 0.0])
-    guard.watch([group], 0.1)
+    for _ in range(10):
+        guard.watch([group], 0.1)
     guard.watch([group], None)
-    assert guard.history == [0.1]
+    assert guard.history == [0.1] * 10
     with pytest.raises(GuardError, match=r"jumped .* the batch is in .*reward_jump\.json") as error:
         guard.watch([group], 0.9)
     saved = json.loads(error.value.path.read_text())
@@ -89,8 +89,11 @@ def test_a_stop_saves_the_groups_of_a_jump(tmp_path: Path) -> None:
     assert [row["reward"] for row in saved["rollouts"]] == [1.0, 0.0]
 
 
-def test_a_warning_is_said_counted_and_lets_the_update_happen(tmp_path: Path) -> None:
-    guard, said = build_guard(tmp_path / "guard", entropy="warn", min_entropy=100.0)
+def test_a_warning_is_said_counted_and_lets_the_update_happen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "MIN_ENTROPY", 100.0)
+    guard, said = build_guard(tmp_path / "guard")
     model = tiny_model()
     learner = TorchLearner(model, LearnerConfig(), temperature=1.0, check=guard.check)
     learner.step(tiny_samples(model))
@@ -128,24 +131,12 @@ def test_a_stop_saves_the_batch_before_the_update(tmp_path: Path) -> None:
     assert by_id["r1-0/0"]["verdict"] is None
 
 
-def test_an_update_that_is_not_finite_can_be_left_out(tmp_path: Path) -> None:
-    guard, said = build_guard(tmp_path / "guard", not_finite="warn")
-    model = tiny_model()
-    samples = tiny_samples(model)
-    learner = TorchLearner(model, LearnerConfig(), temperature=1.0, check=guard.check)
-    with torch.no_grad():
-        model.get_output_embeddings().weight[5] = math.nan
-    assert learner.step(samples) == {"updates_left_out": 1.0}
-    assert learner.version == 0
-    assert said == ["loss is nan", "grad_norm is nan"]
-
-
 def test_state_goes_through_a_checkpoint(tmp_path: Path) -> None:
-    guard, _ = build_guard(tmp_path, reward_window=2)
-    for rate in (0.1, 0.2, 0.3):
+    guard, _ = build_guard(tmp_path)
+    for rate in (0.1, *[0.2] * 10):
         guard.watch([], rate)
     guard.warnings["ratio"] = 3
     again, _ = build_guard(tmp_path)
     again.load_state_dict(json.loads(json.dumps(guard.state_dict())))
-    assert again.history == [0.2, 0.3]
+    assert again.history == [0.2] * 10
     assert again.warnings == {"ratio": 3}

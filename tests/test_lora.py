@@ -185,7 +185,7 @@ def test_a_sampler_without_the_adapter_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_the_reference_is_the_model_without_its_adapter() -> None:
     need_peft()
-    kl = LossConfig.model_validate({"kl": {"coefficient": 0.1}})
+    kl = LossConfig.model_validate({"kl": 0.1})
     config = LearnerConfig(learning_rate=1e-2)
     model = tiny_model()
     samples = tiny_samples(model)

@@ -68,7 +68,7 @@ def test_forty_thousand_tokens(folder: str) -> None:
 
 
 def test_half_precision_keeps_masters_and_processes_share_them(folder: str) -> None:
-    half = make_config(folder, learner={"precision": "bf16"}, loss={"kl": {"coefficient": 0.1}})
+    half = make_config(folder, learner={"precision": "bf16"}, loss={"kl": 0.1})
     found = plan_memory(half)
     assert found.always == {
         "weights": 2 * PARAMETERS,
@@ -140,7 +140,7 @@ def test_a_sampler_that_writes_meanwhile_has_a_model_of_its_own(folder: str) -> 
 def test_a_group_that_must_be_whole_is_learned_whole(folder: str) -> None:
     cut, whole = (
         plan_memory(make_config(folder, loss={"name": name}))
-        for name in ("clipped_token", "kimina")
+        for name in ("clipped_token", "own_parts:policy_gradient")
     )
     # 8 completions of 2,048 tokens after a prompt of 512, against a micro-batch of 16,384.
     ratio = whole.update["activations"] / cut.update["activations"]

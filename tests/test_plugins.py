@@ -95,7 +95,7 @@ def test_an_advantage_and_a_loss_of_ones_own() -> None:
     rewards = (Reward(1.0), Reward(0.0), Reward(0.5), Reward(0.0))
     group = Group(rollouts[0].group_key, rollouts, rewards)
     settings = AdvantageConfig(name="own_parts:best_of_group")
-    inputs = AdvantageInputs([group], settings)
+    inputs = AdvantageInputs([group])
     assert choose_method(settings)(inputs) == [[[0.625], [0.0], [0.0], [0.0]]]
     assert admit_groups(inputs, settings, GrpoConfig()) == [True]
     logprobs = leaf([-1.0, -0.5, -2.0])
@@ -213,7 +213,7 @@ def test_advantages_that_fit_no_group_are_refused(
     rollouts = tuple(build_rollout(build_problem("p"), i, Status.PROVED) for i in range(2))
     group = Group(rollouts[0].group_key, rollouts, (Reward(1.0), Reward(0.0)))
     settings = AdvantageConfig(name="odd_advantages:compare")
-    inputs = AdvantageInputs([group], settings)
+    inputs = AdvantageInputs([group])
     if not told:
         assert choose_method(settings)(inputs) == given
         return
@@ -245,9 +245,7 @@ def test_a_loss_that_cannot_be_learned_from_is_refused(
 
 
 def test_what_is_no_curriculum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring_module(
-        monkeypatch, "odd_curricula", choose=lambda problems, config, seed: list(problems)[:0]
-    )
+    bring_module(monkeypatch, "odd_curricula", choose=lambda problems, seed: list(problems)[:0])
     settings = CurriculumConfig(name="odd_curricula:choose")
     said = r"^curriculum\.name: odd_curricula:choose gave \[\] for 1 problems; return a proverrl\."
     with pytest.raises(UsageError, match=said):
@@ -278,8 +276,8 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
     assert Rewarding(name="short").name == OWN
     with pytest.raises(ConfigError, match=r"unknown reward 'shrt'.*package\.module:function"):
         parse_config({"reward": {"name": "shrt"}}, source="test")
-    with pytest.raises(ConfigError, match="unknown loss 'gpso'; the nearest is 'gspo'"):
-        parse_config({"loss": {"name": "gpso"}}, source="test")
+    with pytest.raises(ConfigError, match="unknown loss 'clip_token'; the nearest is 'clipped_to"):
+        parse_config({"loss": {"name": "clip_token"}}, source="test")
 
 
 def test_names_of_installed_packages_are_unique_and_places(

@@ -266,6 +266,6 @@ def test_the_reference_of_a_bfloat16_policy_starts_at_divergence_zero() -> None:
         model,
         LearnerConfig(precision="bf16"),
         temperature=1.0,
-        loss=LossConfig.model_validate({"kl": {"coefficient": 0.1}}),
+        loss=LossConfig.model_validate({"kl": 0.1}),
     )
     assert learner.step(tiny_samples(model))["reference_kl"] == 0.0

@@ -29,12 +29,12 @@ evaluation.samples=2 evaluation.ks=[1,2] max_minutes=0 checkpoint_every=1
 """.split()
 
 
-def tiny(name: str, folder: Path) -> Config:
+def tiny(path: Path, folder: Path) -> Config:
     train_file = write_split(folder / "train.jsonl", range(60))
     heldout = write_split(folder / "heldout.jsonl", range(60, 72))
     places = [f'problems.train="{train_file}"', f'problems.heldout="{heldout}"']
     run = f'run="{folder / "run"}"'
-    return load_config(FOLDER / f"{name}.toml", [*TINY, *places, run])
+    return load_config(path, [*TINY, *places, run])
 
 
 @pytest.mark.slow
@@ -42,12 +42,18 @@ def tiny(name: str, folder: Path) -> Config:
 def test_a_preset_trains_and_evaluates(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_training(FOLDER / f"{name}.toml", tmp_path, monkeypatch)
+
+
+def check_training(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preset makes two steps, and learns in each that has a group to learn from."""
+
     def open_stub(*_: Any, **__: Any) -> StubVerifier:
         return StubVerifier(judge)
 
     monkeypatch.setattr(train_module, "open_configured", open_stub)
     monkeypatch.setattr("proverrl.loops.selfplay.composer.TAUGHT_SCRIPTS", 4)
-    config = tiny(name, tmp_path)
+    config = tiny(path, tmp_path)
     folder = asyncio.run(train(config, live=False))
     assert is_finished(config)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

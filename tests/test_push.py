@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from proverrl.report.model_card import make_card
 from proverrl.run.publish import list_policy_files, publish
 from proverrl.run.run_folder import write_resolved
 from tests.hub import TOKEN, Hub, open_hub
+from tests.warm import WARM
 
 NOWHERE = "http://127.0.0.1:9"
 SMALL = PolicyConfig(num_layers=1, hidden_size=8, num_heads=2, intermediate_size=16)
@@ -85,22 +86,27 @@ def hub() -> Iterator[Hub]:
 
 
 def run_cli(
-    hub: Hub, tmp_path: Path, *words: object, token: str = TOKEN
+    hub: Hub,
+    tmp_path: Path,
+    *words: object,
+    token: str = TOKEN,
+    python: Sequence[str] = (sys.executable,),
 ) -> subprocess.CompletedProcess[str]:
+    """With a Python of its own, which reads the hub's address when it imports its client."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
     if token:
         environment["HF_TOKEN"] = token
-    command = [sys.executable, *map(str, words)]
+    command = [*python, *map(str, words)]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
 
 
 def push(
-    hub: Hub, tmp_path: Path, *words: object, token: str = TOKEN
+    hub: Hub, tmp_path: Path, *words: object, **given: Any
 ) -> subprocess.CompletedProcess[str]:
-    return run_cli(hub, tmp_path, "-m", "proverrl", "push", *words, token=token)
+    return run_cli(hub, tmp_path, "-m", "proverrl", "push", *words, **given)
 
 
 def test_what_the_card_says(tmp_path: Path) -> None:
@@ -350,8 +356,8 @@ def test_a_second_push_leaves_no_old_weights(hub: Hub, tmp_path: Path) -> None:
 def test_what_is_refused(hub: Hub, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
 
-    def refused(*words: object, token: str = TOKEN) -> str:
-        done = push(hub, tmp_path, *words, token=token)
+    def refused(*words: object, **given: Any) -> str:
+        done = push(hub, tmp_path, *words, **given)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
         return done.stderr
@@ -363,11 +369,11 @@ def test_what_is_refused(hub: Hub, tmp_path: Path) -> None:
     assert "check the owner's name" in said
     for bad, why in (("a/b/c", "'namespace/repo_name'"), ("me/a b", "must use alphanumeric")):
         for words in ((), ("--dry-run",)):
-            said = refused(run, bad, *words)
+            said = refused(run, bad, *words, python=WARM)
             assert said.startswith(f"error: {bad!r}: write OWNER/NAME (Repo id must ")
             assert why in said
     assert not (run / "model_card.md").exists()
-    assert "holds no finished policy" in refused(tmp_path / "nowhere", "me/p")
+    assert "holds no finished policy" in refused(tmp_path / "nowhere", "me/p", python=WARM)
     assert hub.files == {}
     hub.files["me/p", "main"] = {}
     hub.public.add("me/p")

@@ -354,8 +354,8 @@ def test_weights_that_compose_imitate_scripts_again(
 ) -> None:
     make, sizes = GrpoState.make_replay, []
 
-    def make_replay(state: GrpoState, version: int, seen: Any) -> Any:
-        draw = make(state, version, seen)
+    def make_replay(state: GrpoState, version: int) -> Any:
+        draw = make(state, version)
         sizes.append(len(draw()))
         return draw
 

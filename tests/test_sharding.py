@@ -30,10 +30,10 @@ CASES: dict[str, dict[str, Any]] = {
     },
     # One group an update: the other process has nothing at all.
     "terms": {
-        "loss": {"kl": {"coefficient": 0.1}, "weights": {"name": "geometric_mask"}},
+        "loss": {"kl": 0.1, "sampler_cap": 2.0},
         "learner": {"groups_per_update": 1, "gradient_checkpointing": True, "epochs": 2},
     },
-    "bf16": {"loss": {"kl": {"coefficient": 0.1}}, "learner": {"precision": "bf16"}},
+    "bf16": {"loss": {"kl": 0.1}, "learner": {"precision": "bf16"}},
     "skips": {"skips": 1, "learner": {}},
 }
 SUPERVISED: dict[str, dict[str, Any]] = {
@@ -222,7 +222,7 @@ def test_one_process_imports_nothing_of_it() -> None:
 @pytest.mark.dafny
 def test_a_run_on_real_dafny_by_two_halves_resumes_bit_for_bit(tmp_path: Path) -> None:
     settings = {"learner.shard": "fsdp2", "learner.optimizer": "adamw"}
-    settings |= {"loss.kl.coefficient": 0.01}  # type: ignore[dict-item]
+    settings |= {"loss.kl": 0.01}  # type: ignore[dict-item]
     whole = train_by_two(tmp_path, "whole", 3, settings)
     parts = train_by_two(tmp_path, "parts", 1, settings)
     for path in (parts / "policy").iterdir():

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,18 +15,13 @@ from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.run import taught
 from proverrl.run.pairs import Pair
-from proverrl.run.taught import break_body, correct_source, own_corrections, resume_source
+from proverrl.run.taught import break_body, correct_source, resume_source
 from proverrl.types import (
     HOLE,
     Candidate,
-    Completion,
     Diagnostic,
-    Group,
     Problem,
-    Reward,
-    Rollout,
     Status,
-    Turn,
     Verdict,
 )
 from tests.test_policy import tiny_policy
@@ -109,31 +104,6 @@ def test_a_proof_follows_a_failed_one_and_what_was_said_of_it() -> None:
     prompt, proof = read_pair(policy, pair)
     assert policy.prompt(SWAP).token_ids == pair.prompt_ids[: -pair.num_shown]
     assert "constructor\n· exact d.left\n· have f := d.left\n  exact f" in prompt
-    assert prompt.index("d.left has type b") > prompt.index("· exact d.left")
-    assert proof == "constructor\n· exact d.right\n· have f := d.left\n  exact f"
-
-
-def test_a_failure_of_the_run_is_answered_by_a_proof_of_the_run() -> None:
-    policy = canonical_policy()
-    said = Diagnostic("error", "type mismatch: hp.left has type p", line=3, body_line=2)
-    failed = PROOF.replace("hp.right", "hp.left")
-
-    def attempt(number: int, body: str | None, verdict: Verdict | None) -> Rollout:
-        completion = Completion("", (1,), (2,), (0.0,), "stop", 0)
-        candidate = None if body is None else Candidate(SWAP, body)
-        return Rollout(str(number), SWAP, "solver", (Turn(completion, candidate, verdict),))
-
-    rollouts = (
-        attempt(0, failed, Verdict(Status.REJECTED, (said,))),
-        attempt(1, PROOF, Verdict(Status.PROVED, checks=("kernel",))),
-        attempt(2, None, None),
-    )
-    group = Group(rollouts[0].group_key, rollouts, tuple(Reward(0.0) for _ in rollouts))
-    session = cast("Any", SimpleNamespace(policy=policy, config=Config()))
-    # The first kept proof, which is the shortest, is the answer; without one there is none.
-    assert own_corrections(session, [group], [("other", PROOF)]) == []
-    [source] = own_corrections(session, [group], [("swap", PROOF), ("swap", PROOF + "\n  skip")])
-    prompt, proof = read_pair(policy, source())
     assert prompt.index("d.left has type b") > prompt.index("· exact d.left")
     assert proof == "constructor\n· exact d.right\n· have f := d.left\n  exact f"
 

@@ -296,6 +296,6 @@ def test_the_command_says_what_came_of_it(
     problems = tmp_path / "new.jsonl"
     problems.write_text(json.dumps(make_row(build_problem("new", n=9))) + "\n", "utf-8")
     words = ["search", str(problems), "--config", str(file), "--out", str(tmp_path / "searches")]
-    unused = CliRunner().invoke(cli, [*words, "--value", str(config.run / "value")])
+    unused = CliRunner().invoke(cli, [*words, "--set", f"search.value={config.run / 'value'}"])
     assert 'search.name = "best_of_n" asks no value model' in str(unused.exception)
     assert not (tmp_path / "searches").exists()

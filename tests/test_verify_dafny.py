@@ -16,9 +16,10 @@ from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_da
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import make_file_candidate
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
-from proverrl.verifier.base import Limits
+from proverrl.verifier.base import Limits, verify_all
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.pool import VerifierPool
+from tests.shared_verifier import ask_verifier
 
 pytestmark = pytest.mark.dafny
 
@@ -138,9 +139,17 @@ def make_problems() -> list[tuple[Problem, str]]:
     ]
 
 
-def judge_all(
+def judge_all(candidates: Sequence[Candidate]) -> list[Verdict]:
+    return ask_verifier(
+        lambda verifier: verify_all(verifier, candidates, deadline_seconds=PATIENCE_SECONDS)
+    )
+
+
+def judge_alone(
     candidates: Sequence[Candidate], *, workers: int = 2, rlimit: int = 3_000_000
 ) -> list[Verdict]:
+    """By a verifier of their own."""
+
     async def main() -> list[Verdict]:
         verifier = open_verifier(workers=workers, rlimit=rlimit, toolchain=find_toolchain())
         try:
@@ -188,7 +197,7 @@ def test_diagnostics_point_into_the_body() -> None:
         Candidate(problem, "invariant 0 <= i <= n\ninvariant r == 3 * i"),
         Candidate(problem, "invariant 0 <= i <= n\ninvariant r == 2 * k"),
     ]
-    wrong, unknown = judge_all(bad, workers=1)
+    wrong, unknown = judge_all(bad)
     assert (wrong.status, unknown.status) == (Status.REJECTED, Status.REJECTED)
     inside = [d for d in wrong.diagnostics if d.severity == "error" and d.body_line]
     assert [(d.line, d.column, d.body_line) for d in inside] == [(8, 12, 2)]
@@ -205,7 +214,7 @@ def test_running_out_of_resources_is_a_verdict() -> None:
         f"  ensures x * x * x + y * y * y != z * z * z\n{{\n  {HOLE}\n}}\n"
     )
     problem = Problem("hard", "dafny", "statements", "", text)
-    first, second = judge_all([Candidate(problem, ""), Candidate(problem, "")], rlimit=300_000)
+    first, second = judge_alone([Candidate(problem, ""), Candidate(problem, "")], rlimit=300_000)
     assert first.status is Status.EXHAUSTED
     assert second.status is Status.EXHAUSTED
     assert first.diagnostics[0].message == "at the limit: the proof ran out of its resources"
@@ -256,7 +265,7 @@ def test_what_kills_dafny_by_itself_is_a_rejection() -> None:
         "assert (1 as bv0) == (1 as bv0);",
         "assert i == 0;",
     ]
-    verdicts = judge_all([Candidate(OWN_FAILURE, body) for body in bodies], workers=1)
+    verdicts = judge_alone([Candidate(OWN_FAILURE, body) for body in bodies], workers=1)
     assert [v.status for v in verdicts] == [Status.REJECTED] * 3 + [Status.PROVED]
     assert [v.fatal for v in verdicts] == [True] * 3 + [False]
     said = [v.diagnostics[0].message for v in verdicts[:3]]
@@ -273,8 +282,7 @@ def test_killing_the_servers_loses_no_verdict() -> None:
         pytest.skip("DafnyServer is not installed")
     problems = make_problems()
     candidates = [
-        Candidate(problem, body + " " * repeat)
-        for repeat in range(2)
+        Candidate(problem, body)
         for problem, reference in problems
         for body in (reference, "")
         if not (body == "" and problem.id in FREE)
@@ -349,6 +357,6 @@ def test_the_z3_that_debian_brings_judges_too(monkeypatch: pytest.MonkeyPatch) -
     # A newer z3 counts the reading of the axioms as well, which the canary of /rlimit must know.
     monkeypatch.setenv("PROVERRL_Z3", "/usr/bin/z3")
     truths = [Candidate(problem, reference) for problem, reference in make_problems()[:3]]
-    verdicts = judge_all([*truths, *(Candidate(truth.problem, "") for truth in truths)])
+    verdicts = judge_alone([*truths, *(Candidate(truth.problem, "") for truth in truths)])
     assert [v.status for v in verdicts] == [Status.PROVED] * 3 + [Status.REJECTED] * 3
     assert {v.toolchain.rpartition(" ")[2] for v in verdicts} == {find_toolchain().z3_version}

@@ -17,7 +17,6 @@ from proverrl.lang.dafny.verify.workers.toolchain import (
     find_confirming_toolchain,
 )
 from proverrl.lang.lean.verify.confirm import FreshProcess
-from proverrl.rewards.verdicts import entry_credits
 from proverrl.rollout.feedback import status_only
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
@@ -324,10 +323,6 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unconfirmed_proof_earns_nothing() -> None:
     refused = replace(FIRST, status=Status.UNCONFIRMED)
-    assert entry_credits(replace(refused, status=Status.REJECTED)) == {
-        FIRST.obligations[0].entry: 1.0
-    }
-    assert entry_credits(refused) == {}
     assert PROGRAMMING.grade(CANDIDATE, refused) == "refused"
     assert (refused.status.judged, refused.proved) == (True, False)
     said = status_only(CANDIDATE, refused, 3)

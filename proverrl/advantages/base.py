@@ -1,22 +1,17 @@
 """What a method of comparison is given and what it returns.
 
-Flows in: groups of judged rollouts, the section ``[advantage]``, how far the run is, and what
-earlier groups on the same problems earned. Flows out: a number for each turn, or for each token of
-it. A group is never compared with another role: a method that looks beyond one group keeps to
-groups of the same role.
+Flows in: groups of judged rollouts, and how far the run is. Flows out: a number for each turn, or
+for each token of it. A group is never compared with another role: a method that looks beyond one
+group keeps to groups of the same role.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
-from proverrl.types import Group, GroupKey, Role
+from proverrl.types import Group
 
 SIGNAL = 1e-9
 """An advantage not larger than this is rounding, not signal."""
@@ -29,70 +24,12 @@ GroupAdvantages = list[list[Credit]]
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
-    """Running moments of rewards: ``m2`` is the sum of squared distances from the mean."""
-
-    visits: int = 0
-    count: int = 0
-    mean: float = 0.0
-    m2: float = 0.0
-
-    @property
-    def std(self) -> float:
-        """Population standard deviation; 0 without values."""
-        return math.sqrt(self.m2 / self.count) if self.count else 0.0
-
-    def including(self, rewards: Sequence[float]) -> Moments:
-        """These moments after one more visit (the pairwise update of Chan, Golub and LeVeque)."""
-        if not rewards:
-            return self
-        mean = sum(rewards) / len(rewards)
-        m2 = sum((reward - mean) ** 2 for reward in rewards)
-        count = self.count + len(rewards)
-        gap = mean - self.mean
-        return Moments(
-            visits=self.visits + 1,
-            count=count,
-            mean=self.mean + gap * len(rewards) / count,
-            m2=self.m2 + m2 + gap * gap * self.count * len(rewards) / count,
-        )
-
-
-class RewardHistory:
-    """Moments of all rewards ever given, per (role, problem).
-
-    A step's advantages read what the history held before the step; its groups are observed after.
-    """
-
-    def __init__(self) -> None:
-        self._moments: dict[GroupKey, Moments] = {}
-
-    def moments(self, key: GroupKey) -> Moments:
-        """What was observed under a key; empty moments for an unseen key."""
-        return self._moments.get(key, Moments())
-
-    def observe(self, group: Group) -> None:
-        self._moments[group.key] = self.moments(group.key).including(totals(group))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"moments": [[*key, *astuple(m)] for key, m in self._moments.items()]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._moments = {}
-        for role, problem, *values in state["moments"]:
-            known: Role = "composer" if role == "composer" else "solver"
-            self._moments[known, problem] = Moments(*values)
-
-
-@dataclass(frozen=True, slots=True)
 class AdvantageInputs:
     """What a method is given and must not change. ``progress`` is the finished share of the run,
     from 0 to 1."""
 
     groups: Sequence[Group]
-    settings: AdvantageConfig
     progress: float = 0.0
-    history: RewardHistory = field(default_factory=RewardHistory)
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.progress <= 1.0:
@@ -101,16 +38,6 @@ class AdvantageInputs:
 
 AdvantageFn = Callable[[AdvantageInputs], list[GroupAdvantages]]
 """Gives one ``GroupAdvantages`` for each group, in their order."""
-
-
-def per_group(method: Callable[[Group, AdvantageInputs], Sequence[float]]) -> AdvantageFn:
-    """An ``AdvantageFn`` from a method that gives each rollout of a group one value."""
-
-    @functools.wraps(method)
-    def compare(inputs: AdvantageInputs) -> list[GroupAdvantages]:
-        return [spread(group, method(group, inputs)) for group in inputs.groups]
-
-    return compare
 
 
 def totals(group: Group) -> list[float]:

@@ -1,14 +1,14 @@
 """The methods by name, and which groups each can learn from: the admission test of the sampler.
 
-A group that is not admitted is counted and another problem is drawn in its place. Most methods
-learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). Some do, and
-some learn nothing from certain mixed groups; for those the answer is computed.
+A group that is not admitted is counted and another problem is drawn in its place: ours learn
+nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). For a plug-in the
+answer is computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,61 +17,28 @@ from proverrl.advantages.base import (
     AdvantageInputs,
     GroupAdvantages,
     carries_signal,
+    spread,
     token_credit,
-)
-from proverrl.advantages.credit import obligations, turn_credit
-from proverrl.advantages.group import (
-    batch_std,
-    dcpo_smooth,
-    dr_grpo,
-    grpo,
-    max_rl,
-    ngrpo,
-    pkpo,
-    rloo,
-    w_reinforce,
+    totals,
 )
 from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig
 from proverrl.errors import RecordError
 from proverrl.plugins import bind, refuse
+from proverrl.statistics import centre, standardize
 from proverrl.types import Group, Status
 
-ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
-    "grpo": grpo,
-    "dr_grpo": dr_grpo,
-    "batch_std": batch_std,
-    "rloo": rloo,
-    "max_rl": max_rl,
-    "ngrpo": ngrpo,
-    "w_reinforce": w_reinforce,
-    "pkpo": pkpo,
-    "dcpo_smooth": dcpo_smooth,
-    "turn_credit": turn_credit,
-    "obligations": obligations,
-}
 
-_LEARN_IF_MIXED: frozenset[AdvantageName] = frozenset({"grpo", "dr_grpo", "batch_std", "rloo"})
+def grpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """(r - mean) / (std + 1e-6), population std (GRPO, Shao et al. 2024, arXiv 2402.03300)."""
+    return [spread(group, standardize(totals(group))) for group in inputs.groups]
 
 
-def mixed(inputs: AdvantageInputs) -> list[bool]:
-    """Groups whose rewards differ."""
-    return [group.mixed for group in inputs.groups]
+def dr_grpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """r - mean, without the division by std (Dr. GRPO, Liu et al. 2025, arXiv 2503.20783)."""
+    return [spread(group, centre(totals(group))) for group in inputs.groups]
 
 
-def signal_of(method: AdvantageFn) -> Callable[[AdvantageInputs], list[bool]]:
-    """Groups to which ``method``, asked about each alone, gives an advantage other than 0."""
-
-    def admit(inputs: AdvantageInputs) -> list[bool]:
-        return [carries_signal(method(replace(inputs, groups=[g]))[0]) for g in inputs.groups]
-
-    return admit
-
-
-ADMITS: dict[str, Callable[[AdvantageInputs], list[bool]]] = {
-    name: mixed if name in _LEARN_IF_MIXED else signal_of(method)
-    for name, method in ADVANTAGES.items()
-}
-"""For each of ours one answer for each group, in their order."""
+ADVANTAGES: dict[AdvantageName, AdvantageFn] = {"grpo": grpo, "dr_grpo": dr_grpo}
 
 
 def choose_method(settings: AdvantageConfig) -> AdvantageFn:
@@ -109,11 +76,14 @@ def _fits(given: Any, group: Group) -> bool:
         return False
 
 
-def choose_admission(settings: AdvantageConfig) -> Callable[[AdvantageInputs], list[bool]]:
-    """One answer for each group, in their order: whether the method learns from it."""
-    if settings.name in ADMITS:
-        return ADMITS[settings.name]
-    return signal_of(choose_method(settings))
+def find_learnable(inputs: AdvantageInputs, settings: AdvantageConfig) -> list[bool]:
+    """One answer for each group, in their order: whether the method learns from it. Ours do where
+    rewards differ; a plug-in where, asked about the group alone, it gives an advantage other than
+    0."""
+    if settings.name in ADVANTAGES:
+        return [group.mixed for group in inputs.groups]
+    method = choose_method(settings)
+    return [carries_signal(method(replace(inputs, groups=[g]))[0]) for g in inputs.groups]
 
 
 def pass_rate(group: Group) -> float:
@@ -139,5 +109,5 @@ def admit_groups(
     within = within_pass_rates(
         inputs.groups, settings.max_pass_rate, mixed_only=settings.mixed_verdicts
     )
-    admits = choose_admission(method)(inputs)
+    admits = find_learnable(inputs, method)
     return [a and b for a, b in zip(admits, within, strict=True)]

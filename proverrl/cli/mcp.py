@@ -19,7 +19,6 @@ import click
 from proverrl.cli.options import (
     FILE,
     FOLDER,
-    LEAN_BACKEND,
     MEMORY_MB,
     OVERRIDES,
     SERVERS,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 @workers_option("Processes per language.")
 @timeout_option("Seconds for one candidate.")
 @MEMORY_MB
-@LEAN_BACKEND
 @SERVERS
 @click.option("--run", type=FOLDER, help="Offer `search`, with this run's policy.")
 @click.option("--config", "config_file", type=FILE, help="The same with its policy or endpoint.")
@@ -56,7 +54,6 @@ def mcp(
     workers: int,
     timeout: float,
     memory_mb: float | None,
-    lean_backend: Any,
     servers: tuple[str, ...],
     run: Path | None,
     config_file: Path | None,
@@ -76,7 +73,6 @@ def mcp(
         return open_verifier(
             workers=workers,
             memory_mb=memory_mb,
-            lean_backend=lean_backend,
             servers=servers,
             trace_states=traced,
             needed=(),

@@ -13,11 +13,11 @@ import math
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from proverrl.config.base import CONFIRM, MAX_WORKERS, LeanBackend
+from proverrl.config.base import CONFIRM, MAX_WORKERS
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import add_languages, find_language
 
@@ -228,13 +228,6 @@ MEMORY_MB = click.option(
     "--memory-mb",
     type=FiniteRange(64),
     help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
-)
-LEAN_BACKEND = click.option(
-    "--lean-backend",
-    type=click.Choice(get_args(LeanBackend)),
-    default="lean-server",
-    show_default=True,
-    help="How Lean is asked: its own server, or one process a candidate.",
 )
 CONFIRM_OPTION = click.option(
     "--confirm",

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _MAX_SHOWN = 5
 _FORMAT = click.option(
     "--format",
-    "--layout",
     "format_name",
     default="auto",
     type=click.Choice(["auto", *get_args(BenchmarkFormat)]),
@@ -44,10 +43,8 @@ _ANSWERS = click.option(
     type=click.Choice(get_args(AnswerTask)),
     help="Blanks for an answer: fill in the official one, or ask for it.",
 )
-_LEVELS = click.option("--levels", "--level", default="", help="Only these levels, as 1-3 or 1,3.")
-_FAMILIES = click.option(
-    "--families", "--family", default="", help="Only these families, as l1_acc,l4_*."
-)
+_LEVELS = click.option("--levels", default="", help="Only these levels, as 1-3 or 1,3.")
+_FAMILIES = click.option("--families", default="", help="Only these families, as l1_acc,l4_*.")
 
 
 @click.group()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from proverrl.cli.options import FILE, FOLDER, OUT_FILE, FiniteRange, GivenPath
+from proverrl.cli.options import FILE, FOLDER, OUT_FILE, GivenPath
 
 if TYPE_CHECKING:
     from proverrl.report.formats import TableFormat
@@ -42,10 +42,7 @@ def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
 @click.command()
 @click.argument("run", type=FOLDER)
 @click.option("--once", is_flag=True, help="Print the current state and stop.")
-@click.option(
-    "--every", default=2.0, type=FiniteRange(0.1, 86_400), help="Seconds between updates."
-)
-def watch(run: Path, once: bool, every: float) -> None:
+def watch(run: Path, once: bool) -> None:
     """Follow a training from another terminal until it ends; nothing is written to its folder."""
     import sys
 
@@ -57,7 +54,7 @@ def watch(run: Path, once: bool, every: float) -> None:
         return
     try:
         with ctrl_c_while_asleep() as sleep:
-            watch_run(run, sys.stdout, every=every, sleep=sleep)
+            watch_run(run, sys.stdout, sleep=sleep)
     except KeyboardInterrupt:
         click.echo("no longer watching; the run itself is not touched", err=True)
         sys.exit(130)

@@ -19,7 +19,6 @@ from proverrl.cli.options import (
     count_option,
     read_config,
     run_until_interrupted,
-    set_text,
     suggest_id,
 )
 from proverrl.config.load import choose_run
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 @click.option("--run", type=FOLDER, help="Search with this run's policy.")
 @click.option("--config", "config_file", type=FILE, help="Search with its policy.path or server.")
 @OVERRIDES
-@click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
-@click.option("--value", type=FOLDER, help="A value head (the key 'search.value').")
 @click.option("--out", type=FOLDER, help="Write one folder per problem here.  [searches/NAME]")
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Problems at once; above 1 a search does not repeat bit for bit.")
@@ -55,8 +52,6 @@ def search(
     run: Path | None,
     config_file: Path | None,
     overrides: tuple[str, ...],
-    seed: int | None,
-    value: Path | None,
     out: Path | None,
     resume: bool,
     parallel: int,
@@ -67,10 +62,8 @@ def search(
 
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
-    extra = [f"seed={seed}"] if seed is not None else []
-    extra += [set_text("search.value", value)] if value is not None else []
     ask = "say which policy searches: --run RUN, or --config FILE with policy.path"
-    config = read_config(config_file, run, (*overrides, *extra), ask=ask)
+    config = read_config(config_file, run, overrides, ask=ask)
     from proverrl.files.disk import refuse_inside, refuse_overwriting
     from proverrl.files.lines import check_place, make_file_name
 

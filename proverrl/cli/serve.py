@@ -14,7 +14,6 @@ from proverrl.cli.options import (
     CONFIRM_OPTION,
     FILE,
     LANGUAGE,
-    LEAN_BACKEND,
     MEMORY_MB,
     FiniteRange,
     GivenPath,
@@ -49,7 +48,6 @@ from proverrl.cli.options import (
     "--rlimit", type=click.IntRange(1), help="Dafny's resource limit per procedure.  [3000000]"
 )
 @click.option("--trace-states", is_flag=True, help="Tell the goals on the way, for searches.")
-@LEAN_BACKEND
 @CONFIRM_OPTION
 @LANGUAGE
 def serve(
@@ -58,7 +56,6 @@ def serve(
     workers: int,
     memory_mb: float | None,
     trace_states: bool,
-    lean_backend: Any,
     confirm: str,
     **settings: Any,
 ) -> None:
@@ -77,7 +74,6 @@ def serve(
         memory_mb=memory_mb,
         canary_rate=CANARY_RATE,
         trace_states=trace_states,
-        lean_backend=lean_backend,
         confirm=confirm,
     )
     keys = read_keys(api_key_file) if api_key_file else ()

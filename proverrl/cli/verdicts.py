@@ -22,7 +22,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from proverrl.cli.second_look import FACTOR, RLIMIT, SecondLook
-from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_appeals, open_router
@@ -73,7 +72,6 @@ async def print_verdicts(
     paranoid: bool = False,
     canary_rate: float = 0.0,
     memory_mb: float | None = None,
-    lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
     servers: tuple[str, ...] = (),
     rlimit: int | None = None,
@@ -109,7 +107,6 @@ async def print_verdicts(
         memory_mb=memory_mb,
         canary_rate=canary_rate,
         paranoid=paranoid,
-        lean_backend=lean_backend,
         confirm=confirm,
         servers=servers,
         allowed=read_words(allowed),

@@ -14,7 +14,6 @@ import click
 from proverrl.cli.options import (
     CONFIRM_OPTION,
     FILE,
-    LEAN_BACKEND,
     MEMORY_MB,
     RESUME,
     RLIMIT,
@@ -37,7 +36,7 @@ from proverrl.errors import UsageError
     metavar="NAME",
     help="Judge every language (auto), or only this one.",
 )
-@workers_option("Processes per language.", "--jobs", "-j")
+@workers_option("Processes per language.", "-j")
 @timeout_option(
     "Seconds for one candidate, once a worker has it; what runs out is judged again with twice "
     "as many."
@@ -51,7 +50,6 @@ from proverrl.errors import UsageError
     is_flag=True,
     help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
 )
-@LEAN_BACKEND
 @CONFIRM_OPTION
 @SERVERS
 @click.option(

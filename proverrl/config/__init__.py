@@ -5,12 +5,9 @@ from proverrl.config.curriculum import CurriculumName as CurriculumName
 from proverrl.config.load import load_config as load_config
 from proverrl.config.load import load_stored_config as load_stored_config
 from proverrl.config.load import parse_config as parse_config
-from proverrl.config.losses import EntropyConfig as EntropyConfig
 from proverrl.config.losses import GuardConfig as GuardConfig
-from proverrl.config.losses import KlName as KlName
 from proverrl.config.losses import LossConfig as LossConfig
 from proverrl.config.losses import LossName as LossName
-from proverrl.config.losses import WeightsName as WeightsName
 from proverrl.config.policy import EndpointConfig as EndpointConfig
 from proverrl.config.policy import EngineName as EngineName
 from proverrl.config.policy import LayoutName as LayoutName

@@ -16,7 +16,6 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
-    LeanBackend,
     NonNegative,
     NonNegativeFloat,
     Options,
@@ -81,8 +80,6 @@ class PoolConfig(Section):
     cache: Path | None = None
     """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
     cache folder"""
-    lean_backend: LeanBackend = "lean-server"
-    """how Lean is asked: ``lean-server``, or ``lean-file`` (one process a candidate, slow)"""
     confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
     """which accepted proofs a second judge is asked of ([verifiers.md](verifiers.md)): ``proved``
     (all), ``sample:0.1`` (that share) or ``off``"""

@@ -5,7 +5,7 @@ Not handled here: the loss (``proverrl.config.losses``).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,10 @@ ShardName = Literal["none", "fsdp2"]
 
 
 RateSchedule = Literal["constant", "linear", "cosine"]
+
+SUPERVISED_DECAY = 0.01
+"""Weight decay where few references are learned for many passes; the learner of rewards has none,
+since each of its samples is new."""
 
 CHECKPOINTED_PARAMETERS = 500_000_000
 """Models from this size on recompute activations, unless they are told otherwise."""
@@ -47,11 +51,9 @@ class LearnerConfig(Section):
     """the rate after that: ``constant``, or down to 0 at the end of the loop, by the limit that
     comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit on
     minutes a run does not repeat bit for bit"""
-    weight_decay: float = 0.0
-    """weight decay"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before that of replay is
-    added; 0 leaves it. For losses that sum over a sequence (``kimina``)"""
+    added; 0 leaves it. For losses that sum over a sequence"""
     epochs: Positive = 1
     """passes over the groups of one step"""
     groups_per_update: NonNegative = 0
@@ -59,15 +61,11 @@ class LearnerConfig(Section):
     replay_samples: NonNegative = 0
     """proofs to imitate in each update: half found by the run, the rest references; a policy that
     also composes imitates a quarter as many scripts as well"""
-    replay_corrections: NonNegative = 0
-    """second turns in each update: the prompt is a failure of this step with its feedback, the
-    answer a proof that the run has of that problem"""
     replay_weight: NonNegativeFloat = 0.1
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
     """tokens in one forward pass (a prompt counts once for its group); lower it when memory is
-    short. A longer group is divided, but for losses that see a group whole (``kimina``, your
-    own)"""
+    short. A longer group is divided, but for those of plug-ins, which see a group whole"""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """recompute activations in the backward pass: less memory, about a third more time. ``auto``:
     from 500 million parameters"""
@@ -117,8 +115,7 @@ class WarmStartConfig(Section):
     """``muon`` for a model trained from scratch (fewer steps), ``adamw`` for a pretrained one"""
     learning_rate: PositiveFloat = 2e-2
     """peak learning rate; for ``adamw`` take a tenth or less"""
-    weight_decay: float = 0.01
-    """weight decay"""
+    weight_decay: ClassVar[float] = SUPERVISED_DECAY
     prompt_weight: Fraction = 0.3
     """weight of a prompt token in the loss; a body token has 1"""
 
@@ -198,8 +195,7 @@ class ExpertIterationConfig(Section):
     """``adamw`` or ``muon``"""
     learning_rate: PositiveFloat = 1e-3
     """peak learning rate"""
-    weight_decay: float = 0.01
-    """weight decay"""
+    weight_decay: ClassVar[float] = SUPERVISED_DECAY
 
 
 class PreferencesConfig(Section):
@@ -222,8 +218,7 @@ class PreferencesConfig(Section):
     """``adamw`` or ``muon``"""
     learning_rate: PositiveFloat = 1e-4
     """peak learning rate"""
-    weight_decay: float = 0.0
-    """weight decay"""
+    weight_decay: ClassVar[float] = 0.0
 
 
 class ValueConfig(Section):

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proverrl.config import CurriculumConfig
 from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
 from proverrl.errors import ProblemError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
+
+DISCOUNT = 0.9
+"""How much of the past still counts after each new group, for the solve rate of a family."""
 
 
 def operator_of(problem: Problem) -> str:
@@ -97,8 +99,7 @@ class Curriculum(ABC):
     predict solve rates. Fields that ``_admit`` reads are set before this class's ``__init__`` is
     called."""
 
-    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
-        self._config = config
+    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
         self._rng = random.Random(seed)
         self._problems: dict[str, Problem] = {}
         self._added: list[str] = []
@@ -133,7 +134,7 @@ class Curriculum(ABC):
             raise RunError(f"problem {name!r} is not in the curriculum; add it before a draw")
         solved = sum(rollout.status is Status.PROVED for rollout in group.rollouts)
         total = len(group.rollouts)
-        update_belief(self._posterior[problem.family], solved, total, self._config.discount)
+        update_belief(self._posterior[problem.family], solved, total, DISCOUNT)
         self._learn(problem, solved, group)
 
     def add(self, problems: Iterable[Problem]) -> None:

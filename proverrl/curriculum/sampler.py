@@ -1,4 +1,4 @@
-"""The curricula by name, and those in which every problem stands alone."""
+"""The curricula by name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.base import Curriculum
-from proverrl.curriculum.beliefs import Beliefs, pick_problems
-from proverrl.curriculum.difficulty import CbrlCurriculum
 from proverrl.plugins import choose, refuse
-from proverrl.types import Group, Problem
+from proverrl.types import Problem
+
+FLOOR = 0.02
+"""Added to every family's weight, so that none is forgotten."""
 
 
 class UniformCurriculum(Curriculum):
     """Every problem once in random order, then again in another order. A problem that is added
     takes a random place among those that are left."""
 
-    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
+    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
         self._left: list[str] = []
-        super().__init__(problems, config, seed)
+        super().__init__(problems, seed)
 
     def _choose(self, n: int) -> Iterator[str]:
         for _ in range(n):
@@ -48,16 +49,16 @@ class PosteriorCurriculum(Curriculum):
     there, and no family is ever left behind. It suits many problems of few kinds, where a single
     problem is visited too rarely to have a posterior of its own."""
 
-    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
+    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
         self._families: dict[str, list[str]] = {}
-        super().__init__(problems, config, seed)
+        super().__init__(problems, seed)
 
     def _choose(self, n: int) -> Iterator[str]:
         families = list(self._families)
         taken: set[str] = set()
         for _ in range(n):
             rates = [self._rng.betavariate(*self._posterior[family]) for family in families]
-            weights = [rate * (1.0 - rate) + self._config.floor for rate in rates]
+            weights = [rate * (1.0 - rate) + FLOOR for rate in rates]
             names = self._families[self._rng.choices(families, weights)[0]]
             name = self._least_visited([m for m in names if m not in taken] or names)
             taken.add(name)
@@ -67,49 +68,18 @@ class PosteriorCurriculum(Curriculum):
         self._families.setdefault(problem.family, []).append(problem.id)
 
 
-class MoppsCurriculum(Curriculum):
-    """The problems of ``pick_problems``; expects of each the mean of its belief."""
-
-    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
-        self._beliefs = Beliefs(config.mopps.discount)
-        super().__init__(problems, config, seed)
-
-    def _choose(self, n: int) -> Iterator[str]:
-        names = list(self._problems)
-        while n > 0:
-            chosen = pick_problems(names, n, self._beliefs, self._config.mopps, self._rng)
-            yield from chosen
-            n -= len(chosen)
-
-    def predict(self, problem: Problem) -> float:
-        return self._beliefs.mean(problem.id)
-
-    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
-        self._beliefs.observe(problem.id, solved, len(group.rollouts))
-
-    def _dump(self) -> dict[str, Any]:
-        return {"beliefs": self._beliefs.dump()}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._beliefs.load(state["beliefs"])
-
-
 def open_curriculum(problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> Curriculum:
     """The configured curriculum. Raises ``UsageError`` for a plug-in that cannot be used or gives
     something else."""
     name = config.name
-    found = choose("curriculum", CURRICULA, name, config.options)(problems, config, seed)
+    found = choose("curriculum", CURRICULA, name, config.options)(problems, seed)
     if not isinstance(found, Curriculum):
         wanted = "a proverrl.curriculum.base.Curriculum"
         raise refuse("curriculum", name, found, f"{len(problems)} problems", wanted)
     return found
 
 
-CURRICULA: dict[
-    CurriculumName, Callable[[Sequence[Problem], CurriculumConfig, int], Curriculum]
-] = {
+CURRICULA: dict[CurriculumName, Callable[[Sequence[Problem], int], Curriculum]] = {
     "uniform": UniformCurriculum,
     "posterior": PosteriorCurriculum,
-    "mopps": MoppsCurriculum,
-    "cbrl": CbrlCurriculum,
 }

@@ -41,6 +41,7 @@ from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.rollout.mode import open_mode
+from proverrl.run.appeals import APPEAL_FACTOR
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.experiments import open_experiments
@@ -158,7 +159,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 config.pool,
                 seed=config.seed,
                 problems=problems.all,
-                appeal_factor=config.appeal.factor if config.appeal.rate else 0.0,
+                appeal_factor=APPEAL_FACTOR if config.appeal.rate else 0.0,
             )
             try:
                 reopened = reopen(folder, config)

@@ -1,7 +1,7 @@
 """The loop ``value``: fits a value head to what runs and searches left, and measures it.
 
 Flows in: the section ``[value]``: a policy, rollouts, samples of searches. Flows out: a run folder
-with ``metrics.jsonl`` and ``value/``, which a search takes with ``--value``. Features are saved,
+with ``metrics.jsonl`` and ``value/``, which a search takes as ``search.value``. Features are saved,
 and the fit after each epoch, so that an interrupted run ends as it would have. No verifier starts.
 Not handled here: rollouts of Lean, whose bodies are not cut (samples of searches are).
 """

@@ -140,7 +140,6 @@ def open_configured(
         cache_path=pool.cache or default_cache(),
         needed=sorted({problem.language for problem in problems}),
         trace_states=trace_states,
-        lean_backend=pool.lean_backend,
         confirm=pool.confirm,
         servers=pool.servers,
         cluster=(pool.cluster, *pool.cluster_servers),
@@ -189,7 +188,6 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
         "--max-text": _SERVER_TEXT,
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,
-        "--lean-backend": options.lean_backend,
         "--confirm": options.confirm,
     }
     said = {name: str(value) for name, value in given.items() if value is not None}

@@ -1,7 +1,7 @@
 """Watches the numbers of a training run, and stops or warns before an update that looks wrong.
 
-Flows in: updates that have their gradients, groups and solve rates. Flows out: leave for the
-update, or ``GuardError`` naming a file with the offending batch. Decisions are pure functions of
+Flows in: updates that have their gradients, groups and solve rates. Flows out: warnings, or
+``GuardError`` naming a file with the offending batch. Decisions are pure functions of
 numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verifier``).
 """
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import GuardConfig
-from proverrl.config.losses import GuardAction
 from proverrl.errors import GuardError
 from proverrl.files.disk import saving
 from proverrl.learner.learner import Update
@@ -24,57 +23,65 @@ from proverrl.types import Group, Rollout
 GUARD_FOLDER = "guard"
 
 
+MAX_RATIO = 1000.0
+"""The largest factor by which a token's probability may differ from the sampler's."""
+MIN_ENTROPY = 0.005
+"""In nats per token; below it the policy hardly samples."""
+MAX_REWARD_JUMP = 0.35
+"""Above the mean of the last steps: the sign of a verifier that is being cheated."""
+REWARD_WINDOW = 10
+"""So many last steps; before that nothing counts as a jump."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A number that is out of bounds, and what the configuration says of it."""
+    """A number that is out of bounds."""
 
     name: str
     message: str
-    action: GuardAction
 
 
-def find_not_finite(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
+def find_not_finite(metrics: Mapping[str, float]) -> list[Alarm]:
     """The loss or the gradient's norm is infinite or not a number."""
     return [
-        Alarm("not_finite", f"{name} is {metrics[name]}", settings.not_finite)
+        Alarm("not_finite", f"{name} is {metrics[name]}")
         for name in ("loss", "grad_norm")
         if not math.isfinite(metrics[name])
     ]
 
 
-def find_ratio(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
-    """A token's probability is more than ``max_ratio`` times the sampler's, or the reverse."""
+def find_ratio(metrics: Mapping[str, float]) -> list[Alarm]:
+    """A token's probability is more than ``MAX_RATIO`` times the sampler's, or the reverse."""
     ratio = metrics.get("ratio_max", 1.0)
     # What is not a number is above nothing here: it is find_not_finite's to say.
-    if settings.ratio == "off" or not ratio > settings.max_ratio:
+    if not ratio > MAX_RATIO:
         return []
-    message = f"a token's probability moved by a factor of {ratio:.4g}"
-    return [Alarm("ratio", f"{message}, more than {settings.max_ratio:g}", settings.ratio)]
+    message = f"a token's probability moved by a factor of {ratio:.4g}, more than {MAX_RATIO:g}"
+    return [Alarm("ratio", message)]
 
 
-def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
-    """The mean entropy per token, in nats, is below ``min_entropy``."""
+def find_entropy(metrics: Mapping[str, float]) -> list[Alarm]:
+    """The mean entropy per token is below ``MIN_ENTROPY``."""
     entropy = metrics.get("entropy", math.inf)
-    if settings.entropy == "off" or not entropy < settings.min_entropy:
+    if not entropy < MIN_ENTROPY:
         return []
-    message = f"entropy is {entropy:.4g} nats per token, less than {settings.min_entropy:g}"
-    return [Alarm("entropy", message, settings.entropy)]
+    return [Alarm("entropy", f"entropy is {entropy:.4g} nats per token, less than {MIN_ENTROPY:g}")]
 
 
-def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Alarm]:
-    """The solve rate is ``max_reward_jump`` above its mean over the last ``reward_window`` steps.
+def find_reward_jump(rate: float, history: Sequence[float]) -> list[Alarm]:
+    """The solve rate is ``MAX_REWARD_JUMP`` above its mean over the last ``REWARD_WINDOW`` steps.
     Nothing is found before the window is full: the first steps of a run may well climb."""
-    if settings.reward_jump == "off" or len(history) < settings.reward_window:
+    if len(history) < REWARD_WINDOW:
         return []
-    recent = history[-settings.reward_window :]
+    recent = history[-REWARD_WINDOW:]
     mean = sum(recent) / len(recent)
-    if rate - mean <= settings.max_reward_jump:
+    if rate - mean <= MAX_REWARD_JUMP:
         return []
     message = (
         f"the solve rate jumped from {mean:.3f} to {rate:.3f}, more than "
-        f"{settings.max_reward_jump:g}; look whether the new proofs prove what they should"
+        f"{MAX_REWARD_JUMP:g}; look whether the new proofs prove what they should"
     )
-    return [Alarm("reward_jump", message, settings.reward_jump)]
+    return [Alarm("reward_jump", message)]
 
 
 @dataclass
@@ -96,21 +103,16 @@ class Guard:
         self._groups = groups
         if solve_rate is None:
             return
-        found = find_reward_jump(solve_rate, self.history, self.settings)
+        found = find_reward_jump(solve_rate, self.history)
         self._act(found, lambda alarm: _dump_groups(alarm, groups))
-        self.history = [*self.history, solve_rate][-self.settings.reward_window :]
+        self.history = [*self.history, solve_rate][-REWARD_WINDOW:]
 
-    def check(self, update: Update) -> bool:
-        """Whether the update may be made: False leaves out one that is not finite. Raises
-        ``GuardError`` if something is out of bounds and the configuration says stop."""
-        not_finite = find_not_finite(update.metrics, self.settings)
-        found = [
-            *not_finite,
-            *find_ratio(update.metrics, self.settings),
-            *find_entropy(update.metrics, self.settings),
-        ]
+    def check(self, update: Update) -> None:
+        """Raises ``GuardError`` if the update is not finite, which would destroy the weights, or if
+        something else is out of bounds and the configuration says stop."""
+        finders = (find_not_finite, find_ratio, find_entropy)
+        found = [alarm for find in finders for alarm in find(update.metrics)]
         self._act(found, lambda alarm: _dump_update(alarm, update, self._groups))
-        return not not_finite
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": self.history, "warnings": self.warnings}
@@ -121,7 +123,10 @@ class Guard:
 
     def _act(self, found: Sequence[Alarm], dump: Callable[[Alarm], dict[str, Any]]) -> None:
         for alarm in found:
-            if alarm.action != "stop":
+            action = "stop" if alarm.name == "not_finite" else self.settings.action
+            if action == "off":
+                continue
+            if action == "warn":
                 self.warnings[alarm.name] = self.warnings.get(alarm.name, 0) + 1
                 self.warn(alarm.message)
                 continue

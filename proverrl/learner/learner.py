@@ -58,17 +58,16 @@ class Update:
     logprobs: tuple[Tensor, ...]
 
 
-UpdateCheck = Callable[[Update], bool]
-"""True lets the update happen, False leaves it out, an exception ends the run."""
+UpdateCheck = Callable[[Update], None]
+"""An exception ends the run before the update."""
 
 
-def require_finite(update: Update) -> bool:
+def require_finite(update: Update) -> None:
     """The check of a learner that has no other. Raises ``ProverRLError`` if the loss or the
     gradient's norm is not finite."""
     for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         if not math.isfinite(value := update.metrics[name]):
             raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
-    return True
 
 
 class TorchLearner:
@@ -137,7 +136,7 @@ class TorchLearner:
         if self.world.size > 1 and self.world.leads:
             self.world.share(("step", (samples, dict(items), rate)))
         scale_rates(self.weights.optimizers, rate)
-        kept, counts = select_samples(samples, self.loss, self.version)
+        kept, counts = select_samples(samples, self.loss)
         rows = pack_rows(kept)
         if not rows:
             return counts
@@ -150,11 +149,7 @@ class TorchLearner:
             for number, part in enumerate(parts):
                 dealt = {name: given[number :: len(parts)] for name, given in items.items()}
                 proofs = self.world.share(replay() if self.world.leads else None)
-                values = self._update(part, pack_rows(proofs), dealt, old, reference)
-                if values is None:
-                    _add(counts, "updates_left_out", 1.0)
-                else:
-                    updates.append(values)
+                updates.append(self._update(part, pack_rows(proofs), dealt, old, reference))
         return counts | _summarize(updates) | self.weights.publish()
 
     def score(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
@@ -169,7 +164,7 @@ class TorchLearner:
         items: Mapping[str, Sequence[Any]],
         old: Mapping[int, Tensor],
         reference: Mapping[int, Tensor],
-    ) -> dict[str, float] | None:
+    ) -> dict[str, float]:
         samples = samples_of(rows)
         batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
         values = {"loss": 0.0}
@@ -183,7 +178,7 @@ class TorchLearner:
                 packed_logprobs,
                 batch,
                 temperature=self.temperature,
-                entropy_grad=self.loss.entropy.coefficient > 0,
+                entropy_grad=self.loss.entropy > 0,
             )
             inputs = LossInputs(
                 **gather_tokens(batch, logprobs, entropy, old, reference, self.version),
@@ -218,8 +213,7 @@ class TorchLearner:
         self.weights.sum_gradients(self.world)
         values |= policy_norm
         values["grad_norm"] = self.weights.clip(MAX_GRAD_NORM)
-        if not self._may_update(rows, values, scored):
-            return None
+        self._check_update(rows, values, scored)
         self.weights.step()
         for term in self.terms.values():
             term.follow(self.model)
@@ -236,19 +230,20 @@ class TorchLearner:
         self.weights.split_gradients(self.world)
         return {"policy_grad_norm": norm}
 
-    def _may_update(
+    def _check_update(
         self,
         rows: Sequence[PackedRow],
         values: Mapping[str, float],
         scored: Sequence[tuple[TrainingSample, Tensor]],
-    ) -> bool:
+    ) -> None:
         if self.world.size > 1:
             # Samples need not travel: every process knows them all, and whose they are.
             parts = self.world.gather([logprobs.cpu() for _, logprobs in scored])
             scored = list(zip(self._scored_samples(rows), itertools.chain(*parts), strict=True))
         samples, logprobs = zip(*scored, strict=True)
         update = Update(self.version, values, samples, logprobs)
-        return self.world.share(self.check(update) if self.world.leads else None)
+        # The others wait for rank 0's word.
+        self.world.share(self.check(update) if self.world.leads else None)
 
     def _scored_samples(self, rows: Sequence[PackedRow]) -> list[TrainingSample]:
         """The samples of an update in the order in which the processes score them."""

@@ -223,7 +223,7 @@ def _optimizers(
         name or settings.optimizer,
         model,
         learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
+        weight_decay=0.0,
     )
 
 

@@ -160,7 +160,15 @@ class ShardedWeights:
 
     lockstep = True
 
-    def __init__(self, sampler: Any, config: LearnerConfig, world: World, rows: Rows) -> None:
+    def __init__(
+        self,
+        sampler: Any,
+        config: LearnerConfig,
+        world: World,
+        rows: Rows,
+        *,
+        weight_decay: float,
+    ) -> None:
         if config.optimizer != "adamw":
             raise UsageError(
                 f"learner.shard = 'fsdp2' cuts matrices and learner.optimizer = "
@@ -177,7 +185,7 @@ class ShardedWeights:
             config.optimizer,
             self.model,
             learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
+            weight_decay=weight_decay,
         )
         self._probe = PushProbe(
             partial(_score_by_learning, self.run),

@@ -147,19 +147,19 @@ class TrainedWeights:
 
 
 def open_weights(
-    model: Any, config: LearnerConfig, world: World, rows: Rows
+    model: Any, config: LearnerConfig, world: World, rows: Rows, *, weight_decay: float = 0.0
 ) -> TrainedWeights | ShardedWeights:
     """What ``learner.shard`` says: weights that every process holds, or parts of them."""
     if config.shard == "fsdp2":
         # Here, because one process needs nothing of it.
         from proverrl.learner.sharding import ShardedWeights
 
-        return ShardedWeights(model, config, world, rows)
+        return ShardedWeights(model, config, world, rows, weight_decay=weight_decay)
     return TrainedWeights(
         model,
         config.optimizer,
         learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
+        weight_decay=weight_decay,
     )
 
 

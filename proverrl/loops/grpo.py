@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages
+from proverrl.advantages.base import AdvantageInputs
 from proverrl.advantages.methods import admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
@@ -124,7 +124,8 @@ async def make_step(run: GrpoRun) -> None:
             admitted += fresh
         source.took(len(admitted))
     others = source.end_step(admitted, tally)
-    advantages = _compare(run, admitted, seen)
+    compare = choose_method(run.session.config.advantage)
+    advantages = compare(_describe(state, admitted))
     tally.add_step(admitted, advantages)
     run.guard.watch(admitted, tally.solve_rate)
     with source.usage.busy("learner"):
@@ -147,18 +148,8 @@ def _admit(run: GrpoRun, groups: Sequence[Group]) -> list[Group]:
     return [group for group in compress(groups, admits) if run.wanted(group)]
 
 
-def _compare(run: GrpoRun, groups: Sequence[Group], seen: Sequence[Group]) -> list[GroupAdvantages]:
-    """The advantages of the admitted groups; then the history knows all groups."""
-    state = run.state
-    advantages = choose_method(run.session.config.advantage)(_describe(state, groups))
-    for group in seen:
-        state.history.observe(group)
-    return advantages
-
-
 def _describe(state: GrpoState, groups: Sequence[Group]) -> AdvantageInputs:
-    settings = state.session.config.advantage
-    return AdvantageInputs(groups, settings, _share_done(state), state.history)
+    return AdvantageInputs(groups, _share_done(state))
 
 
 def _share_done(state: GrpoState) -> float:
@@ -175,7 +166,7 @@ async def _learn(
     if not samples:
         return {}
     session, learner = run.session, run.learner
-    replay = run.state.make_replay(learner.version, seen)
+    replay = run.state.make_replay(learner.version)
     items = {
         name: run.state.experiments[name].list_items(session, seen, learner.version)
         for name in learner.terms

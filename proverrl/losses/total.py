@@ -11,37 +11,13 @@ from torch import Tensor
 
 from proverrl.config import LossName
 from proverrl.losses.base import LossFn, LossInputs, Metrics
-from proverrl.losses.ratios import (
-    aipo,
-    cispo,
-    clipped_sequence,
-    clipped_token,
-    dcpo,
-    dr_grpo_constant,
-    gmpo,
-    gspo,
-    luspo,
-    prime_rl,
-    sapo,
-)
-from proverrl.losses.regularisers import kl_term
-from proverrl.losses.squared import kimina
-from proverrl.losses.weights import importance_weights
+from proverrl.losses.clipped import clipped_sequence, clipped_token
+from proverrl.losses.regularisers import kl_term, sampler_weights
 from proverrl.plugins import choose, refuse
 
 LOSSES: dict[LossName, LossFn] = {
     "clipped_token": clipped_token,
     "clipped_sequence": clipped_sequence,
-    "dr_grpo_constant": dr_grpo_constant,
-    "gspo": gspo,
-    "luspo": luspo,
-    "gmpo": gmpo,
-    "sapo": sapo,
-    "dcpo": dcpo,
-    "cispo": cispo,
-    "aipo": aipo,
-    "prime_rl": prime_rl,
-    "kimina": kimina,
 }
 
 
@@ -55,8 +31,8 @@ def compute_loss(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     if not len(inputs.logprobs):
         return inputs.logprobs.sum(), {}
     metrics: Metrics = {}
-    if settings.weights.name != "none":
-        factors, metrics = importance_weights(inputs)
+    if settings.sampler_cap:
+        factors, metrics = sampler_weights(inputs)
         inputs = replace(inputs, weights=inputs.weights * factors)
     found = choose("loss", LOSSES, settings.name, settings.options)(inputs)
     if settings.name not in LOSSES and not _is_loss(found):
@@ -69,8 +45,8 @@ def compute_loss(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     if settings.needs_reference:
         term, metrics["reference_kl"] = kl_term(inputs)
         loss = loss + term
-    if bonus := settings.entropy.coefficient:
-        loss = loss - bonus * inputs.entropy.sum() / inputs.batch_tokens
+    if settings.entropy:
+        loss = loss - settings.entropy * inputs.entropy.sum() / inputs.batch_tokens
     return loss, metrics
 
 

@@ -25,7 +25,7 @@ _DRAWN = "share of the problems drawn"
 
 def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     """The charts that have a point, for each run: shares of levels, families and operators drawn,
-    expected and measured solve rate, the controller's difficulty."""
+    expected and measured solve rate."""
     charts = []
     for run in runs:
         end = "" if len(runs) == 1 else f", {run.label}"
@@ -42,7 +42,6 @@ def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
             shares_chart(f"Families drawn{end}", _DRAWN, drawn, "curriculum_families"),
             shares_chart(f"Composed by{end}", _DRAWN, _with_given(drawn), "curriculum_operators"),
             _rates_chart(f"Expected solve rate{end}", drawn),
-            _difficulty_chart(f"Difficulty aimed at{end}", drawn),
         ]
     return [chart | {"holder": "curriculum-charts"} for chart in charts if chart["series"]]
 
@@ -70,10 +69,3 @@ def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
             series.append(step_series(name, color, rows, values, width=width))
     note = "a draw is learned from up to some steps later than it was drawn"
     return step_chart(title, "mean over problems", series, percent=True, note=note)
-
-
-def _difficulty_chart(title: str, rows: Sequence[Row]) -> Chart:
-    rows = [row for row in rows if read_number(row.get("curriculum_difficulty")) is not None]
-    values = [read_number(row.get("curriculum_difficulty")) for row in rows]
-    series = [step_series("difficulty", 0, rows, values)] if rows else []
-    return step_chart(title, "level, of the controller", series)

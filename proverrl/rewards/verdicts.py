@@ -10,11 +10,12 @@ from typing import Any
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError
 from proverrl.plugins import bind, refuse
-from proverrl.types import Reward, Rollout, Status, Verdict
+from proverrl.types import Reward, Rollout, Status
 
 RewardFn = Callable[[Rollout], Reward]
 
-_GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
+OVERLONG_BUFFER = 0.2
+"""The share of a completion's limit within which its length costs something."""
 
 
 def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Reward:
@@ -24,30 +25,8 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
     return Reward(total=value, parts={"proved": value})
 
 
-def obligations_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """1 for PROVED, else ``obligation_share`` times the mean credit of the last verdict's entries.
-    The share is below 1, so no failed proof earns as much as a proved one; a verdict that does not
-    pass the gate of ``entry_credits`` earns nothing (gated reward accumulation)."""
-    if _proved(rollout):
-        return Reward(total=1.0, parts={"proved": 1.0, "obligations": 0.0})
-    entries = entry_credits(rollout.turns[-1].verdict)
-    dense = sum(entries.values()) / len(entries) if entries else 0.0
-    value = config.obligation_share * dense
-    return Reward(total=value, parts={"proved": 0.0, "obligations": value})
-
-
-def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """``turn_discount`` to the power of the number of turns before the first proof; 0 without
-    one."""
-    _proved(rollout)
-    value = turn_returns(rollout, config.turn_discount)[0]
-    return Reward(total=value, parts={"proved": value})
-
-
 REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
-    "obligations": obligations_reward,
-    "turn_discounted": turn_discounted_reward,
 }
 
 
@@ -61,7 +40,7 @@ def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
-        buffer = config.overlong_buffer * max_new_tokens
+        buffer = OVERLONG_BUFFER * max_new_tokens
         penalty = config.overlong_weight * overlong_penalty(longest, max_new_tokens, buffer)
         return Reward(earned.total + penalty, {**earned.parts, "overlong": penalty})
 
@@ -111,31 +90,6 @@ def overlong_penalty(num_tokens: int, max_tokens: int, buffer: float) -> float:
     """
     over = (num_tokens - (max_tokens - buffer)) / buffer
     return -min(1.0, max(0.0, over))
-
-
-def entry_credits(verdict: Verdict | None) -> dict[str, float]:
-    """Per entry of a program 1 / (1 + obligations that failed): 1 where nothing failed. Successes
-    do not count, because a policy could add any number of obligations that hold (``assert true;``).
-    The gate: nothing is credited unless the program is ours, was resolved and was given to the
-    prover."""
-    if verdict is None or verdict.status not in _GATED:
-        return {}
-    return {
-        entry.entry: 1.0 / (1.0 + entry.total - entry.proved)
-        for entry in verdict.obligations
-        if entry.total > 0
-    }
-
-
-def turn_returns(rollout: Rollout, discount: float) -> list[float]:
-    """Per turn k the best discounted verdict from there on: max over j >= k of discount^(j - k)
-    [turn j proved]. A turn that was not judged adds nothing; one without a candidate is a failure.
-    """
-    returns = [0.0]
-    for turn in reversed(rollout.turns):
-        proved = turn.verdict is not None and turn.verdict.proved
-        returns.append(1.0 if proved else discount * returns[-1])
-    return returns[:0:-1]
 
 
 def _proved(rollout: Rollout) -> bool:

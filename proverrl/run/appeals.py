@@ -27,6 +27,9 @@ from proverrl.verifier.cache import was_overturned
 APPEALED = (Status.REJECTED, Status.EXHAUSTED)
 """Failures that may be the verifier's. An unsound or incomplete body is no proof by its text."""
 
+APPEAL_FACTOR = 4.0
+"""For the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline of an appeal."""
+
 AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 

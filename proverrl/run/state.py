@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
 from proverrl.hint import Hint
@@ -33,7 +32,6 @@ from proverrl.run.pairs import PairSource, proof_sources, reference_sources
 from proverrl.run.pipeline import Judged, Order
 from proverrl.run.session import Session, budget_spent, seconds_left
 from proverrl.run.tally import Tally
-from proverrl.run.taught import own_corrections
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem, Rollout
 
@@ -220,17 +218,15 @@ class RunState:
 
 
 class GrpoState(RunState):
-    """A run's state with the history of rewards and the experiments. ``other_role`` holds what else
+    """A run's state with the experiments. ``other_role`` holds what else
     the weights were taught and must not forget; some of it is in each replay. ``in_flight`` is the
     part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, KEPT_PROOFS)
-        self.history = RewardHistory()
         self.experiments = open_experiments(session.config)
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None
-        self.parts["rewards"] = self.history
         self.parts |= {f"experiment {name}": each for name, each in self.experiments.items()}
         if session.mode.describe():
             self.parts["mode"] = SameMode(session.mode)
@@ -269,19 +265,13 @@ class GrpoState(RunState):
             (*(None for _ in problems), *(hint for _, hint in hinted)),
         )
 
-    def make_replay(
-        self, version: int, seen: Sequence[Group]
-    ) -> Callable[[], list[TrainingSample]]:
+    def make_replay(self, version: int) -> Callable[[], list[TrainingSample]]:
         """Gives proofs to imitate, drawn anew each time: half of them the run's own, the rest
-        references, so that nothing is forgotten; a quarter as many of another role; and proofs as
-        answers to failures among ``seen``."""
+        references, so that nothing is forgotten; and a quarter as many of another role."""
         session, other = self.session, self.other_role
-        settings, kept = session.config.learner, self.store.pairs()
-        num, num_corrections = settings.replay_samples, settings.replay_corrections
+        num = session.config.learner.replay_samples
         references = reference_sources(session) if num else []
-        own = proof_sources(session, kept) if num else []
-        corrections = own_corrections(session, seen, kept) if num_corrections else []
-        longest = session.policy.context_tokens if num_corrections else 0
+        own = proof_sources(session, self.store.pairs()) if num else []
         rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
         def draw() -> list[TrainingSample]:
@@ -289,8 +279,6 @@ class GrpoState(RunState):
             chosen += rng.sample(references, min(num - len(chosen), len(references)))
             chosen += rng.sample(other, min(num // 4, len(other)))
             pairs = [source() for source in chosen]
-            answers = rng.sample(corrections, min(num_corrections, len(corrections)))
-            pairs += [pair for source in answers if (pair := source()).num_tokens <= longest]
             return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
 
         return draw

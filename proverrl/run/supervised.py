@@ -60,7 +60,7 @@ ScoreFn = Callable[[Any, Sequence[Any]], torch.Tensor]
 """What the model makes of each item, of shape [items, figures]. It travels as the items do."""
 
 
-OPTIMIZER_KEYS = ("optimizer", "learning_rate", "weight_decay")
+OPTIMIZER_KEYS = ("optimizer", "learning_rate")
 """What the sections of supervised trainings say in place of ``[learner]``."""
 
 SupervisedSettings = WarmStartConfig | ExpertIterationConfig | PreferencesConfig
@@ -90,7 +90,11 @@ class SupervisedLearner:
         if settings.optimizer == "muon":
             own["shard"] = "none"
         self._weights = open_weights(
-            policy.model, learner.model_copy(update=own), self._world, probe_rows
+            policy.model,
+            learner.model_copy(update=own),
+            self._world,
+            probe_rows,
+            weight_decay=settings.weight_decay,
         )
         if learner.recomputes(sum(p.numel() for p in policy.model.parameters())):
             enable_checkpointing(self._weights.model)

@@ -1,15 +1,13 @@
 """What is taught besides whole proofs: to go on from the middle of one, and to mend one.
 
-Flows in: the references of a run and a verifier, or a step's attempts and the run's proofs. Flows
-out: pairs of token ids.
+Flows in: the references of a run and a verifier. Flows out: pairs of token ids.
 
 - Resuming: a policy that continues a kept prefix, as searches ask it to, is shown the prefix with
   the goals behind it in a comment (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). The
   rest of the proof is what it learns, so that it serves single tactics too: they end with the line.
 - Correcting: a failed proof and the verifier's messages, then the proof (Goedel-Prover-V2, Lin et
   al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
-  have another model's repairs, a reference is broken here, so that its repair is known; later the
-  run's own failures stand before its own proofs.
+  have another model's repairs, a reference is broken here, so that its repair is known.
 
 A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
 """
@@ -31,7 +29,7 @@ from proverrl.run.pairs import Pair, PairSource
 from proverrl.run.session import Session
 from proverrl.search.proposals import ask_again, encode, render_prefix
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Group, Problem, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import verify_all
 
 _WORD = re.compile(r"[A-Za-z_][\w']*|[0-9]+")
@@ -143,23 +141,6 @@ def correct_source(
         return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown)
 
     return make
-
-
-def own_corrections(
-    session: Session, seen: Sequence[Group], proofs: Sequence[tuple[str, str]]
-) -> list[PairSource]:
-    """For each first attempt that failed and whose problem has a proof among
-    ``proofs``, as (problem id, body), the first of these as the answer to it."""
-    known = dict(reversed(proofs))
-    return [
-        correct_source(session.policy, turn.candidate, turn.verdict, proof, session.config.rollout)
-        for group in seen
-        for rollout in group.rollouts
-        if (turn := rollout.turns[0]).candidate is not None
-        and turn.verdict is not None
-        and not turn.verdict.proved
-        and (proof := known.get(rollout.problem.id)) is not None
-    ]
 
 
 def break_body(problem: Problem, body: str, rng: random.Random) -> str:

@@ -123,7 +123,7 @@ def check_search(config: SearchConfig) -> None:
     if config.value and config.base_name in SEARCHES and not _needs(config, "value"):
         key = "name" if config.base_name == config.name else "base"
         raise UsageError(
-            f'search.{key} = "{config.base_name}" asks no value model: leave out --value '
+            f'search.{key} = "{config.base_name}" asks no value model: leave out search.value '
             f'(search.value), or set search.{key} = "puct"'
         )
 

@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docs import ROOT, explain_command_line, iter_command_lines
+from proverrl.lab.words.command import words
+from tests.test_docs import (
+    COMMANDS,
+    LAB_PAGES,
+    ROOT,
+    explain_command_line,
+    iter_command_lines,
+    walk_commands,
+)
 
-PAGES = sorted((ROOT / "docs" / "lab").glob("*.md"))
+KNOWN = {**COMMANDS, **dict(walk_commands(words, "proverrl words"))}
 LAB = ROOT / "proverrl" / "lab"
 
 
@@ -20,10 +28,10 @@ def list_experiments() -> set[str]:
     return modules | {path.parent.name for path in LAB.glob("*/__init__.py")}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", LAB_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_shown_command_lines_refer_to_what_exists(page: Path) -> None:
     lines = iter_command_lines(page.read_text("utf-8"))
-    assert [reason for words in lines if (reason := explain_command_line(words))] == []
+    assert [reason for line in lines if (reason := explain_command_line(line, KNOWN))] == []
 
 
 def test_the_table_names_every_experiment_and_no_other() -> None:

@@ -137,7 +137,6 @@ class Instruct(Mode):
             "experiments": config.experiments,
             "samples.passes": config.samples.passes,
             "learner.replay_samples": config.learner.replay_samples,
-            "learner.replay_corrections": config.learner.replay_corrections,
             "evaluation.search": config.evaluation.search,
         }
         names = [name for name, asked in bodies.items() if asked]

@@ -48,28 +48,39 @@ def _find_promised_steps(program: ParsedProgram, around: Surroundings) -> Iterat
         yield from (i for i in range(start, end) if program.tokens[i].sign in _STEPS)
 
 
-def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """A key outside a map, and -1 occurrences in a multiset, where Dafny 2.3 checks neither: in
-    what a forall statement ensures (2375, 2605), in the frames of loops and of ``modify``, and in
-    what stands before the name of a method that is called. ``|m[1 := -1]|`` is believed to be less
-    by one."""
-    if not around.has_word("map", "imap", "multiset"):
-        return
+def _list_unchecked(program: ParsedProgram, around: Surroundings) -> Iterator[tuple[int, int]]:
+    """Where Dafny 2.3 checks nothing: in what a forall statement ensures, in the frames of loops
+    and of ``modify``, and in what stands before the name of a method that is called."""
     tokens = program.tokens
-    spans = list(program.promises)
-    spans += [(s, e) for s, e, is_loop in list_clauses(program, "modifies") if is_loop]
-    spans += [(s, e) for s, e, _ in list_clauses(program, "modify")]
+    yield from program.promises
+    yield from ((s, e) for s, e, is_loop in list_clauses(program, "modifies") if is_loop)
+    yield from ((s, e) for s, e, _ in list_clauses(program, "modify"))
     words = ("method", "lemma", "colemma")
     called = {n for p in around.programs for n in list_declared(p.tokens, *words)} | {"MoveNext"}
     for dot in range(1, len(tokens) - 2):
         if tokens[dot].sign == "." and tokens[dot + 1].text in called:
-            spans.append((find_outer(tokens, dot - 1, _STATEMENT_STARTS, -1) + 1, dot))
-    for start, end in spans:
+            yield find_outer(tokens, dot - 1, _STATEMENT_STARTS, -1) + 1, dot
+
+
+def _find_selected(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """A key outside a map, and -1 occurrences in a multiset, where Dafny 2.3 checks neither (2375,
+    2605). ``|m[1 := -1]|`` is believed to be less by one."""
+    if not around.has_word("map", "imap", "multiset"):
+        return
+    tokens = program.tokens
+    for start, end in _list_unchecked(program, around):
         known = _list_known_keys(program, start, end)
         for place in find_selections(program, start, end, around):
             inside = tuple(token.text for token in tokens[place - 1 : place + 3])
             if inside not in known or tokens[place - 2].text == ".":
                 yield place
+
+
+def _find_unread_lambdas(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """A lambda that may read what it does not say: ``((x: int) => a[x])(0)`` is believed to be what
+    it was in the earlier state."""
+    for start, end in _list_unchecked(program, around):
+        yield from (first for first, _ in program.lambdas if start <= first < end)
 
 
 def _list_known_keys(
@@ -228,6 +239,7 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("labelled-state", _find_labelled_states, "keep the value in a variable at the label"),
     ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
     ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
+    ("unread-lambda", _find_unread_lambdas, "name the lambda before, where what it reads is seen"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
     (
         "unchecked-key",

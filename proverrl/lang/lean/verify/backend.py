@@ -41,9 +41,7 @@ _WAYS: dict[LeanBackend, str] = {
 def open_lean(options: BackendOptions) -> Backend:
     """Raises ``ToolchainError`` with the command that brings Lean."""
     if options.trace_states and options.lean_backend == "lean-file":
-        raise UsageError(
-            "lean-file does not tell the goals on the way; use pool.lean_backend = 'lean-server'"
-        )
+        raise UsageError("lean-file does not tell the goals on the way; ask lean-server")
     toolchain = find_lean_toolchain(options.lean_backend)
     usual = LeanLimits()
     lean_limits = LeanLimits(

@@ -10,12 +10,19 @@ from dataclasses import replace
 import pytest
 
 from proverrl.config import CurriculumConfig
-from proverrl.config.curriculum import CbrlConfig, MoppsConfig
-from proverrl.curriculum.beliefs import Beliefs, pick_problems, update_belief
-from proverrl.curriculum.difficulty import CbrlCurriculum, difficulty_of
-from proverrl.curriculum.sampler import MoppsCurriculum
+from proverrl.curriculum.base import Curriculum
+from proverrl.curriculum.sampler import open_curriculum
+from proverrl.lab.curricula import (
+    CbrlCurriculum,
+    CbrlOptions,
+    MoppsCurriculum,
+    MoppsOptions,
+    difficulty_of,
+    pick_problems,
+)
 from proverrl.types import Group, Problem
 from tests.builders import build_problem, build_test_group
+from tests.test_curriculum import check_state
 
 FAMILIES = {"a": 1, "b": 2, "c": 3}
 PROBLEMS = [
@@ -39,21 +46,8 @@ def families(problems: Sequence[Problem]) -> Counter[str]:
     return Counter(problem.family for problem in problems)
 
 
-def test_a_belief_fades_and_counts() -> None:
-    belief = [1.0, 1.0]
-    update_belief(belief, 3, 8, 0.5)
-    # a = 0.5 * 1 + 0.5 + 3, b = 0.5 * 1 + 0.5 + 5.
-    assert belief == [4.0, 6.0]
-    update_belief(belief, 8, 8, 0.5)
-    # a = 0.5 * 4 + 0.5 + 8, b = 0.5 * 6 + 0.5 + 0.
-    assert belief == [10.5, 3.5]
-    update_belief(belief, 1, 8, 1.0)
-    assert belief == [11.5, 10.5]
-
-
 def test_mopps_believes_in_each_problem() -> None:
-    config = CurriculumConfig(name="mopps", mopps=MoppsConfig(discount=0.5))
-    curriculum = MoppsCurriculum(PROBLEMS, config, 0)
+    curriculum = MoppsCurriculum(PROBLEMS, 0, options=MoppsOptions(discount=0.5))
     curriculum.observe(group("a0", 3))
     curriculum.observe(group("a0", 8))
     curriculum.observe(group("b1", 0))
@@ -63,25 +57,22 @@ def test_mopps_believes_in_each_problem() -> None:
 
 
 def test_mopps_takes_those_nearest_to_the_target() -> None:
-    beliefs = Beliefs(1.0)
     # Means of about 0.1, 0.2, ..., 0.9 with a deviation below 0.001.
-    for number in range(9):
-        beliefs.observe(f"p{number}", 100_000 * (number + 1), 1_000_000)
+    beliefs = {f"p{i}": [100_000.0 * (i + 1), 100_000.0 * (9 - i)] for i in range(9)}
     names = [f"p{number}" for number in range(9)]
-    closest = MoppsConfig(candidates=0)
+    closest = MoppsOptions(candidates=0)
     assert pick_problems(names, 1, beliefs, closest, random.Random(0)) == ["p4"]
     assert set(pick_problems(names, 3, beliefs, closest, random.Random(0))) == {"p3", "p4", "p5"}
-    high = MoppsConfig(candidates=0, target=0.8)
+    high = MoppsOptions(candidates=0, target=0.8)
     assert pick_problems(names, 1, beliefs, high, random.Random(0)) == ["p7"]
     # One candidate a place leaves no choice: any name comes.
-    single = MoppsConfig(candidates=1)
+    single = MoppsOptions(candidates=1)
     seen = {pick_problems(names, 1, beliefs, single, random.Random(s))[0] for s in range(200)}
     assert seen == set(names)
 
 
 def test_cbrl_steers_towards_half() -> None:
-    config = CurriculumConfig(name="cbrl", cbrl=CbrlConfig(step=0.5))
-    curriculum = CbrlCurriculum(PROBLEMS, config, 0)
+    curriculum = CbrlCurriculum(PROBLEMS, 0, options=CbrlOptions(step=0.5))
     assert curriculum.difficulty == 1.0
     assert families(curriculum.draw(8)) == {"a": 8}
     # 9 of 16 are more than half: up, once a batch.
@@ -118,3 +109,15 @@ def test_difficulty_is_the_level_unless_it_is_given() -> None:
     given = replace(PROBLEMS[0], metadata={"level": 1, "difficulty": 7})
     assert difficulty_of(given) == 7.0
     assert difficulty_of(replace(given, metadata={"level": 2, "difficulty": "hard"})) == 2.0
+
+
+def test_state_and_problems_that_arrive_later_survive() -> None:
+    for name in ("MoppsCurriculum", "CbrlCurriculum"):
+        config = CurriculumConfig(name=f"proverrl.lab.curricula:{name}")
+
+        def make(
+            problems: Sequence[Problem], seed: int, config: CurriculumConfig = config
+        ) -> Curriculum:
+            return open_curriculum(problems, config, seed)
+
+        check_state(make)

@@ -1,6 +1,6 @@
-"""Curricula against uniform draws on a simulated learner (``tests.simulated_learner``).
+"""Curricula against uniform draws on a simulated learner (``tests.lab.simulated_learner``).
 
-    PYTHONPATH=. python scripts/measure_curricula.py --seeds 20
+    PYTHONPATH=. python scripts/lab/measure_curricula.py --seeds 20
 
 No policy and no verifier: a figure of this table says whether a curriculum finds what teaches, no
 more.
@@ -17,12 +17,13 @@ from rich.table import Table
 
 from proverrl.config import CurriculumConfig
 from proverrl.curriculum.sampler import CURRICULA
-from tests.simulated_learner import WORLDS, compare_curricula
+from tests.lab.simulated_learner import WORLDS, compare_curricula
 
 
 def measure_curricula(seeds: int) -> dict[str, Any]:
     """Every curriculum with its default settings in every world."""
-    configs = [CurriculumConfig(name=name) for name in CURRICULA]
+    own = [f"proverrl.lab.curricula:{name}" for name in ("MoppsCurriculum", "CbrlCurriculum")]
+    configs = [CurriculumConfig(name=name) for name in (*CURRICULA, *own)]
     rows = compare_curricula(configs, worlds=WORLDS, seeds=range(seeds))
     return {"rows": [asdict(row) for row in rows], "seeds": seeds}
 

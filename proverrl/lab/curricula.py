@@ -1,14 +1,85 @@
-"""A curriculum over difficulty, which goes up while more than half is solved (CBRL)."""
+"""Curricula in which every problem stands alone (``mopps``), and over difficulty (``cbrl``)."""
 
 from __future__ import annotations
 
 import bisect
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from proverrl.config import CurriculumConfig
+from pydantic import BaseModel, Field
+
 from proverrl.curriculum.base import Curriculum
+from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
 from proverrl.types import Group, Problem
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class MoppsOptions(BaseModel):
+    """``target``: the solve rate that is looked for; ``candidates``: random ones for each place of
+    a draw, 0 for all problems; ``discount``: how much of a problem's past still counts after each
+    new group, 0.5 when the policy changes fast."""
+
+    target: Share = 0.5
+    candidates: Annotated[int, Field(ge=0)] = 8
+    discount: Share = 1.0
+
+
+class CbrlOptions(BaseModel):
+    """``target``: the solve rate that difficulty is steered towards; ``step``: how far it moves
+    after a batch, in levels (ours); ``start``: the first, where a value below the easiest means
+    that."""
+
+    target: Share = 0.5
+    step: Annotated[float, Field(gt=0.0)] = 0.1
+    start: Annotated[float, Field(ge=0.0)] = 0.0
+
+
+class MoppsCurriculum(Curriculum):
+    """The problems of ``pick_problems``, by one Beta belief for each problem; expects of each the
+    mean of its belief (MoPPS, Qu et al. 2025, arXiv 2507.04632)."""
+
+    def __init__(self, problems: Sequence[Problem], seed: int, *, options: MoppsOptions) -> None:
+        self._options = options
+        self._beliefs: dict[str, Belief] = {}
+        super().__init__(problems, seed)
+
+    def _choose(self, n: int) -> Iterator[str]:
+        names = list(self._problems)
+        while n > 0:
+            chosen = pick_problems(names, n, self._beliefs, self._options, self._rng)
+            yield from chosen
+            n -= len(chosen)
+
+    def predict(self, problem: Problem) -> float:
+        return mean_rate(self._beliefs.get(problem.id, [1.0, 1.0]))
+
+    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
+        belief = self._beliefs.setdefault(problem.id, [1.0, 1.0])
+        update_belief(belief, solved, len(group.rollouts), self._options.discount)
+
+    def _dump(self) -> dict[str, Any]:
+        return {"beliefs": {name: list(belief) for name, belief in self._beliefs.items()}}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._beliefs = {name: [float(a), float(b)] for name, (a, b) in state["beliefs"].items()}
+
+
+def pick_problems(
+    names: Sequence[str],
+    n: int,
+    beliefs: Mapping[str, Belief],
+    options: MoppsOptions,
+    rng: random.Random,
+) -> list[str]:
+    """``n`` of ``names``, all of them if there are fewer: ``candidates`` names for each place are
+    drawn at random, a rate is sampled from the belief of each, and those nearest to ``target`` are
+    taken."""
+    if options.candidates:
+        names = rng.sample(names, min(len(names), options.candidates * n))
+    rates = {name: rng.betavariate(*beliefs.get(name, (1.0, 1.0))) for name in names}
+    return sorted(names, key=lambda name: (rates[name] - options.target) ** 2)[:n]
 
 
 def difficulty_of(problem: Problem) -> float:
@@ -28,12 +99,13 @@ class CbrlCurriculum(Curriculum):
     is the number of proof steps; ours is the level, or ``difficulty`` in a problem's metadata.
     """
 
-    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
+    def __init__(self, problems: Sequence[Problem], seed: int, *, options: CbrlOptions) -> None:
+        self._options = options
         self._names: dict[float, list[str]] = {}
         self._steps: list[float] = []
-        self._knob = config.cbrl.start
+        self._knob = options.start
         self._solved = self._rollouts = 0
-        super().__init__(problems, config, seed)
+        super().__init__(problems, seed)
 
     @property
     def difficulty(self) -> float:
@@ -59,7 +131,7 @@ class CbrlCurriculum(Curriculum):
         """Learn from what came back since the last draw."""
         if not self._rollouts:
             return
-        settings, rate = self._config.cbrl, self._solved / self._rollouts
+        settings, rate = self._options, self._solved / self._rollouts
         self._solved = self._rollouts = 0
         self._knob = self.difficulty
         if rate != settings.target:
