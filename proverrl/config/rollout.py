@@ -31,3 +31,8 @@ class RolloutConfig(Section):
     history_tokens: NonNegative = 0
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
     the model's context"""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a rollout may have more than one turn."""
+        return self.mode != "whole_proof" and self.turns > 1

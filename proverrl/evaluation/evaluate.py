@@ -35,7 +35,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import describe_lost, warn_of_lost, warn_of_room
 from proverrl.rollout.mode import PLAIN, Mode
-from proverrl.rollout.self_correct import continue_rollouts, takes_turns
+from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
@@ -151,7 +151,7 @@ async def evaluate(
     except asyncio.CancelledError:
         # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
         oldest = flights.waiting[0] if flights.waiting else None
-        if oldest and oldest[1].done() and not takes_turns(evaluation.rollout):
+        if oldest and oldest[1].done() and not evaluation.rollout.takes_turns:
             await finish(*oldest)
         raise
     finally:

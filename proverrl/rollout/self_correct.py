@@ -43,11 +43,6 @@ class _Chain:
     has_room: bool = True
 
 
-def takes_turns(settings: RolloutConfig) -> bool:
-    """Whether a rollout may have more than one turn."""
-    return settings.mode != "whole_proof" and settings.turns > 1
-
-
 async def continue_rollouts(
     judged: Sequence[JudgedDraw],
     *,
@@ -61,7 +56,7 @@ async def continue_rollouts(
     """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
     ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes into
     the turn that it answers; the last turn has none. ``mode`` finds the bodies."""
-    if not takes_turns(settings) or not judged:
+    if not settings.takes_turns or not judged:
         return list(judged)
     firsts = [draw.rollouts[0] for draw in judged]
     prompts = [with_hint(policy.prompt(first.problem), first.hint) for first in firsts]
