@@ -168,9 +168,6 @@ class ExpertIterationConfig(Section):
     """problems drawn in a round"""
     samples_per_problem: Positive = 8
     """rollouts on each problem"""
-    keep_shortest: Positive = 2
-    """distinct proved bodies kept per problem, over all rounds; comments and white space do not
-    count"""
     problems_per_draw: Positive = 16
     """problems sampled and judged at once"""
     from_warm_start: bool = True
