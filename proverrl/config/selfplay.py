@@ -16,7 +16,6 @@ from proverrl.config.base import Fraction, NonNegative, Options, Positive, Secti
 from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 
 ComposerName = Literal["program", "policy"]
-ComposerFormat = Literal["statement", "edit"]
 OperatorChoice = Literal["uniform", "useful"]
 ParentChoice = Literal["all", "solved"]
 ComposerWeights = Literal["shared", "own", "frozen"]
@@ -29,13 +28,11 @@ class SelfplayConfig(Section):
     """
 
     composer: Annotated[str, name_of("composer", ComposerName)] = "program"
-    """what writes statements: ``program``, one operator per statement; or ``policy``"""
+    """what writes statements: ``program``, one operator per statement; or ``policy``, scripts of
+    operators"""
     options: Options = Field(default_factory=dict)
     """of a composer of your own, ``composer = "package.module:function"``
     ([plugins.md](plugins.md))"""
-    format: ComposerFormat = "edit"
-    """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
-    block"""
     weights: ComposerWeights = "shared"
     """of a composing policy: ``shared``, the solver's; ``own``, a copy of the first ones, which
     learns by itself; ``frozen``, a copy that never learns"""

@@ -46,11 +46,11 @@ class LearnerConfig(Section):
     learning_rate: PositiveFloat = 3e-4
     """the largest learning rate"""
     warmup_steps: NonNegative = 0
-    """steps over which the rate rises to it in equal parts"""
+    """steps over which the learning rate rises in equal parts"""
     schedule: RateSchedule = "constant"
-    """the rate after that: ``constant``, or down to 0 at the end of the loop, by the limit that
-    comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit on
-    minutes a run does not repeat bit for bit"""
+    """the learning rate after that: ``constant``, or down to 0 at the end of the loop, by the limit
+    that comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit
+    on minutes a run does not repeat bit for bit"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before that of replay is
     added; 0 leaves it. For losses that sum over a sequence"""
@@ -168,9 +168,6 @@ class ExpertIterationConfig(Section):
     """problems drawn in a round"""
     samples_per_problem: Positive = 8
     """rollouts on each problem"""
-    keep_shortest: Positive = 2
-    """distinct proved bodies kept per problem, over all rounds; comments and white space do not
-    count"""
     problems_per_draw: Positive = 16
     """problems sampled and judged at once"""
     from_warm_start: bool = True

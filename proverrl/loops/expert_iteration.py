@@ -61,7 +61,7 @@ async def run_expert_iteration(
     """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``, or until the supply
     of new problems is done; resumes by itself."""
     settings = session.config.expert_iteration
-    state = RunState(session, settings.keep_shortest)
+    state = RunState(session)
     supply = open_supply(state) if open_supply is not None else None
     if supply is not None:
         state.parts["supply"] = supply

@@ -123,8 +123,8 @@ def check_search(config: SearchConfig) -> None:
     if config.value and config.base_name in SEARCHES and not _needs(config, "value"):
         key = "name" if config.base_name == config.name else "base"
         raise UsageError(
-            f'search.{key} = "{config.base_name}" asks no value model: leave out search.value '
-            f'(search.value), or set search.{key} = "puct"'
+            f'search.{key} = "{config.base_name}" asks no value model: leave out '
+            f'search.value, or set search.{key} = "puct"'
         )
 
 
