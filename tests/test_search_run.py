@@ -390,7 +390,6 @@ def test_a_policy_that_repeats_itself_does_not_search_for_ever() -> None:
 
 def test_a_search_says_which_function_it_lacks() -> None:
     for name, lacks, remedy in (
-        ("puct", "value", "a value model: train one with configs/value.toml"),
         ("self_correct", "correct", "a function correct"),
         ("rmax_ts", "segment", "states: set search.states"),
     ):
@@ -428,9 +427,3 @@ def test_damage_to_a_tree_is_found() -> None:
             tree.check_invariants()
         setattr(node, name, kept)
     tree.check_invariants()
-
-
-def test_a_search_that_was_saved_before_there_were_options_goes_on() -> None:
-    state = build_search(World()).state_dict()
-    del state["of"]["search.options"]
-    build_search(World()).load_state_dict(state)

@@ -46,9 +46,7 @@ from proverrl.config.training import (
     GrpoConfig,
     LearnerConfig,
     PrecisionName,
-    PreferencesConfig,
     SamplesConfig,
-    ValueConfig,
     WarmStartConfig,
 )
 from proverrl.plugins import Seam
@@ -128,8 +126,8 @@ class Config(Section):
     """A whole run."""
 
     loop: Annotated[str, name_of("loop", LoopName)] = "grpo"
-    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
-    ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
+    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``, or
+    ``warm_start`` for nothing"""
     loop_options: Options = Field(default_factory=dict)
     """of a loop of your own, ``loop = "package.module:function"``
     ([plugins.md](plugins.md#loops))"""
@@ -175,8 +173,6 @@ class Config(Section):
     evaluation: EvalConfig = EvalConfig()
     search: SearchConfig = SearchConfig()
     samples: SamplesConfig = SamplesConfig()
-    preferences: PreferencesConfig = PreferencesConfig()
-    value: ValueConfig = ValueConfig()
     selfplay: SelfplayConfig = SelfplayConfig()
     data_loop: DataLoopConfig = DataLoopConfig()
 

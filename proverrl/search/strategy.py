@@ -24,14 +24,9 @@ from proverrl.search.tree import Node, Tree, steps_of
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What came of a job: judged bodies in the order of writing.
-
-    ``values`` has, for each, the values of its states after the prefix, where a value model is
-    asked; else it is empty.
-    """
+    """What came of a job: judged bodies in the order of writing."""
 
     judged: tuple[JudgedProposal, ...]
-    values: tuple[tuple[float, ...], ...] = ()
 
 
 def text_of(judged: JudgedProposal) -> str:
@@ -40,10 +35,7 @@ def text_of(judged: JudgedProposal) -> str:
     return body + "\n" if segments and segments[-1].text == body + "\n" else body
 
 
-_REMEDIES = {
-    "value": "a value model: train one with configs/value.toml, and name it with search.value",
-    "segment": "states: set search.states",
-}
+_REMEDIES = {"segment": "states: set search.states"}
 """What to give a search that lacks a function, where it is not given from Python."""
 
 

@@ -1,11 +1,10 @@
-"""Training on preferences between bodies: a file of pairs, and no verifier.
+"""The loop ``dpo``: training on pairs of bodies of which one is preferred, and no verifier.
 
-Flows in: a session after its warm start, ``preferences.pairs``. Flows out: updated weights and the
-figures of each step. Pairs of statements ranked by what a prover makes of them are the HPO of
-Mathesis (Yu et al. 2025, arXiv 2506.07047); ``proverrl words prove --preferences`` writes them. The
-policy's log-probabilities of all pairs are computed before the first step, so that no second model
-is held. All processes of a run learn. An interrupted loop begins again. Not handled here: where
-preferences come from.
+Flows in: a session after its warm start, a file of pairs. Flows out: updated weights and the
+figures of each step. The loss is that of DPO (Rafailov et al. 2023, arXiv 2305.18290) against the
+policy that the loop begins with. Its log-probabilities of all pairs are computed before the first
+step, so that no second model is held. All processes of a run learn. An interrupted loop begins
+again. Not handled here: where preferences come from.
 """
 
 from __future__ import annotations
@@ -19,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from proverrl.config import Config
+from proverrl.config.base import Positive, PositiveFloat, Section
+from proverrl.config.loops import loop_traits
+from proverrl.config.training import OptimizerName
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.losses.preference import dpo_loss
+from proverrl.losses.base import Metrics
 from proverrl.problems.load import load_texts
 from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair, make_source, refuse_kept_apart
@@ -36,21 +39,72 @@ Preference = tuple[Problem, str, str]
 """A problem, the body that is preferred, and the other one."""
 
 
-async def run_preferences(session: Session) -> None:
-    """Pass over the pairs ``preferences.epochs`` times."""
-    await asyncio.to_thread(_learn, session, load_preferences(session.config))
+class DpoOptions(Section):
+    """``[loop_options]`` of ``dpo``."""
+
+    pairs: Path
+    """a file of problems with the fields ``chosen`` and ``rejected``"""
+    beta: PositiveFloat = 0.1
+    """how much the difference to the first policy weighs"""
+    epochs: Positive = 1
+    """passes over the pairs"""
+    batch_size: Positive = 8
+    """pairs per step"""
+    optimizer: OptimizerName = "adamw"
+    """``adamw`` or ``muon``"""
+    learning_rate: PositiveFloat = 1e-4
+    """peak learning rate"""
+    weight_decay: float = 0.0
+    """weight decay"""
+
+
+def _check(config: Config, options: DpoOptions) -> str:
+    load_preferences(config, options)
+    return ""
+
+
+@loop_traits("DPO", against=_check)
+async def dpo(session: Session, *, options: DpoOptions) -> None:
+    """Pass over the pairs ``epochs`` times."""
+    preferences = load_preferences(session.config, options)
+    await asyncio.to_thread(_learn, session, options, preferences)
     session.sampler.push(session.policy.version)
 
 
-def load_preferences(config: Config) -> list[Preference]:
-    """The pairs of the configured file. Raises ``ProblemError``: a line lacks one of the bodies or
-    has one body twice, or its problem has a statement of the validation or held-out split."""
-    found = load_texts(Path(config.preferences.pairs), "chosen", "rejected")
+def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
+    """The pairs of the file. Raises ``ProblemError``: a line lacks one of the bodies or has one
+    body twice, or its problem has a statement of the validation or held-out split."""
+    found = load_texts(options.pairs, "chosen", "rejected")
     refuse_kept_apart([(where, problem) for where, problem, _ in found], config.problems)
     for where, _, (chosen, rejected) in found:
         if chosen == rejected:
             raise ProblemError(f"{where}: 'chosen' and 'rejected' are the same; drop the line")
     return [(problem, chosen, rejected) for _, problem, (chosen, rejected) in found]
+
+
+def dpo_loss(
+    chosen: torch.Tensor,
+    rejected: torch.Tensor,
+    first_chosen: torch.Tensor,
+    first_rejected: torch.Tensor,
+    *,
+    beta: float,
+) -> tuple[torch.Tensor, Metrics]:
+    """Direct preference optimization: the mean of ``-log sigmoid(beta * margin)``, where the margin
+    of a pair is how much more the policy has moved towards the chosen answer than towards the
+    rejected one (Rafailov et al. 2023, arXiv 2305.18290).
+
+    All four are log-probabilities summed over an answer's tokens, of shape [pairs]; those of the
+    first policy carry no gradient.
+    """
+    margin = beta * ((chosen - first_chosen) - (rejected - first_rejected))
+    metrics = {
+        "margin": margin.detach().mean(),
+        "accuracy": (margin.detach() > 0).float().mean(),
+        "chosen_moved": (chosen - first_chosen).detach().mean(),
+        "rejected_moved": (rejected - first_rejected).detach().mean(),
+    }
+    return -functional.logsigmoid(margin).mean(), metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +148,8 @@ class Preferring:
         return score_targets(model, answers).view(2, len(part)).T
 
 
-def _learn(session: Session, preferences: Sequence[Preference]) -> None:
-    config, policy = session.config.preferences, session.policy
+def _learn(session: Session, config: DpoOptions, preferences: Sequence[Preference]) -> None:
+    policy = session.policy
     pairs = [
         Ranked(make_source(policy, problem, chosen)(), make_source(policy, problem, rejected)())
         for problem, chosen, rejected in preferences
