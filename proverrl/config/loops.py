@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 from proverrl import plugins
 from proverrl.errors import UsageError
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay", "preferences"]
 StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
     "experiments",
@@ -57,27 +57,12 @@ def _against_selfplay(config: Any, _: object) -> str:
     return ""
 
 
-def _against_data_loop(config: Any, _: object) -> str:
-    selfplay = config.selfplay
-    if selfplay.composer == "policy" and selfplay.weights != "shared":
-        return 'loop = "data_loop" has one policy; set selfplay.weights = "shared"'
-    unused = {
-        "late_filters": selfplay.late_filters,
-        "operator_choice": selfplay.operator_choice != "uniform",
-    }
-    names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
-    return f'loop = "data_loop" has no use for {", ".join(names)}; drop it' if names else ""
-
-
 _GRPO = frozenset(get_args(TakenKey)) - {"selfplay"}
 _WARM: frozenset[TakenKey] = frozenset({"experiments", "learner.shard"})
 OWN_LOOPS: Mapping[LoopName, LoopTraits] = {
     "warm_start": LoopTraits("warm start", takes=_WARM),
     "grpo": LoopTraits("GRPO", "grpo.steps", _GRPO),
     "expert_iteration": LoopTraits("expert iteration", "expert_iteration.rounds"),
-    "data_loop": LoopTraits(
-        "data loop", "expert_iteration.rounds", frozenset({"selfplay"}), _against_data_loop
-    ),
     "selfplay": LoopTraits("self-play", "grpo.steps", frozenset({"selfplay"}), _against_selfplay),
 }
 

@@ -40,7 +40,7 @@ from proverrl.config.policy import (
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
-from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
+from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
@@ -126,7 +126,7 @@ class Config(Section):
     """A whole run."""
 
     loop: Annotated[str, name_of("loop", LoopName)] = "grpo"
-    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``, or
+    """what follows the warm start: ``grpo``, ``expert_iteration``, ``selfplay``, or
     ``warm_start`` for nothing"""
     loop_options: Options = Field(default_factory=dict)
     """of a loop of your own, ``loop = "package.module:function"``
@@ -174,7 +174,6 @@ class Config(Section):
     search: SearchConfig = SearchConfig()
     samples: SamplesConfig = SamplesConfig()
     selfplay: SelfplayConfig = SelfplayConfig()
-    data_loop: DataLoopConfig = DataLoopConfig()
 
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:

@@ -26,7 +26,6 @@ from proverrl.files.disk import saving
 from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
-from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.selfplay.composer import teach_composer
@@ -67,7 +66,6 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
     "expert_iteration": run_expert_iteration,
-    "data_loop": run_data_loop,
     "selfplay": run_selfplay,
 }
 
