@@ -143,6 +143,7 @@ def run_walk_search(
     name: str, guesser: Guesser, *, seed: int, **config: object
 ) -> tuple[SearchResult, TreeSearch]:
     functions = Functions(guesser.propose, verify_walk, segment=segment_lean, confirm=verify_walk)
-    settings = SearchConfig.model_validate({"name": name, "check": True, **config})
+    settings = SearchConfig.model_validate({"name": name, **config})
     search = TreeSearch(build_walk_problem(guesser.word), functions, settings, seed=seed)
-    return asyncio.run(search.run()), search
+    found = asyncio.run(search.run(lambda one: one.strategy.tree.check_invariants()))
+    return found, search

@@ -101,12 +101,15 @@ PROBLEM = build_problem("letters")
 
 
 def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
-    settings = SearchConfig(**{"name": "rmax_ts", "check": True, **config})
+    settings = SearchConfig(**{"name": "rmax_ts", **config})
     return TreeSearch(PROBLEM, world.functions(), settings, seed=seed)
 
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
-    return asyncio.run(build_search(world, seed=seed, **config).run())
+    def watch(search: TreeSearch) -> None:
+        search.strategy.tree.check_invariants()
+
+    return asyncio.run(build_search(world, seed=seed, **config).run(watch))
 
 
 def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchResult:

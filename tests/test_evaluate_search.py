@@ -156,7 +156,7 @@ def open_tools(verifier: FakeVerifier) -> Tools:
     )
 
 
-CONFIG = SearchConfig(name="rmax_ts", states="statements", calls=4, check=True)
+CONFIG = SearchConfig(name="rmax_ts", states="statements", calls=4)
 
 
 def search_all(folder: Path, verifier: FakeVerifier, searches: int = 1) -> list[str]:

@@ -170,8 +170,8 @@ def test_a_search_under_other_settings_is_refused_by_name(tmp_path: Path) -> Non
     make_folder(tmp_path, search).save(search)
     with pytest.raises(RunError, match=r"other settings \(policy\).*--out"):
         make_folder(tmp_path, search, policy="b").load(search)
-    changed = build_search(World(), gamma=0.5)
-    with pytest.raises(RunError, match=r"search\.json: .*differs in search.gamma.*--out"):
+    changed = build_search(World(), length_power=1.0)
+    with pytest.raises(RunError, match=r"search\.json: .*differs in search.length_power.*--out"):
         make_folder(tmp_path, changed).load(changed)
     path = tmp_path / "search.json"
     path.write_text(path.read_text()[:-9])

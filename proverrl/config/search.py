@@ -21,7 +21,6 @@ CompositeName = Literal["pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
-KeepStates = Literal["all", "last"]
 
 
 class SearchConfig(Section):
@@ -39,9 +38,6 @@ class SearchConfig(Section):
     step: StepName = "proof"
     """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
     as in BFS-Prover"""
-    keep_states: KeepStates = "all"
-    """which states of a failed body the tree keeps: ``all`` on its way; ``last``, the one before
-    its first error, for some dozens of calls"""
     calls: Positive = 64
     """the most verifier calls; a body that the search has judged costs none"""
     tokens: NonNegative = 0
@@ -55,17 +51,9 @@ class SearchConfig(Section):
     judges whole bodies again after so many answers"""
     width: NonNegative = 0
     """bodies per expansion; 0: 1, but ``best_first`` 4, ``pooled_hints`` 8 after what
-    stands (``self_correct``: see ``rounds``)"""
-    gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
-    """``rmax_ts``: discount of old rewards"""
-    max_prefixes: Positive = 16
-    """texts kept for one state"""
-    max_prefix_tokens: NonNegative = 0
-    """longer prefixes are not continued; 0 is no limit"""
+    stands (``self_correct`` has its own)"""
     length_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """``best_first``: log-probability is divided by depth to this power"""
-    rounds: NonNegative = 2
-    """``self_correct``: corrections of a body before a new one is started"""
     base: BaseName = "best_of_n"
     """``pooled_hints``: the search that writes whole bodies"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
@@ -73,8 +61,6 @@ class SearchConfig(Section):
     openings: Literal["standing", "none"] = "standing"
     """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
     nothing, with fewer calls for a proof and more tokens"""
-    check: bool = False
-    """checks the tree after every expansion, for debugging"""
 
     @property
     def base_name(self) -> str:

@@ -158,8 +158,7 @@ class GrpoConfig(Section):
 class ExpertIterationConfig(Section):
     """Expert iteration: sample, keep what is proved, train on it, repeat.
 
-    Each round trains on the kept proofs and on the warm start's references; see
-    ``proverrl.run.pairs.choose_proofs`` for the two limits.
+    Each round trains on the kept proofs and on the warm start's references.
     """
 
     rounds: Positive = 4
@@ -178,15 +177,6 @@ class ExpertIterationConfig(Section):
     proofs: str = ""
     """a file of an earlier run's proofs (``proverrl proofs``) to start from; each is verified
     first"""
-    sft_data: str = ""
-    """a file of problems with the field ``reference`` that every round also learns from; not
-    verified; held-out problems are refused"""
-    earlier_share: Fraction = 1.0
-    """the largest share of a round's proofs that come from earlier ones; a round that found nothing
-    new takes all"""
-    max_proofs_per_problem: NonNegative = 0
-    """the most proofs of one problem that a round learns from, drawn anew each round; 0 takes all
-    that are kept"""
     epochs: Positive = 2
     """passes over the kept bodies in a round"""
     batch_size: Positive = 16

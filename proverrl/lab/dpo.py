@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from proverrl.config import Config
+from proverrl.benchmarks.open import open_benchmark
+from proverrl.config import Config, ProblemsConfig
 from proverrl.config.base import Positive, PositiveFloat, Section
 from proverrl.config.loops import loop_traits
 from proverrl.config.training import OptimizerName
@@ -29,11 +30,11 @@ from proverrl.learner.packed_rows import batch_rows
 from proverrl.losses.base import Metrics
 from proverrl.problems.load import load_texts
 from proverrl.run.imitation import score_targets
-from proverrl.run.pairs import Pair, make_source, refuse_kept_apart
+from proverrl.run.pairs import Pair, make_source
 from proverrl.run.session import Session
 from proverrl.run.supervised import SupervisedLearner, supervised_rate
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
+from proverrl.types import Candidate, Problem
 
 Preference = tuple[Problem, str, str]
 """A problem, the body that is preferred, and the other one."""
@@ -75,11 +76,28 @@ def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
     """The pairs of the file. Raises ``ProblemError``: a line lacks one of the bodies or has one
     body twice, or its problem has a statement of the validation or held-out split."""
     found = load_texts(options.pairs, "chosen", "rejected")
-    refuse_kept_apart([(where, problem) for where, problem, _ in found], config.problems)
+    _refuse_kept_apart([(where, problem) for where, problem, _ in found], config.problems)
     for where, _, (chosen, rejected) in found:
         if chosen == rejected:
             raise ProblemError(f"{where}: 'chosen' and 'rejected' are the same; drop the line")
     return [(problem, chosen, rejected) for _, problem, (chosen, rejected) in found]
+
+
+def _refuse_kept_apart(found: Sequence[tuple[str, Problem]], problems: ProblemsConfig) -> None:
+    """Raise ``ProblemError`` where one of the problems, each after its place, has a statement of
+    the validation or held-out split."""
+    kept_apart = {
+        Candidate(problem, "").key: (split, problem.id)
+        for split in (problems.valid, problems.heldout)
+        if split.exists()
+        for problem in open_benchmark(str(split)).problems
+    }
+    for where, problem in found:
+        if known := kept_apart.get(Candidate(problem, "").key):
+            raise ProblemError(
+                f"{where}: problem {problem.id!r} has the statement of {known[1]!r} in {known[0]}, "
+                "which is kept apart for evaluation; drop the line"
+            )
 
 
 def dpo_loss(

@@ -23,7 +23,7 @@ from proverrl.types import Candidate, Problem, Verdict
 StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 
 # What may change when a search is continued: how long, and how many at once.
-_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
+_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,7 @@ class Functions:
     """What a search calls. Only ``propose`` and ``verify`` are always needed.
 
     ``confirm`` is a verifier with fresh workers: a proof counts only when it agrees. Its calls are
-    counted apart. ``count_tokens`` is needed where ``max_prefix_tokens`` is set. ``policy`` is what
-    ``propose`` asks, for a search of somebody's own.
+    counted apart. ``policy`` is what ``propose`` asks, for a search of somebody's own.
     """
 
     propose: Propose
@@ -68,7 +67,6 @@ class Functions:
     segment: SegmentFn | None = None
     correct: CorrectFn | None = None
     confirm: Verify | None = None
-    count_tokens: Callable[[str], int] | None = None
     policy: Policy | None = None
 
 

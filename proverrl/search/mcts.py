@@ -16,6 +16,9 @@ from proverrl.search.base import Functions, Job
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import MIN_COUNT, Node, discount_jobs
 
+GAMMA = 0.99
+"""The discount of old rewards."""
+
 
 def bonus(total: float, count: float) -> float:
     """sqrt(2 ln(max(total, 2)) / max(count, 0.01)): what was tried ``count`` of ``total`` times."""
@@ -23,7 +26,7 @@ def bonus(total: float, count: float) -> float:
 
 
 class RMaxTS(Strategy):
-    """Reward 1 for an expansion that added a node, else 0; sums are discounted by ``gamma``.
+    """Reward 1 for an expansion that added a node, else 0; sums are discounted by ``GAMMA``.
 
     The score is a discounted mean plus a bonus for what was tried little. Expansions under way
     count as zero rewards (virtual loss), so many may run. Xin et al. 2024 (DeepSeek-Prover-V1.5),
@@ -34,7 +37,7 @@ class RMaxTS(Strategy):
     WIDTH: ClassVar[int] = 1
 
     def __init__(self, config: SearchConfig, functions: Functions) -> None:
-        super().__init__(config, functions, gamma=config.gamma)
+        super().__init__(config, functions, gamma=GAMMA)
 
     def pick(self) -> Node:
         node = self.tree.root

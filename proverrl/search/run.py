@@ -164,8 +164,6 @@ class TreeSearch(Search):
         self._idle = 0 if spending.calls else self._idle + 1
         self._num_expansions += 1
         self._add_point()
-        if self.config.check:
-            self.strategy.tree.check_invariants()
 
     def _close(self, job: Job) -> SearchSpending:
         """End a job; what it spent stays spent."""

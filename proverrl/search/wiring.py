@@ -6,7 +6,7 @@ a problem of any language, and a ``Search`` that can be run. Not handled here: f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -18,11 +18,10 @@ from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn
-from proverrl.policy.base import Policy
 from proverrl.search.base import Functions, Search
 from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
-from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
+from proverrl.search.proposals import Corrector, Proposer
 from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.types import Problem
 from proverrl.verifier.base import FRESH_GROWTH, Limits, Verifier
@@ -91,7 +90,6 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
             tools.confirm.verify, deadline_seconds=FRESH_GROWTH * tools.deadline_seconds
         ),
         policy=tools.propose.policy,
-        count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
     )
 
 
@@ -128,8 +126,3 @@ def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
-
-
-def _make_count(policy: Policy) -> Callable[[str], int]:
-    tokenizer = find_tokenizer(policy)
-    return lambda text: len(encode(tokenizer, text))
