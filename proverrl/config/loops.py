@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 from proverrl import plugins
 from proverrl.errors import UsageError
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay", "preferences"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay"]
 StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
     "experiments",
