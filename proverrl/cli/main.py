@@ -200,11 +200,7 @@ def train(
         click.echo(f"{config.run} is finished; nothing to do")
     else:
         asyncio.run(run_training(config))
-    if config.loop == "value":
-        from proverrl.jobs.value import describe_value
-
-        click.echo("\n".join(describe_value(config.run)))
-    elif os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0":
         _print_results(config.run)
 
 

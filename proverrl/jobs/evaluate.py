@@ -37,7 +37,7 @@ from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchma
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
 from proverrl.run.session import load_weights
 from proverrl.search.proposals import PROPOSERS, Corrector
-from proverrl.search.wiring import Tools, check_search, needs_traces, open_confirm, open_value
+from proverrl.search.wiring import Tools, needs_traces, open_confirm
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
 
@@ -92,13 +92,11 @@ async def evaluate_benchmarks(
     settings; ``RunError``: the run has no weights yet."""
     config = settle(config)
     searches = config.evaluation.search
-    if searches:
-        check_search(config.search)
-        if config.search.stop_after > 1:
-            raise UsageError(
-                "an evaluation counts what a search spends until its first proof; set "
-                "search.stop_after to 1"
-            )
+    if searches and config.search.stop_after > 1:
+        raise UsageError(
+            "an evaluation counts what a search spends until its first proof; set "
+            "search.stop_after to 1"
+        )
     trained = policy or open_policy(config, from_run)
     mode = open_mode(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
@@ -151,23 +149,20 @@ def open_tools(
     policy: Policy, verifier: CachedVerifier, config: Config, languages: Iterable[str]
 ) -> Tools:
     """What searches of problems in these languages share; whoever opens them closes ``confirm``.
-    Raises ``UsageError``: ``search.value`` holds no value model for the policy, or
-    ``evaluation.top_p`` or ``top_k`` would leave a search without log-probabilities of the whole
-    distribution; ``ToolchainError``: as ``open_confirm``."""
+    Raises ``UsageError``: ``evaluation.top_p`` or ``top_k`` would leave a search without
+    log-probabilities of the whole distribution; ``ToolchainError``: as ``open_confirm``."""
     settings = config.evaluation
     if reason := settings.against_search:
         raise UsageError(reason)
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )
-    value = open_value(policy, config.search.value) if config.search.value else None
     return Tools(
         propose=PROPOSERS[config.search.step](policy, sampling),
         correct=Corrector(policy, sampling, config.rollout),
         verifier=verifier,
         confirm=open_confirm(config.pool, languages),
         deadline_seconds=config.pool.deadline_seconds,
-        value=value,
     )
 
 
