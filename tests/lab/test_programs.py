@@ -150,9 +150,6 @@ def test_a_limit_is_never_a_success() -> None:
     assert score(form=2, own=0, meant=2) == 0.2
     assert score(form=1, own=2, meant=2) == 0.2
     assert score(meant=2) == 0.2
-    for status in (Status.TIMEOUT, Status.CRASHED):
-        with pytest.raises(RecordError, match="was not judged"):
-            earn(body, Verdict(status))
 
 
 def test_evaluations_say_who_meets_which_contract() -> None:
