@@ -1,7 +1,7 @@
 """The record of how much of an answer a policy was given.
 
 Draws and rollouts carry it so that no proof found with help counts as found without. Not handled
-here: how a hint is made (``proverrl.rollout.hints``).
+here: who gives hints (``proverrl.run.experiments``).
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ Seam = Literal[
     "composer",
     "benchmark",
     "policy",
+    "rollout",
+    "experiment",
 ]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "loop": ("session",),
@@ -51,6 +53,8 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "composer": ("parents", "seed"),
     "benchmark": (),
     "policy": ("prompt", "n", "sampling"),
+    "rollout": ("config",),
+    "experiment": ("config",),
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
@@ -59,6 +63,8 @@ _KEYS: Mapping[Seam, str] = {
     "composer": "selfplay.composer",
     "benchmark": "--benchmark",
     "policy": "policy.engine",
+    "rollout": "rollout.mode",
+    "experiment": "experiments",
 }
 """Where such a part is named, if not in ``SEAM.name``."""
 HOOKS: Mapping[Seam, tuple[str, ...]] = {"reward": ("check", "review")}
@@ -169,8 +175,8 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
     if not takes_options:
         if options:
             raise UsageError(
-                f"{_find_table(seam)}: {name} takes none; give it a parameter 'options', or drop "
-                f"{', '.join(sorted(options))}"
+                f"{_find_table(seam, name)}: {name} takes none; give it a parameter 'options', or "
+                f"drop {', '.join(sorted(options))}"
             )
         return _keep_running(key, name, function, _find_hooks(seam, function))
     given = _read_options(seam, name, function, options)
@@ -209,8 +215,10 @@ def _find_key(seam: Seam) -> str:
     return _KEYS.get(seam, f"{seam}.name")
 
 
-def _find_table(seam: Seam) -> str:
+def _find_table(seam: Seam, name: str) -> str:
     """The table of a part's options."""
+    if seam == "experiment":
+        return f"experiments.{json.dumps(name)}"
     return "loop_options" if seam == "loop" else f"{_find_key(seam).partition('.')[0]}.options"
 
 
@@ -221,7 +229,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
         if is_place(name):
             bind(seam, name, options)
         elif options:
-            table = _find_table(seam)
+            table = _find_table(seam, name)
             own = name if seam == "loop" else table.partition(".")[0]
             raise UsageError(
                 f"{table} are for a plug-in ({_find_key(seam)} = "
@@ -263,7 +271,7 @@ def _read_options(
     seam: Seam, name: str, function: Callable[..., Any], options: Mapping[str, Any]
 ) -> Any:
     """The options in the pydantic model that annotates the parameter; without one a mapping."""
-    table = _find_table(seam)
+    table = _find_table(seam, name)
     called = function.__init__ if inspect.isclass(function) else function
     try:
         model = get_type_hints(called).get("options")

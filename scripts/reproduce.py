@@ -255,11 +255,12 @@ FIGURES = {
     ),
     "preface": Figure(
         (
-            train("configs/preface_writer.toml", run="{run}/writer"),
+            train("configs/lab/preface_writer.toml", run="{run}/writer"),
             # Seed 0 had 14 minutes, which were 19 steps.
             train(
-                "configs/preface.toml",
-                "--set instruct.writer={run}/writer/policy --set max_minutes=0 --set grpo.steps=19",
+                "configs/lab/preface.toml",
+                "--set rollout.options.writer={run}/writer/policy --set max_minutes=0 "
+                "--set grpo.steps=19",
             ),
             "proverrl eval --run {run} --name after --set rollout.turns=7 -k 1",
             "proverrl eval --run {run} --name before --set rollout.turns=7 -k 1 "
@@ -426,6 +427,7 @@ FIGURES |= {
         {"after": recorded},
     )
     for name, recorded in ON_DAFNY.items()
+    if (CONFIGS.parent / find_preset(name)).is_file()
 }
 
 ON_LEAN: Mapping[str, Mapping[int, Recorded]] = {
@@ -463,6 +465,7 @@ FIGURES |= {
         {"after": recorded},
     )
     for name, recorded in ON_LEAN.items()
+    if (CONFIGS.parent / find_preset(name)).is_file()
 }
 _TEXTS = "{data}/lean456.jsonl"
 _THEOREMS = "{data}/lean456-heldout.jsonl"

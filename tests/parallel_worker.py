@@ -36,8 +36,8 @@ from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, VllmConfig
 from proverrl.config.training import WarmStartConfig
 from proverrl.errors import ProverRLError, WeightSyncError
-from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
+from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.loops.preferences import Preferring, Ranked
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
@@ -67,6 +67,29 @@ class Seen:
         self.updates.append(update)
 
 
+class Imitating:
+    """A term of somebody's own: the likelihood of its items."""
+
+    def backward(
+        self, model: Any, items: Sequence[PackedRow], *, mine: Sequence[PackedRow], max_tokens: int
+    ) -> dict[str, float]:
+        num = sum(sum(sample.loss_mask) for row in items for sample in row.samples)
+        total = 0.0
+        for row in mine:
+            logprobs, _ = packed_logprobs(model, [row], temperature=1.0)
+            loss = -0.5 * logprobs.sum() / num
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return {"own_loss": total, "loss": total}
+
+    def follow(self, model: Any) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     """What rank 0 has after two steps and a draw; nothing on the others."""
     parallel.BUCKET_BYTES = case.get("bucket_bytes", 2**26)
@@ -86,7 +109,14 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
 
     def open_learner() -> TorchLearner:
         learner = TorchLearner(
-            model, config, temperature=1.0, loss=loss, check=check, world=world, probe_rows=rows
+            model,
+            config,
+            temperature=1.0,
+            loss=loss,
+            check=check,
+            world=world,
+            probe_rows=rows,
+            terms={"own": Imitating()} if "term" in case else {},
         )
         if world.rank == case.get("skips"):
             # The messages are sent, and what comes goes nowhere.
@@ -105,10 +135,9 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     push_weights(world, policy)
     start_learners(world, None)
     learner = open_learner()
-    pairs = [TeacherPair(s, (1, 2, *s.token_ids[: s.prompt_length])) for s in samples[:3]]
-    pairs = pairs if loss.distill.weight else []
+    items = {"own": [PackedRow((sample,)) for sample in samples[:3]]} if "term" in case else {}
     try:
-        steps = [learner.step(samples, lambda: samples[:3], pairs) for _ in range(2)]
+        steps = [learner.step(samples, lambda: samples[:3], items) for _ in range(2)]
     except WeightSyncError as error:
         dismiss(world)
         return {"complaint": str(error)}

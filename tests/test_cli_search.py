@@ -414,11 +414,6 @@ def test_a_problem_without_states_is_refused_before_any_search_begins(tmp_path: 
         (["loop/3", "--benchmark", "loop.jsonl", "--config", "search.toml"], "'loop/38'"),
         (["loop.jsonl", "loop.jsonl", "--config", "search.toml"], "given twice"),
         (["loop.jsonl", "--config", "search.toml", "--set", "search.cals=3"], "search.calls"),
-        (
-            "loop.jsonl --config search.toml --set rollout.mode=instruct "
-            "--set instruct.writer=writer".split(),
-            "this policy writes instructions",
-        ),
     ],
 )
 def test_wrong_usage_names_the_place(place: Path, arguments: list[str], message: str) -> None:

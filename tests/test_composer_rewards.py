@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.config import parse_config
-from proverrl.config.selfplay import ComposerRewardName
 from proverrl.errors import ConfigError, RecordError
 from proverrl.rewards.composer import (
-    COMPOSER_REWARDS,
     StatementOutcome,
-    absolute_zero_reward,
     compare_statements,
     gar_reward,
     is_modified,
     penalise_modified,
+    reward_statements,
 )
 from proverrl.rollout.extract import extract
 from proverrl.types import HOLE, Completion, Problem, Reward, Rollout, Turn
 
 
-def tried(solved: float | None, **more: float | str) -> StatementOutcome:
-    return StatementOutcome("tried", solved, **more)  # type: ignore[arg-type]
+def tried(solved: float | None, **more: float) -> StatementOutcome:
+    return StatementOutcome("tried", solved, **more)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +42,6 @@ def test_gar_is_a_share_and_rewriting_never_pays(solved: float, modified: float)
     assert 0.0 <= value <= gar_reward(solved, 0.0) <= 1.0
 
 
-def test_every_name_has_a_reward() -> None:
-    assert set(COMPOSER_REWARDS) == set(get_args(ComposerRewardName))
-
-
 def test_gar_counts_what_was_refused_as_unsolved_and_leaves_out_what_was_not_judged() -> None:
     batch = [
         StatementOutcome("malformed"),
@@ -55,72 +49,25 @@ def test_gar_counts_what_was_refused_as_unsolved_and_leaves_out_what_was_not_jud
         tried(None),
         tried(0.25, modified=0.125),
     ]
-    assert COMPOSER_REWARDS["gar"](batch) == [0.0, 0.0, None, 0.65625]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        (StatementOutcome("malformed"), -1.0),
-        (StatementOutcome("stopped"), -0.5),
-        (tried(0.0), -0.5),
-        (tried(1.0), -0.5),
-        (tried(0.125), 0.875),
-        (tried(0.875), 0.125),
-        (tried(None), None),
-    ],
-)
-def test_absolute_zero(outcome: StatementOutcome, expected: float | None) -> None:
-    assert absolute_zero_reward(outcome) == expected
-
-
-def test_stp_keeps_the_window_without_its_lowest_fifth() -> None:
-    # Useful: 0.25, 0.125, 0.25, 0.0625, 0.25; the lowest of these five by ratio (0.1) goes.
-    batch = [
-        tried(0.25, ratio=0.5),
-        tried(0.3, ratio=0.01),
-        tried(0.125, ratio=0.1),
-        tried(0.0),
-        tried(0.25, ratio=0.9),
-        tried(0.0625, ratio=0.2),
-        tried(0.25, ratio=0.3),
-        tried(None),
-        StatementOutcome("malformed"),
-    ]
-    expected = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, None, 0.0]
-    assert COMPOSER_REWARDS["stp"](batch) == expected
-    # A fifth of four is less than one: nothing goes.
-    assert COMPOSER_REWARDS["stp"](batch[:5]) == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert reward_statements(batch) == [0.0, 0.0, None, 0.65625]
 
 
 def test_a_batch_is_compared_as_a_whole() -> None:
     batch = [tried(0.5), tried(0.25), tried(0.0), tried(None)]
-    rewards = COMPOSER_REWARDS["gar"](batch)
+    rewards = reward_statements(batch)
     assert rewards == [0.5, 0.75, 0.0, None]
     # Mean 5/12; squared distances 1/144, 16/144, 25/144; variance 42/432 = 7/72.
     std = math.sqrt(7 / 72)
-    got = compare_statements(batch, rewards, "gar")
+    got = compare_statements(rewards)
     want = [(1 / 12) / std, (4 / 12) / std, (-5 / 12) / std, 0.0]
     assert got == pytest.approx(want, rel=1e-4)
-
-
-def test_absolute_zero_is_compared_within_a_task() -> None:
-    batch = [tried(0.5, kind="a"), StatementOutcome("malformed", kind="b"), tried(0.25, kind="a")]
-    rewards = COMPOSER_REWARDS["absolute_zero"](batch)
-    assert rewards == [0.5, -1.0, 0.75]
-    # Task a: mean 0.625, both 0.125 away, which is its deviation. Task b: alone.
-    expected = [-1.0, 0.0, 1.0]
-    got = compare_statements(batch, rewards, "absolute_zero")
-    assert got == pytest.approx(expected, abs=1e-4)
-    # GAR would compare all three: the malformed one is far below the mean of 1/12.
-    assert compare_statements(batch, rewards, "gar")[1] < -1.0
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=9))
 def test_advantages_of_a_batch_sum_to_zero(rates: list[float]) -> None:
     batch = [tried(rate) for rate in rates]
-    rewards = COMPOSER_REWARDS["gar"](batch)
-    assert sum(compare_statements(batch, rewards, "gar")) == pytest.approx(0.0, abs=1e-6)
+    rewards = reward_statements(batch)
+    assert sum(compare_statements(rewards)) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_an_outcome_that_makes_no_sense_is_refused() -> None:

@@ -76,7 +76,7 @@ type MultiSet T = [T]int;
 
 axiom ({ MultiSet#Card(s[x]) } a);
 axiom (forall<T> s: MultiSet T :: { MultiSet#Card(s) }
-  (exists x: T :: { s[x] } s[x] < 0) ||
+  (!$IsGoodMultiSet(s) && (exists x: T :: { s[x] } s[x] < 0)) ||
   (0 <= MultiSet#Card(s) &&
   (MultiSet#Card(s) == 0 <==> s == MultiSet#Empty()) &&
   (MultiSet#Card(s) != 0 ==> (exists x: T :: 0 < s[x]))));

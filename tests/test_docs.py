@@ -28,8 +28,6 @@ from proverrl.config import (
     EndpointConfig,
     FeedbackName,
     LossName,
-    RestartName,
-    RestartSource,
     RewardName,
 )
 from proverrl.config.rollout import RolloutMode
@@ -376,8 +374,6 @@ CHOICES = [
     CurriculumName,
     FeedbackName,
     LossName,
-    RestartName,
-    RestartSource,
     RewardName,
     RolloutMode,
 ]

@@ -144,6 +144,7 @@ class Watch:
 
     version = 0
     warnings: dict[str, int] = {}  # noqa: RUF012
+    terms: dict[str, Any] = {}  # noqa: RUF012
     groups: Sequence[Group] = ()
 
     def watch(self, groups: Sequence[Group], solve_rate: float | None) -> None:

@@ -34,11 +34,11 @@ from tests.tolerance import BFLOAT16, FLOAT32, MOVED
 from tests.warm import WARM
 
 ROOT = Path(__file__).resolve().parents[1]
-DISTILL = {"distill": {"weight": 0.5}}
 CASES: dict[str, dict[str, Any]] = {
     "plain": {"learner": {"groups_per_update": 3, "replay_samples": 3, "epochs": 2}},
     "terms": {
-        "loss": {"kl": 0.1, "sampler_cap": 2.0, **DISTILL},
+        "loss": {"kl": 0.1, "sampler_cap": 2.0},
+        "term": True,
         "learner": {"micro_batch_tokens": 24},
     },
     "sequence": {"loss": {"name": "clipped_sequence"}},

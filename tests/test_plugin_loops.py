@@ -40,7 +40,7 @@ def refuse_odd(config: Config, options: Counting) -> str:
     return "counting takes even numbers; set loop_options.most = 2" if options.most % 2 else ""
 
 
-@loop_traits("counting", takes=frozenset({"restart.name"}), against=refuse_odd)
+@loop_traits("counting", takes=frozenset({"experiments"}), against=refuse_odd)
 async def count_up(session: Session, *, options: Counting) -> None:
     """A loop that learns nothing."""
     for step in range(1, options.most + 1):

@@ -236,15 +236,15 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None
 
 def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
-        load_policy(tmp_path / "none", TINY, device="cpu", key="instruct.writer")
+        load_policy(tmp_path / "none", TINY, device="cpu", key="rollout.options.writer")
     assert str(error.value) == (
-        f"instruct.writer {str(tmp_path / 'none')!r}: there is no folder "
+        f"rollout.options.writer {str(tmp_path / 'none')!r}: there is no folder "
         f"{tmp_path / 'none'}, and a "
         "model on the hub is called OWNER/NAME; check the spelling, or train the run first whose "
         "weights it names"
     )
     with pytest.raises(UsageError, match="holds no weights"):
-        load_policy(tmp_path, TINY, device="cpu", key="instruct.writer")
+        load_policy(tmp_path, TINY, device="cpu", key="rollout.options.writer")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")

@@ -13,14 +13,12 @@ import torch
 
 from proverrl.config import (
     Config,
-    DistillConfig,
     LearnerConfig,
     LossConfig,
     PolicyConfig,
     parse_config,
 )
 from proverrl.errors import ConfigError, UsageError
-from proverrl.learner.distill import SelfDistiller
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
@@ -221,19 +219,6 @@ def test_auto_is_bfloat16_on_a_gpu_and_what_a_run_stores(monkeypatch: pytest.Mon
     asked = parse_config({**given, "vllm": {"dtype": "float32"}}, source="here")
     with pytest.raises(ConfigError, match=r'set vllm\.dtype = "bfloat16"'):
         settle(asked)
-
-
-def test_the_teacher_is_a_float32_average() -> None:
-    model = bf16_model()
-    distiller = SelfDistiller(model, DistillConfig(weight=1.0, teacher_rate=0.25), temperature=1.0)
-    weight = next(model.parameters())
-    first = float(weight.detach()[0, 0])
-    with torch.no_grad():
-        weight[0, 0] = 2.0
-    distiller.follow(model)
-    teacher = next(distiller.teacher.parameters())
-    assert teacher.dtype == torch.float32
-    assert float(teacher[0, 0]) == pytest.approx(0.75 * first + 0.25 * 2.0, abs=1e-6)
 
 
 def bf16_policy() -> TransformersPolicy:

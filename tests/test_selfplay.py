@@ -155,11 +155,11 @@ def test_training_problems_without_room_are_named_and_never_drawn() -> None:
 def test_a_statement_that_leaves_no_room_for_an_answer_is_tried_by_nobody() -> None:
     def write(num: int) -> Draft:
         problem = replace(build_problem(f"p{num}"), statement=HOLE.rjust(num, "x"))
-        return Draft(("a", "b"), "invariants", Composed(problem, ("a", "b"), "o", 1, 0))
+        return Draft(("a", "b"), Composed(problem, ("a", "b"), "o", 1, 0))
 
     session: Any = SimpleNamespace(sampler=Narrow())
     session.has_room = partial(Session.has_room, session)
-    empty = Draft(("a", "b"), "invariants", None, "no script")
+    empty = Draft(("a", "b"), None, "no script")
     found = drop_long(session, [write(39), write(40), empty])
     assert [draft.reason for draft in found] == [
         "",
@@ -293,15 +293,11 @@ def test_bad_late_filters(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reward", ["gar", "absolute_zero", "stp"])
 def test_a_policy_that_was_taught_writes_scripts_and_learns(
     make_play: Callable[..., Config],
     verifiers: list[StubVerifier],
-    reward: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("proverrl.rewards.composer.STP_HIGH", 0.9)
-    config = make_play("policy", {**POLICY, "reward": reward})
+    config = make_play("policy", POLICY)
     lines = step_lines(run(config))
     written = sum(line["statements_written"] for line in lines)
     assert written == 24
@@ -331,7 +327,7 @@ def test_shared_weights_learn_from_both_roles(
     verifiers: list[StubVerifier],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = {**POLICY, "reward": "absolute_zero"}
+    settings = POLICY
     both = run(make_play("both", settings, grpo__steps=2))
     monkeypatch.setattr("proverrl.loops.selfplay.state._build_sample", lambda *_: [])
     solver = run(make_play("solver", settings, grpo__steps=2))
@@ -372,7 +368,7 @@ def test_weights_of_its_own(
 ) -> None:
     from safetensors.torch import load_file
 
-    settings = {**POLICY, "weights": "own" if train else "frozen", "reward": "absolute_zero"}
+    settings = {**POLICY, "weights": "own" if train else "frozen"}
     folder = run(make_play("own", settings))
     stored = [
         load_file(folder / f"checkpoints/step_00000{n}/composer/model.safetensors") for n in (2, 4)
@@ -391,7 +387,7 @@ def test_weights_of_its_own(
         {},
         {"late_filters": ["trivial"], "operator_choice": "useful"},
         {**POLICY, "late_filters": ["trivial"]},
-        {**POLICY, "weights": "own", "reward": "absolute_zero"},
+        {**POLICY, "weights": "own"},
         {"parents": "solved", "filters": ["duplicate", "leak", "trivial", "refuted"]},
     ],
     ids=["program", "late", "shared", "own", "solved"],
@@ -435,7 +431,7 @@ asyncio.run(train_module.train(config, live=False))
 def test_a_killed_run_ends_like_an_unbroken_one(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    settings = {**POLICY, "weights": "own", "reward": "absolute_zero"}
+    settings = {**POLICY, "weights": "own"}
     whole = run(make_play("unbroken", settings, grpo__steps=8))
     config = make_play("killed", settings, grpo__steps=8)
     moments = ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006")

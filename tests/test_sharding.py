@@ -162,7 +162,6 @@ def test_a_whole_learner_takes_up_what_two_halves_saved(
         ({"learner": {"optimizer": "muon"}}, 'set optimizer = "adamw"'),
         ({"policy": {"path": "p", "lora": {"rank": 4}}}, "takes no adapters"),
         ({"policy": {"engine": "vllm"}}, "not been joined with vLLM"),
-        ({"loss": {"distill": {"weight": 0.5}}}, "no teacher"),
         ({"loop": "expert_iteration"}, 'is for loop = "grpo" or "warm_start"'),
     ],
 )

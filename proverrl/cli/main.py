@@ -217,7 +217,7 @@ def train(
 @click.option("--name", default="eval", help="Name of the result files.")
 @click.option(
     "--mode",
-    type=click.Choice(["whole_proof", "self_correct", "instruct", "mixed", "search"]),
+    metavar="whole_proof|self_correct|mixed|search|PLUG-IN",
     help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
 )
 def evaluate_command(

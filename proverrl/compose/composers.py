@@ -61,11 +61,9 @@ write the proof. Give the whole program in one code block."""
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
-    ``kind`` is that of its first problem."""
+    """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids."""
 
     parents: tuple[str, ...]
-    kind: str
     composed: Composed | None
     reason: str = ""
     completion: Completion | None = None
@@ -289,4 +287,4 @@ def _make_draft(
 ) -> Draft:
     parents = tuple(parent.problem.id for parent in pair)
     kept = "" if composed is not None else reason
-    return Draft(parents, pair[0].problem.kind, composed, kept, completion=completion)
+    return Draft(parents, composed, kept, completion=completion)

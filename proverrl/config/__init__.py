@@ -5,7 +5,6 @@ from proverrl.config.curriculum import CurriculumName as CurriculumName
 from proverrl.config.load import load_config as load_config
 from proverrl.config.load import load_stored_config as load_stored_config
 from proverrl.config.load import parse_config as parse_config
-from proverrl.config.losses import DistillConfig as DistillConfig
 from proverrl.config.losses import GuardConfig as GuardConfig
 from proverrl.config.losses import LossConfig as LossConfig
 from proverrl.config.losses import LossName as LossName
@@ -22,12 +21,8 @@ from proverrl.config.rewards import AppealConfig as AppealConfig
 from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName
 from proverrl.config.rollout import FeedbackName as FeedbackName
-from proverrl.config.rollout import InstructConfig as InstructConfig
-from proverrl.config.rollout import RestartConfig as RestartConfig
-from proverrl.config.rollout import RestartName as RestartName
-from proverrl.config.rollout import RestartSource as RestartSource
-from proverrl.config.rollout import RestartUnit as RestartUnit
 from proverrl.config.rollout import RolloutConfig as RolloutConfig
+from proverrl.config.rollout import RolloutMode as RolloutMode
 from proverrl.config.search import SearchConfig as SearchConfig
 from proverrl.config.sections import Config as Config
 from proverrl.config.sections import PoolConfig as PoolConfig

@@ -24,7 +24,7 @@ from proverrl.files.strict_json import read_object
 
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
-    *("policy.path", "instruct.writer", "search.value", "curriculum.warm_start"),
+    *("policy.path", "search.value", "curriculum.warm_start"),
     *("expert_iteration.proofs", "expert_iteration.sft_data"),
     *("value.run", "value.rollouts", "value.samples", "samples.files", "evaluation.benchmarks"),
 )

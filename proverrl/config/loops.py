@@ -18,15 +18,14 @@ LoopName = Literal[
 ]
 StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
-    "restart.name",
+    "experiments",
     "samples.passes",
-    "rollout.mode",
     "learner.shard",
     "vllm.sleep",
     "selfplay",
 ]
-"""Keys, and a table, that a loop has to say that it obeys; others refuse them. ``rollout.mode``
-stands for its mode ``instruct``, ``selfplay`` for a composer that the warm start teaches."""
+"""Keys, and tables, that a loop has to say that it obeys; others refuse them. ``selfplay`` stands
+for a composer that the warm start teaches."""
 Against = Callable[[Any, Any], str]
 """A ``Config`` and the options of the loop: why they do not fit together, or an empty string."""
 T = TypeVar("T", bound=Callable[..., Any])
@@ -83,7 +82,7 @@ def _against_preferences(config: Any, _: object) -> str:
 
 
 _GRPO = frozenset(get_args(TakenKey)) - {"selfplay"}
-_WARM: frozenset[TakenKey] = frozenset({"restart.name", "rollout.mode", "learner.shard"})
+_WARM: frozenset[TakenKey] = frozenset({"experiments", "learner.shard"})
 OWN_LOOPS: Mapping[LoopName, LoopTraits] = {
     "warm_start": LoopTraits("warm start", takes=_WARM),
     "grpo": LoopTraits("GRPO", "grpo.steps", _GRPO),
@@ -146,9 +145,8 @@ def check_loop(config: Any) -> None:
 def against_loop(config: Any, traits: LoopTraits) -> str:
     """Why a ``Config`` does not fit its loop, or an empty string."""
     asked: dict[TakenKey, tuple[bool, str]] = {
-        "restart.name": (config.restart.name != "none", '"none"'),
+        "experiments": (bool(config.experiments), "{}"),
         "samples.passes": (bool(config.samples.passes), "0"),
-        "rollout.mode": (config.rollout.mode == "instruct", '"whole_proof"'),
         "learner.shard": (config.learner.shard != "none", '"none"'),
         "vllm.sleep": (config.policy.engine == "vllm" and config.vllm.sleep, "false"),
     }

@@ -14,32 +14,12 @@ from proverrl.config.base import (
     Fraction,
     NonNegativeFloat,
     Options,
-    Positive,
-    PositiveFloat,
     Section,
     name_of,
 )
 from proverrl.plugins import is_place
 
 LossName = Literal["clipped_token", "clipped_sequence"]
-
-
-class DistillConfig(Section):
-    """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``."""
-
-    weight: NonNegativeFloat = 0.0
-    """weight of the mean divergence per token; 0 keeps no teacher"""
-    alpha: Fraction = 0.5
-    """interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
-    1"""
-    top_tokens: Positive = 100
-    """how many of the student's likeliest tokens are compared; the others are merged into one"""
-    ratio_cap: PositiveFloat = 2.0
-    """bound of the policy's probability of a token over the sampler's"""
-    teacher_rate: Fraction = 0.05
-    """how far the teacher moves towards the policy per update"""
-    max_pairs: Positive = 64
-    """the most failed attempts per step"""
 
 
 class LossConfig(Section):
@@ -63,7 +43,6 @@ class LossConfig(Section):
     kept"""
     entropy: NonNegativeFloat = 0.0
     """weight of the mean entropy, which is subtracted from the loss"""
-    distill: DistillConfig = DistillConfig()
 
     @property
     def needs_old_logprobs(self) -> bool:

@@ -136,7 +136,6 @@ LayoutName = Literal[
     "deepseek_cot",
     "goedel",
     "dafny",
-    "instruct",
     "own",
 ]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -172,8 +171,7 @@ class PolicyConfig(Section):
     """how a problem is shown. ``plain``: the program as it is; ``canonical``: names become letters,
     and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
-    ``instruct``: one that asks for an instruction; ``own``: one that a language of
-    your own words"""
+    ``own``: one that a language of your own words"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

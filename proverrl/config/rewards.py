@@ -18,12 +18,7 @@ from proverrl.config.base import (
     name_of,
 )
 
-RewardName = Literal[
-    "proved",
-    "preface_conference",
-    "preface_journal",
-    "preface_potential",
-]
+RewardName = Literal["proved",]
 
 
 class AppealConfig(Section):
@@ -38,8 +33,8 @@ class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
-    """``proved``, ``preface_conference``, ``preface_journal``, ``preface_potential``, or the name
-    of an installed plug-in ([algorithms.md](algorithms.md#rewards-reward))"""
+    """``proved``, or the name of an installed plug-in
+    ([algorithms.md](algorithms.md#rewards-reward))"""
     options: Options = Field(default_factory=dict)
     """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     overlong_weight: NonNegativeFloat = 0.0

@@ -1,17 +1,15 @@
-"""The sections ``[rollout]``, turns with the verifier's answer between, ``[instruct]``, who writes
-under instructions, and ``[restart]``, groups that begin with a part of an answer. What the names
-choose stands in ``proverrl.rollout``."""
+"""The section ``[rollout]``: turns with the verifier's answer between. What the names choose stands
+in ``proverrl.rollout``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, Section
-from proverrl.config.policy import SMALL_MODEL_TOKENS, LayoutName
+from proverrl.config.base import NonNegative, Options, Positive, Section, name_of
 
-RolloutMode = Literal["whole_proof", "self_correct", "instruct"]
+RolloutMode = Literal["whole_proof", "self_correct"]
 FeedbackName = Literal["goedel", "kimina", "compact", "status"]
 
 
@@ -19,9 +17,10 @@ class RolloutConfig(Section):
     """Turns of a rollout, and what the policy is told between two of them; under ``whole_proof``
     there is only one."""
 
-    mode: RolloutMode = "whole_proof"
-    """``whole_proof``, ``self_correct`` or ``instruct``
-    ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    mode: Annotated[str, name_of("rollout", RolloutMode)] = "whole_proof"
+    """``whole_proof`` or ``self_correct`` ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``mode = "package.module:function"`` ([plugins.md](plugins.md))"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
@@ -33,55 +32,7 @@ class RolloutConfig(Section):
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
     the model's context"""
 
-
-class InstructConfig(Section):
-    """The writer of ``rollout.mode = "instruct"``, whose weights never change."""
-
-    writer: str = ""
-    """a Hugging Face folder or id, of a run that trained it ``RUN/policy``; or ``endpoint:NAME``"""
-    layout: LayoutName = "plain"
-    """how the writer is shown a problem, and how its answers are read (``policy.layout``)"""
-    temperature: NonNegativeFloat = 0.75
-    """temperature of the writer"""
-    max_new_tokens: Positive = SMALL_MODEL_TOKENS
-    """the most tokens of a body by the writer"""
-    characters: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1800, 1100, 750, 500)
-    """the most characters of an instruction in each turn, the last number for all turns after it"""
-
-
-RestartName = Literal["none", "escalate"]
-RestartSource = Literal["found", "reference", "failed_prefix", "failed_attempt"]
-RestartUnit = Literal["steps", "tokens"]
-OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
-
-
-class RestartConfig(Section):
-    """When a problem is tried again from a part of an answer, and how much of it is given."""
-
-    name: RestartName = "none"
-    """``escalate``: a problem whose group has no proof comes again with more of an answer"""
-    source: RestartSource = "found"
-    """``found``, ``reference``, ``failed_prefix`` or ``failed_attempt``
-    ([algorithms.md](algorithms.md#restarts-restart))"""
-    use_references: bool = False
-    """must be true for ``restart.source = "reference"``"""
-    share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
-    """the largest share of a draw's groups that are restarts"""
-    ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
-    """shares of an answer's tokens to give, in rising order"""
-    unit: RestartUnit = "steps"
-    """where a hint ends: ``steps``, at the end of a statement, clause or line, also beyond the
-    ratio; ``tokens``, anywhere"""
-    patience: Positive = 6
-    """restarts of a problem before it is drawn again without a hint"""
-
-    @model_validator(mode="after")
-    def _possible(self) -> RestartConfig:
-        if self.name != "none" and self.source == "reference" and not self.use_references:
-            raise ValueError(
-                'source = "reference" shows references of the training file to the policy; say so '
-                "with use_references = true, or choose another source"
-            )
-        if any(a >= b for a, b in zip(self.ratios, self.ratios[1:], strict=False)):
-            raise ValueError("ratios must rise")
-        return self
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a rollout may have more than one turn."""
+        return self.mode != "whole_proof" and self.turns > 1

@@ -38,7 +38,7 @@ from proverrl.config.policy import (
     name_endpoint,
 )
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
-from proverrl.config.rollout import InstructConfig, RestartConfig, RolloutConfig
+from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
 from proverrl.config.training import (
@@ -149,6 +149,11 @@ class Config(Section):
     languages: dict[str, str] = Field(default_factory=dict)
     """languages of your own by their names, and kinds of problems as ``"LANGUAGE.KIND"``, each as
     ``package.module:object`` ([plugins.md](plugins.md#languages))"""
+    experiments: dict[Annotated[str, name_of("experiment", Literal[""])], Options] = Field(
+        default_factory=dict
+    )
+    """what changes GRPO's steps, each as ``package.module:function`` with its options
+    ([plugins.md](plugins.md#experiments))"""
     problems: ProblemsConfig = ProblemsConfig()
     logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -158,8 +163,6 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
-    instruct: InstructConfig = InstructConfig()
-    restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
     appeal: AppealConfig = AppealConfig()
@@ -189,12 +192,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _endpoints_are_there(self) -> Config:
-        for key, path in (
-            ("policy.path", self.policy.path),
-            ("instruct.writer", self.instruct.writer),
-        ):
-            if reason := self.against_path(path):
-                raise ValueError(f"{key} = {path!r}: {reason}")
+        if reason := self.against_path(self.policy.path):
+            raise ValueError(f"policy.path = {self.policy.path!r}: {reason}")
         return self
 
     @model_validator(mode="after")
@@ -208,24 +207,7 @@ class Config(Section):
             raise ValueError(reason)
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
-        if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
-            raise ValueError(f'rollout.mode = "instruct" {reason}')
         return self
-
-    def _against_instructor(self) -> str:
-        """Why a policy that writes instructions cannot have these parts, most of which have it
-        imitate bodies; empty when it can."""
-        if not self.instruct.writer:
-            return "needs a writer: set instruct.writer"
-        bodies = {
-            "restart.name": self.restart.name != "none",
-            "samples.passes": self.samples.passes,
-            "learner.replay_samples": self.learner.replay_samples,
-            "loss.distill.weight": self.loss.distill.weight,
-            "evaluation.search": self.evaluation.search,
-        }
-        names = [name for name, asked in bodies.items() if asked]
-        return f"has no use for {', '.join(names)}, made for bodies; drop it" if names else ""
 
     def _against_vllm(self) -> str:
         """Why vLLM cannot sample for this run, and what to set; empty when it can."""
@@ -247,8 +229,6 @@ class Config(Section):
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
             return 'has not been joined with vLLM; set policy.engine = "transformers"'
-        if self.loss.distill.weight:
-            return "has no teacher for self-distillation; set loss.distill.weight = 0"
         return ""
 
     def find_endpoint(self, path: str) -> EndpointConfig | None:
@@ -275,7 +255,9 @@ class Config(Section):
             ("composer", self.selfplay.composer, self.selfplay.options),
             ("search", self.search.name, self.search.options),
             ("policy", self.policy.engine, self.policy.options),
+            ("rollout", self.rollout.mode, self.rollout.options),
             *(("callback", name, Options()) for name in self.logging.callbacks),
+            *(("experiment", name, options) for name, options in self.experiments.items()),
         ]
 
     def precision_on(self, device: str) -> PrecisionName:

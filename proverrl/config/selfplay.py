@@ -17,7 +17,6 @@ from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 
 ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
-ComposerRewardName = Literal["gar", "absolute_zero", "stp"]
 OperatorChoice = Literal["uniform", "useful"]
 ParentChoice = Literal["all", "solved"]
 ComposerWeights = Literal["shared", "own", "frozen"]
@@ -58,8 +57,6 @@ class SelfplayConfig(Section):
     base_share: Fraction = 0.5
     """the smallest share of a step's ``grpo.groups_per_draw`` groups on problems of the
     curriculum"""
-    reward: ComposerRewardName = "gar"
-    """what a statement earns: ``gar``, ``absolute_zero`` or ``stp``"""
     solve_rates: tuple[Fraction, Fraction] = (0.0, 0.5)
     """the solver learns from groups with a solve rate above the first and up to the second"""
     max_new_tokens: Positive = 48

@@ -94,9 +94,6 @@ class LearnerConfig(Section):
         return self
 
 
-InstructionRole = Literal["none", "writer", "instructor"]
-
-
 class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop."""
 
@@ -110,12 +107,6 @@ class WarmStartConfig(Section):
     """so many broken copies of each reference that the verifier refuses (a line lost, two
     exchanged, a name or a number changed); the reference is learned as the second turn after
     each"""
-    instructions: InstructionRole = "none"
-    """``writer``: each reference is learned under its instruction as well; ``instructor``: no
-    bodies, but the form of instructions ([preface.md](preface.md))"""
-    bare_share: Fraction = 1.0
-    """the share of the families whose bodies a ``writer`` also learns without an instruction
-    ([preface.md](preface.md))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
@@ -127,12 +118,6 @@ class WarmStartConfig(Section):
     weight_decay: ClassVar[float] = SUPERVISED_DECAY
     prompt_weight: Fraction = 0.3
     """weight of a prompt token in the loss; a body token has 1"""
-
-    @model_validator(mode="after")
-    def _only_a_writer_has_a_bare_share(self) -> WarmStartConfig:
-        if self.bare_share < 1.0 and self.instructions != "writer":
-            raise ValueError('bare_share below 1 needs instructions = "writer"')
-        return self
 
 
 class GrpoConfig(Section):

@@ -34,8 +34,8 @@ from proverrl.files.seal import add_seal
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import describe_lost, warn_of_lost, warn_of_room
-from proverrl.rollout.instruct import Writer
-from proverrl.rollout.self_correct import continue_rollouts, takes_turns
+from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
@@ -52,8 +52,8 @@ class Evaluation:
     ``settings`` are what all attempts must share, for attempts that are added later to be checked
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
     in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
-    number are one whole proof each. A ``writer`` writes the bodies where the policy instructs, and
-    its tokens are not counted. ``prices`` are those of a million tokens of prompts and of
+    number are one whole proof each. ``answers`` is the mode that finds the bodies; what it writes
+    besides the policy is not counted. ``prices`` are those of a million tokens of prompts and of
     completions; 0 is not known.
     """
 
@@ -73,7 +73,7 @@ class Evaluation:
     settings: Mapping[str, Any] = field(default_factory=dict)
     mixed: bool = False
     prices: tuple[float, float] = (0.0, 0.0)
-    writer: Writer | None = None
+    answers: Mode = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ async def evaluate(
     except asyncio.CancelledError:
         # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
         oldest = flights.waiting[0] if flights.waiting else None
-        if oldest and oldest[1].done() and not takes_turns(evaluation.rollout):
+        if oldest and oldest[1].done() and not evaluation.rollout.takes_turns:
             await finish(*oldest)
         raise
     finally:
@@ -299,7 +299,7 @@ async def _draw(evaluation: Evaluation, policy: Policy, block: AttemptBlock) -> 
         n=block.size,
         sampling=_sampling(evaluation, "evaluation", block.name),
         name="eval",
-        writer=evaluation.writer,
+        mode=evaluation.answers,
     )
     places = [number - block.first for number in block.missing]
     return [
@@ -345,7 +345,7 @@ async def _finish(
             settings=evaluation.rollout,
             sampling=_sampling(evaluation, "evaluation turns", block.name),
             deadline_seconds=evaluation.deadline_seconds,
-            writer=evaluation.writer,
+            mode=evaluation.answers,
         )
         for place, number in enumerate(going):
             rollouts[number] = [draw.rollouts[place] for draw in continued]

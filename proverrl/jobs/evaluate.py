@@ -35,7 +35,7 @@ from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.run.beside import open_writer
+from proverrl.rollout.mode import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
@@ -104,7 +104,7 @@ async def evaluate_benchmarks(
                 "search.stop_after to 1"
             )
     trained = policy or open_policy(config, from_run)
-    writer = open_writer(config)
+    mode = open_mode(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: prepare(load_benchmark(config, src)) for name, src in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
@@ -116,6 +116,8 @@ async def evaluate_benchmarks(
                     config.run, config, toolchain=verifier.toolchain, engine=writing.engine
                 )
             display.show_phase("policy", writing.engine)
+            if mode.engine:
+                display.show_phase("rollouts", mode.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
             for name, benchmark in found.items():
                 display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
@@ -133,7 +135,7 @@ async def evaluate_benchmarks(
                     verifier=verifier,
                     benchmark=benchmark,
                     split=config.evaluation.split if benchmarks[name] is None else "",
-                    writer=writer,
+                    answers=mode,
                 )
                 await evaluate_one(
                     evaluation,

@@ -22,6 +22,7 @@ from proverrl.config import Config
 from proverrl.errors import RunError, UsageError, VerifierError
 from proverrl.jobs.evaluate import open_policy, open_prover
 from proverrl.monitor.search_display import SearchDisplay, open_display
+from proverrl.plugins import is_place
 from proverrl.policy.engines import name_weights
 from proverrl.run.run_folder import lock_run
 from proverrl.search.base import Search, SearchResult
@@ -60,10 +61,10 @@ async def search_problems(
     Raises ``UsageError``: a folder holds something already, or the policy or the search cannot be
     used; ``RunError``: a search that is continued is of other settings; ``VerifierError``: the
     verifier is broken; what was searched is saved."""
-    if config.rollout.mode == "instruct":
+    if is_place(config.rollout.mode):
         raise UsageError(
-            "this policy writes instructions, and a search needs one that writes bodies: search "
-            "with its writer, --set policy.path=RUN/policy --set rollout.mode=whole_proof"
+            f"rollout.mode = {config.rollout.mode!r} finds bodies in its own way, and a search "
+            "takes the policy's answers for bodies; set rollout.mode = 'whole_proof'"
         )
     check_search(config.search)
     folders = name_folders(options.out, problems)

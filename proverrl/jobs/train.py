@@ -40,13 +40,13 @@ from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
+from proverrl.rollout.mode import open_mode
 from proverrl.run.appeals import APPEAL_FACTOR
-from proverrl.run.beside import open_writer
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
+from proverrl.run.experiments import open_experiments
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
-from proverrl.run.instructions import teach_instructions
-from proverrl.run.pairs import check_files
+from proverrl.run.pairs import check_files, reference_sources
 from proverrl.run.reverify import check_sample_files, list_proofs
 from proverrl.run.run_folder import (
     check_resumable,
@@ -124,12 +124,17 @@ def _follow(config: Config, world: World) -> None:
     """A process beside rank 0, from its first weights to the last order."""
     world.share(None)
     problems = load_training(config)
-    policy = open_policy(config, config.run, problems)
+    policy = open_policy(config, config.run, problems, open_mode(config))
     policy.world = world
     with contextlib.closing(
         open_sampler(policy, settle_cache(config, policy), problems.all)
     ) as sampler:
-        Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
+        Follower(
+            world,
+            policy,
+            partial(open_learner, config, policy, problems, open_experiments(config)),
+            sampler,
+        ).run()
 
 
 async def _lead(config: Config, world: World, live: bool | None) -> None:
@@ -141,11 +146,12 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         if config.loop == "preferences":
             load_preferences(config)
         check_sample_files(config, world)
+        mode = open_mode(config)
+        open_experiments(config)  # Refused now, not after the warm start.
         problems = load_training(config)
         world.share("open")
-        policy = open_policy(config, folder, problems)
+        policy = open_policy(config, folder, problems, mode)
         policy.world = world
-        writer = open_writer(config)
         with contextlib.closing(
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
@@ -160,7 +166,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor, writer
+                        config, folder, verifier, policy, sampler, problems, monitor, mode
                     )
                     if config.logging.trace:
                         session.trace = TraceFile(folder / TRACE_FILE)
@@ -182,8 +188,8 @@ async def _run_stages(session: Session) -> None:
     config = session.config
     monitor, problems = session.monitor, session.problems
     monitor.phase("policy", session.sampler.engine)
-    if session.writer is not None:
-        monitor.phase("writer", session.writer.policy.engine)
+    if session.mode.engine:
+        monitor.phase("rollouts", session.mode.engine)
     monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
     monitor.phase(
         "problems",
@@ -193,9 +199,9 @@ async def _run_stages(session: Session) -> None:
     if not session.warm_weights.exists():
         proofs = await list_proofs(session)
         taught = [
+            *await session.mode.teach(session, reference_sources(session)),
             *teach_composer(session),
             *await teach_all(session),
-            *await teach_instructions(session),
         ]
         await asyncio.to_thread(warm_start, session, proofs, taught)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
@@ -269,7 +275,7 @@ async def _evaluate(session: Session, name: str) -> None:
         verifier=session.verifier,
         benchmark=load_benchmark(session.config, None),
         split=session.config.evaluation.split,
-        writer=session.writer,
+        answers=session.mode,
     )
     if (evaluation.folder / f"{name}.json").exists():
         return

@@ -18,7 +18,6 @@ from proverrl.lang.generating import Generator
 from proverrl.lang.kinds import Kind, find_kind, list_kinds
 from proverrl.lang.parts import (
     Composing,
-    Instructing,
     Pooling,
     Searching,
     Sketching,
@@ -117,11 +116,6 @@ class Language(ABC):
     @property
     def pooling(self) -> Pooling | None:
         """Proof hints that bodies share, where it has them."""
-        return None
-
-    @property
-    def instructing(self) -> Instructing | None:
-        """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
 
     @property

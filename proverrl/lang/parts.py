@@ -1,14 +1,14 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``), instructors (``Instructing``)
-and composers (``Composing``) ask of it. Methods with a body here are defaults.
+Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``) and composers (``Composing``)
+ask of it. Methods with a body here are defaults.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from proverrl.config.search import SearchStates
 from proverrl.lang.records import (
@@ -109,27 +109,6 @@ class Pooling(Protocol):
 
     def is_ordered(self, problem: Problem) -> bool:
         """Whether a hint may hold only behind another."""
-
-
-ErrorKind = Literal["syntax", "type", "invariant", "postcondition", "timeout", "other"]
-"""``timeout`` is a resource limit; ``other`` is whatever else was not proved."""
-StructureKind = Literal["lemma", "invariant", "recursion"]
-
-
-class Instructing(Protocol):
-    """What an instructor can say of a body, and what it is told of one (``rollout.instruct``)."""
-
-    words: tuple[str, ...]
-    """Those of which ``describe`` makes instructions."""
-
-    def describe(self, body: str) -> str:
-        """What a body holds, in these words: a line for each part of it."""
-
-    def count_errors(self, verdict: Verdict) -> Mapping[ErrorKind, int]:
-        """The errors of a judged verdict by their kinds."""
-
-    def count_structure(self, body: str, name: str) -> Mapping[StructureKind, int]:
-        """What a body declares or states; ``recursion`` is calls of ``name``, which it is in."""
 
 
 class Composing(ABC):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
-from proverrl.learner.distill import SelfDistiller, TeacherPair
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import (
     PackedRow,
@@ -34,6 +34,7 @@ from proverrl.learner.packed_rows import (
     split_by_sample,
     split_rows,
 )
+from proverrl.learner.terms import LossTerm
 from proverrl.learner.vocabulary import check_head
 from proverrl.learner.weights import MAX_GRAD_NORM, calls, keep_up, open_weights
 from proverrl.losses.base import LossInputs
@@ -74,8 +75,8 @@ class TorchLearner:
 
     With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
     own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
-    ``probe_rows`` are compared after each push into ``model``
-    (``proverrl.learner.sharding``).
+    ``probe_rows`` are compared after each push into ``model`` (``proverrl.learner.sharding``).
+    ``terms`` are further terms of the loss, by their names.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class TorchLearner:
         check: UpdateCheck = require_finite,
         world: World = SINGLE,
         probe_rows: Rows = (),
+        terms: Mapping[str, LossTerm] | None = None,
     ) -> None:
         asked = config.precision
         if asked != "auto" and model.dtype != DTYPES[asked]:  # The sampler would use another one.
@@ -108,14 +110,7 @@ class TorchLearner:
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
         self.reference = self.weights.freeze() if keeps_reference else None
-        self.distiller: SelfDistiller | None = None
-        if self.loss.distill.weight > 0:
-            if config.shard != "none":
-                raise UsageError(
-                    "loss.distill.weight is above 0 and its teacher has whole weights; set it to "
-                    "0, or set learner.shard = 'none'"
-                )
-            self.distiller = SelfDistiller(model, self.loss.distill, temperature=temperature)
+        self.terms = dict(terms or {})
         self.recomputes = config.recomputes(sum(p.numel() for p in model.parameters()))
         if self.recomputes:
             enable_checkpointing(self.weights.model)
@@ -124,7 +119,7 @@ class TorchLearner:
         self,
         samples: Sequence[TrainingSample],
         replay: Callable[[], Sequence[TrainingSample]] = tuple,
-        pairs: Sequence[TeacherPair] = (),
+        items: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         rate: float = 1.0,
     ) -> dict[str, float]:
         """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
@@ -133,13 +128,13 @@ class TorchLearner:
 
         ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
         log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025, arXiv
-        2504.05118, on fresh positives; here on all that were found). ``pairs`` are failed attempts
-        for self-distillation, dealt out over the updates of a pass; without any other sample no
-        update is made. ``rate`` is the share of the learning rate that this step has. Raises
+        2504.05118, on fresh positives; here on all that were found). ``items`` are those of
+        ``terms``, dealt out over the updates of a pass; without any other sample no update is
+        made. ``rate`` is the share of the learning rate that this step has. Raises
         ``ProverRLError`` if the check refuses an update, which is then not made.
         """
         if self.world.size > 1 and self.world.leads:
-            self.world.share(("step", (samples, pairs, rate)))
+            self.world.share(("step", (samples, dict(items), rate)))
         scale_rates(self.weights.optimizers, rate)
         kept, counts = select_samples(samples, self.loss)
         rows = pack_rows(kept)
@@ -152,7 +147,7 @@ class TorchLearner:
         updates = []
         for _ in range(self.config.epochs):
             for number, part in enumerate(parts):
-                dealt = pairs[number :: len(parts)]
+                dealt = {name: given[number :: len(parts)] for name, given in items.items()}
                 proofs = self.world.share(replay() if self.world.leads else None)
                 updates.append(self._update(part, pack_rows(proofs), dealt, old, reference))
         return counts | _summarize(updates) | self.weights.publish()
@@ -166,7 +161,7 @@ class TorchLearner:
         self,
         rows: Sequence[PackedRow],
         replay: Sequence[PackedRow],
-        pairs: Sequence[TeacherPair],
+        items: Mapping[str, Sequence[Any]],
         old: Mapping[int, Tensor],
         reference: Mapping[int, Tensor],
     ) -> dict[str, float]:
@@ -203,15 +198,16 @@ class TorchLearner:
         if replay:
             values["replay_loss"] = self._imitate(replay)
             values["loss"] += self.config.replay_weight * values["replay_loss"]
-        if pairs and self.distiller is not None:
-            distilled = self.distiller.backward(
-                self.model,
-                pairs,
-                max_tokens=self.config.micro_batch_tokens,
-                mine=self.world.shard(pairs, lambda pair: len(pair.sample.token_ids)),
-            )
-            values["distill_loss"] = distilled
-            values["loss"] += self.loss.distill.weight * distilled
+        for name, given in items.items():
+            if given:
+                figures = self.terms[name].backward(
+                    self.model,
+                    given,
+                    mine=self.world.shard(given, lambda item: item.num_tokens),
+                    max_tokens=self.config.micro_batch_tokens,
+                )
+                for figure, value in figures.items():
+                    _add(values, figure, value)
         self.weights.model.eval()
         values = add_up(self.world.gather(values))
         self.weights.sum_gradients(self.world)
@@ -219,8 +215,8 @@ class TorchLearner:
         values["grad_norm"] = self.weights.clip(MAX_GRAD_NORM)
         self._check_update(rows, values, scored)
         self.weights.step()
-        if self.distiller is not None:
-            self.distiller.follow(self.model)
+        for term in self.terms.values():
+            term.follow(self.model)
         self.version += 1
         return values
 
@@ -332,8 +328,8 @@ class TorchLearner:
 
     def _parts(self) -> dict[str, Any]:
         """What has a state beside the weights."""
-        kept = {"reference": self.reference, "teacher": self.distiller}
-        return {name: part for name, part in kept.items() if part is not None}
+        reference = {} if self.reference is None else {"reference": self.reference}
+        return reference | {f"term {name}": term for name, term in self.terms.items()}
 
 
 def enable_checkpointing(model: Any) -> None:

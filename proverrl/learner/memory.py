@@ -192,8 +192,8 @@ def _find_obstacle(config: Config, processes: int) -> str:
         return "its policy has no weights here (policy.path, policy.engine)"
     if config.learner.shard != "none" and processes == 1:
         return f"learner.shard = {config.learner.shard!r} needs several processes (--processes)"
-    if config.loss.distill.weight > 0:
-        return "self-distillation holds whole distributions, which are not counted"
+    if config.experiments:
+        return f"what {', '.join(config.experiments)} holds is not counted (experiments)"
     return ""
 
 

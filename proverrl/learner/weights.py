@@ -8,6 +8,7 @@ float32 are their own master.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from proverrl.config import LearnerConfig, OptimizerName
-from proverrl.learner.distill import freeze_copy
 from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.parallel import World
@@ -178,3 +178,8 @@ def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> N
         logprobs, _ = run(packed_logprobs, [PackedRow(shortest.samples[:1])], temperature=1.0)
         if torch.is_grad_enabled():
             (0.0 * logprobs.sum()).backward()
+
+
+def freeze_copy(model: Any) -> Any:
+    """A copy of the model as it is now that no optimizer changes."""
+    return copy.deepcopy(model).eval().requires_grad_(False)

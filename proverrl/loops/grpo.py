@@ -31,7 +31,6 @@ from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.follow import check_weights, open_learner, start_learners
 from proverrl.run.overlap import AsCompleted
-from proverrl.run.pairs import make_pairs
 from proverrl.run.pipeline import InOrder, Pipeline, Source
 from proverrl.run.reverify import keep_sample_proofs, learn_paths, reverify_proofs
 from proverrl.run.samplers import PushedSampler, SamplerCopy
@@ -80,7 +79,7 @@ async def run_steps(
     # The others begin at the same time: where weights are cut, making a learner takes them all.
     start_learners(world, latest_checkpoint(session.checkpoints))
     learner = await asyncio.to_thread(
-        open_learner, config, session.policy, session.problems, guard.check
+        open_learner, config, session.policy, session.problems, state.experiments, guard.check
     )
     state.restore(learner)
     if config.learner.shard != "none":
@@ -138,7 +137,7 @@ async def make_step(run: GrpoRun) -> None:
     with run.session.timeline.span("push weights"):
         metrics |= await source.learned()
     metrics |= await _probe(run.session, state.progress.step)
-    metrics |= tally.staleness() | state.restarts.metrics() | source.usage.take_idle()
+    metrics |= tally.staleness() | source.usage.take_idle()
     state.log("step", tally, metrics, started=started)
 
 
@@ -168,7 +167,10 @@ async def _learn(
         return {}
     session, learner = run.session, run.learner
     replay = run.state.make_replay(learner.version)
-    pairs = make_pairs(session, seen, learner.version)
+    items = {
+        name: run.state.experiments[name].list_items(session, seen, learner.version)
+        for name in learner.terms
+    }
     settings = session.config.learner
     rate = rate_factor(
         settings.schedule,
@@ -177,7 +179,7 @@ async def _learn(
         done=_share_done(run.state),
     )
     await asyncio.to_thread(session.sampler.sleep)
-    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs, rate)
+    metrics = await asyncio.to_thread(learner.step, samples, replay, items, rate)
     session.policy.version = learner.version
     metrics |= {f"guard_{name}": float(count) for name, count in run.guard.warnings.items()}
     return metrics | {"learning_rate": settings.learning_rate * rate}

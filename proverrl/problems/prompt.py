@@ -224,18 +224,6 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
     return Message("system", _DAFNY_SYSTEM), Message("user", f"{ask}\n\n{shown}")
 
 
-def _instruct_messages(problem: Problem) -> tuple[Message, ...]:
-    """For a policy that instructs: the headings are those of PREFACE's first turn (arXiv
-    2509.06239); what it writes is no body."""
-    language = find_language(problem.language)
-    ask = (
-        f"Another model will write the proof that is missing in the following {language.title} "
-        "program, and sees nothing of what you know. Write its instruction under the headings "
-        "Task summary, Required interface, Behavioural obligations, Verification plan, Instruction."
-    )
-    return (Message("user", f"{ask}\n\n{_fence(language.fences[0], _show_text(problem))}"),)
-
-
 def _own_messages(problem: Problem) -> tuple[Message, ...]:
     """What the problem's language asks for."""
     return find_language(problem.language).write_messages(problem)
@@ -296,7 +284,6 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "deepseek_cot": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
     "goedel": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
     "dafny": Layout(_dafny_messages, in_block=True, language="dafny"),
-    "instruct": Layout(_instruct_messages, in_block=True),
     "own": Layout(_own_messages, in_block=True),
 }
 

@@ -10,7 +10,6 @@ from typing import Any
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError
 from proverrl.plugins import bind, refuse
-from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Reward, Rollout, Status
 
 RewardFn = Callable[[Rollout], Reward]
@@ -26,15 +25,8 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
     return Reward(total=value, parts={"proved": value})
 
 
-def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """The sum over the attempts, by one of the rewards of ``proverrl.rewards.preface``."""
-    _proved(rollout)
-    return sum_attempts(ATTEMPTS[config.name](rollout))
-
-
 REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
-    **dict.fromkeys(ATTEMPTS, attempts_reward),
 }
 
 

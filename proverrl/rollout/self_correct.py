@@ -5,9 +5,8 @@ rollout continues until it is proved, until a verdict judged nothing (then it is
 whole), until the model has no room for another turn, or until its turns are used. All rollouts of
 all draws take a turn together.
 
-In ``self_correct`` (``RolloutConfig.mode``) each attempt is a separate answer after a message with
-the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613). In ``instruct`` each is an
-instruction (``proverrl.rollout.instruct``).
+Each attempt is a separate answer after a message with the feedback (Goedel-Prover-V2, Lin et al.
+2025, arXiv 2508.03613).
 
 A turn's prompt is the ids of the problem's prompt, then of each earlier completion and its
 feedback; what does not fit ``history_tokens``, or the model, is left out oldest first.
@@ -26,10 +25,9 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy, generate_fitting
 from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.feedback import ANALYSE, FEEDBACK, render_missing
-from proverrl.rollout.hints import with_hint
-from proverrl.rollout.instruct import Writer, read_answers
-from proverrl.rollout.whole_proof import JudgedDraw, explain_lost
+from proverrl.rollout.feedback import FEEDBACK, render_missing
+from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.whole_proof import JudgedDraw, explain_lost, with_hint
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
 from proverrl.verifier.base import Verifier, verify_all
@@ -45,11 +43,6 @@ class _Chain:
     has_room: bool = True
 
 
-def takes_turns(settings: RolloutConfig) -> bool:
-    """Whether a rollout may have more than one turn."""
-    return settings.mode != "whole_proof" and settings.turns > 1
-
-
 async def continue_rollouts(
     judged: Sequence[JudgedDraw],
     *,
@@ -58,13 +51,12 @@ async def continue_rollouts(
     settings: RolloutConfig,
     sampling: Sampling,
     deadline_seconds: float,
-    writer: Writer | None = None,
+    mode: Mode = PLAIN,
 ) -> list[JudgedDraw]:
     """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
     ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes into
-    the turn that it answers; the last turn has none. In mode ``instruct`` the bodies are those of
-    the ``writer``."""
-    if not takes_turns(settings) or not judged:
+    the turn that it answers; the last turn has none. ``mode`` finds the bodies."""
+    if not settings.takes_turns or not judged:
         return list(judged)
     firsts = [draw.rollouts[0] for draw in judged]
     prompts = [with_hint(policy.prompt(first.problem), first.hint) for first in firsts]
@@ -86,7 +78,7 @@ async def continue_rollouts(
         if not going:
             break
         for chain in going:
-            chain.rollout = add_feedback(chain.rollout, policy, settings, writer)
+            chain.rollout = add_feedback(chain.rollout, policy, settings, mode)
         started = time.monotonic()
         seed = derive_seed(sampling.seed, "turn", number)
         written = await generate_fitting(
@@ -99,10 +91,9 @@ async def continue_rollouts(
             chain.has_room = row[0].finish_reason != "no_room"
         completions = [row[0] for row in written if row[0].finish_reason != "no_room"]
         going = [chain for chain in going if chain.has_room]
-        read = await read_answers(
+        read = await mode.read(
             [(c.rollout.problem, row.text) for c, row in zip(going, completions, strict=True)],
             layout=policy.layout,
-            writer=writer,
             turn=number,
             seed=seed,
         )
@@ -166,14 +157,10 @@ def _goes_on(rollout: Rollout) -> bool:
     return verdict is None or (verdict.status.judged and not verdict.proved)
 
 
-def add_feedback(
-    rollout: Rollout, policy: Policy, settings: RolloutConfig, writer: Writer | None
-) -> Rollout:
+def add_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig, mode: Mode) -> Rollout:
     """The rollout with feedback in its last turn, in the words of the policy's layout."""
     *earlier, last = rollout.turns
-    text = tell(last, policy, settings)
-    if writer is not None:
-        text = writer.tell(rollout, text.removesuffix(ANALYSE).strip(), policy.layout)
+    text = mode.tell(rollout, tell(last, policy, settings), policy.layout)
     return replace(rollout, turns=(*earlier, replace(last, feedback=text)))
 
 

@@ -14,15 +14,13 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain, count
 from typing import Any, Generic, TypeVar
 
-from proverrl.config import LayoutName
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy, generate_fitting
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.completion_counts import LOST
-from proverrl.rollout.hints import with_hint
-from proverrl.rollout.instruct import Writer, read_answers
-from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
+from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.types import Completion, Group, Problem, Prompt, Rollout, Sampling, Turn
 from proverrl.verifier.base import Verifier, verify_all
 
 
@@ -58,19 +56,30 @@ async def draw_groups(
     sampling: Sampling,
     name: str,
     hints: Sequence[Hint | None] | None = None,
-    writer: Writer | None = None,
+    mode: Mode = PLAIN,
 ) -> list[Draw]:
     """``n`` completions on each problem, after its hint where it has one; ``name`` begins the ids
-    of the draws. With a ``writer`` they are instructions to it."""
+    of the draws, and ``mode`` finds the bodies."""
     draws = name_draws(problems, hints, name=name)
     prompts = [with_hint(policy.prompt(draw.problem), draw.hint) for draw in draws]
     written = await generate_fitting(policy, prompts, n=n, sampling=sampling)
-    return await read_draws(
-        [replace(d, completions=tuple(row)) for d, row in zip(draws, written, strict=True)],
-        layout=policy.layout,
-        seed=sampling.seed,
-        writer=writer,
-    )
+    draws = [replace(d, completions=tuple(row)) for d, row in zip(draws, written, strict=True)]
+    answers = [
+        (draw.problem, (draw.hint.opening if draw.hint else "") + completion.text)
+        for draw in draws
+        for completion in draw.completions
+    ]
+    found = await mode.read(answers, layout=policy.layout, turn=0, seed=sampling.seed)
+    read = iter(found)
+    return [replace(d, extractions=tuple(map(explain_lost, d.completions, read))) for d in draws]
+
+
+def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
+    """The prompt with the hint's tokens after it; unchanged without one."""
+    if hint is None:
+        return prompt
+    ids = prompt.token_ids + hint.token_ids
+    return replace(prompt, text=prompt.text + hint.text, token_ids=ids)
 
 
 def name_draws(
@@ -86,19 +95,6 @@ def name_draws(
         free = next(each for each in chain((first,), others) if each not in named)
         named[free] = Draw(free, problem, (), (), hint)
     return list(named.values())
-
-
-async def read_draws(
-    draws: Sequence[Draw], *, layout: LayoutName, seed: int, writer: Writer | None = None
-) -> list[Draw]:
-    """The draws with the extractions of their completions."""
-    answers = [
-        (draw.problem, (draw.hint.opening if draw.hint else "") + completion.text)
-        for draw in draws
-        for completion in draw.completions
-    ]
-    read = iter(await read_answers(answers, layout=layout, writer=writer, turn=0, seed=seed))
-    return [replace(d, extractions=tuple(map(explain_lost, d.completions, read))) for d in draws]
 
 
 def explain_lost(completion: Completion, found: Extraction) -> Extraction:

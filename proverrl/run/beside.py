@@ -9,21 +9,7 @@ from proverrl.config import Config, LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.rewards.preface import ATTEMPTS
-from proverrl.rollout.instruct import Writer
 from proverrl.run.session import load_at
-from proverrl.types import Sampling
-
-
-def open_writer(config: Config) -> Writer | None:
-    """The frozen policy that writes under instructions; None in the other modes of rollouts. Raises
-    ``UsageError`` if it cannot be loaded."""
-    settings = config.instruct
-    if config.rollout.mode != "instruct":
-        return None
-    policy = open_beside(config, settings.writer, settings.layout, "instruct.writer")
-    sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
-    return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
 def open_beside(config: Config, path: str, layout: LayoutName, key: str) -> Policy:

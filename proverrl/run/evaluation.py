@@ -33,7 +33,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
-from proverrl.rollout.instruct import Writer
+from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
@@ -55,10 +55,10 @@ def build_evaluation(
     verifier: CachedVerifier,
     benchmark: Benchmark,
     split: str = "",
-    writer: Writer | None = None,
+    answers: Mode = PLAIN,
 ) -> Evaluation:
     """What ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the configured split
-    that it is, if it is one."""
+    that it is, if it is one, and ``answers`` is the mode of rollouts."""
     settings = config.evaluation
     most = settings.max_problems
     problems = benchmark.problems[:most] if most else benchmark.problems
@@ -91,10 +91,12 @@ def build_evaluation(
             "layout": policy.layout,
             "mode": mode,
             "rollout": (
-                {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
+                {}
+                if mode == "whole_proof"
+                else config.rollout.model_dump(exclude={"mode", "options"})
             ),
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
-            **(_describe_writer(config, writer) if writer is not None else {}),
+            **answers.describe(),
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "top_k": settings.top_k,
@@ -108,16 +110,8 @@ def build_evaluation(
         prices=endpoint.prices
         if (endpoint := config.find_endpoint(config.policy.path))
         else (0.0, 0.0),
-        writer=writer,
+        answers=answers,
     )
-
-
-def _describe_writer(config: Config, writer: Writer) -> dict[str, Any]:
-    """What all attempts share of the writer, whichever folder it was read from; the reward is told
-    to the policy."""
-    settings = config.instruct.model_dump(mode="json", exclude={"writer", "endpoint"})
-    weights = name_weights(writer.policy)
-    return {"instruct": settings | {"writer_sha256": weights, "reward": config.reward.name}}
 
 
 def _find_overlap(evaluation: Evaluation, training: Path | None) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.parallel import World
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.run.experiments import Experiments
 from proverrl.run.samplers import SamplerCopy
 from proverrl.run.session import TrainingProblems
 from proverrl.run.supervised import SupervisedLearner, choose_probe_rows
@@ -142,9 +143,11 @@ def open_learner(
     config: Config,
     policy: TransformersPolicy,
     problems: TrainingProblems,
+    experiments: Experiments,
     check: UpdateCheck = require_finite,
 ) -> TorchLearner:
     """The learner of a run, on any of its processes; ``check`` is asked on rank 0 only."""
+    made = {name: each.make_term(policy.model, config) for name, each in experiments.items()}
     return TorchLearner(
         policy.model,
         config.learner,
@@ -154,6 +157,7 @@ def open_learner(
         check=check,
         world=policy.world,
         probe_rows=choose_probe_rows(config, policy, problems),
+        terms={name: term for name, term in made.items() if term is not None},
     )
 
 

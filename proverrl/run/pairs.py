@@ -1,8 +1,8 @@
-"""What supervised training, replay and self-distillation learn.
+"""What supervised training and replay learn.
 
-Flows in: references, proofs that a run kept, a file of problems with reference bodies, failed
-attempts. Flows out: pairs of token ids, a prompt and what follows it. Not handled here: verifying
-anything (``reverify``), the losses (``proverrl.losses``).
+Flows in: references, proofs that a run kept, a file of problems with reference bodies. Flows out:
+pairs of token ids, a prompt and what follows it. Not handled here: verifying anything
+(``reverify``), the losses (``proverrl.losses``).
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, ProblemsConfig
 from proverrl.errors import ProblemError, UsageError
-from proverrl.learner.distill import TeacherPair, build_pairs
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_texts
 from proverrl.rollout.proofs import Proof
 from proverrl.run.session import Session
-from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Group, Problem
+from proverrl.types import Candidate, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +48,14 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 
 
 def reference_sources(session: Session) -> list[PairSource]:
-    """What the references teach: each body after its problem's prompt; to a writer those of some
-    families (``warm_start.bare_share``); nothing to an instructor, which writes no bodies."""
-    settings = session.config.warm_start
-    if settings.instructions == "instructor":
-        return []
-    references = session.problems.references
-    bare = choose_bare_families(references, settings.bare_share)
-    return [make_source(session.policy, *pair) for pair in references if pair[0].family in bare]
-
-
-def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float) -> set[str]:
-    """Every so many of the sorted names, which begin with the level, so that each level has its
-    share; all of them for 1."""
-    families = sorted({problem.family for problem, _ in references})
-    return {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
+    """What the references teach: each body after its problem's prompt."""
+    return [make_source(session.policy, *pair) for pair in session.problems.references]
 
 
 def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
     """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     return [make_source(session.policy, by_id[name], body) for name, body in pairs]
-
-
-def make_pairs(session: Session, seen: Sequence[Group], version: int) -> list[TeacherPair]:
-    """Failed attempts of all groups, with a teacher's prompts; none without self-distillation."""
-    settings = session.config.loss.distill
-    if settings.weight == 0.0:
-        return []
-    return build_pairs(
-        session.policy,
-        [rollout for group in seen for rollout in group.rollouts],
-        session.config.rollout,
-        max_pairs=settings.max_pairs,
-        max_tokens=session.policy.model.config.max_position_embeddings,
-        seed=derive_seed(session.config.seed, "distill", version),
-    )
 
 
 def choose_proofs(

@@ -23,7 +23,7 @@ from proverrl.hint import Hint
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.samples import TrainingSample
-from proverrl.rollout.self_correct import continue_rollouts, takes_turns
+from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
@@ -136,7 +136,7 @@ class Pipeline:
                 sampling=make_sampling(self.session.config, "draw", order.number),
                 name=str(order.number),
                 hints=order.hints or None,
-                writer=self.session.writer,
+                mode=self.session.mode,
             )
         self.usage.wrote([len(c.token_ids) for draw in draws for c in draw.completions])
         return draws, time.monotonic() - started
@@ -181,12 +181,12 @@ class Pipeline:
         config = self.session.config
         deadline = config.pool.deadline_seconds
         judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
-        return judged if takes_turns(config.rollout) else await self._review(judged)
+        return judged if config.rollout.takes_turns else await self._review(judged)
 
     async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
         """The turns after the first with their verdicts and appeals; nothing without such turns."""
         config = self.session.config
-        if not takes_turns(config.rollout):
+        if not config.rollout.takes_turns:
             return judged
         first = judged[0].rollouts[0].id if judged else ""
         whole = await continue_rollouts(
@@ -196,7 +196,7 @@ class Pipeline:
             settings=config.rollout,
             sampling=make_sampling(config, "turns", first),
             deadline_seconds=config.pool.deadline_seconds,
-            writer=self.session.writer,
+            mode=self.session.mode,
         )
         return await self._review(whole)
 

@@ -26,7 +26,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
-from proverrl.rollout.instruct import Writer
+from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
@@ -65,8 +65,8 @@ class Session:
     """What writes completions with its weights; new ones are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
-    writer: Writer | None = None
-    """What writes the bodies, where the policy instructs."""
+    mode: Mode = PLAIN
+    """How the policy's answers become attempts."""
     trace: TraceFile | None = None
     """Where the timelines of all processes go, if anywhere."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -183,21 +183,11 @@ def load_at(
     return load_policy(path, settings, device=device, precision=precision, key=key)
 
 
-def describe(problem: Problem, body: str) -> str:
-    """The instruction that fits a body, in its language's words. Raises ``UsageError``: the
-    language has none."""
-    instructing = find_language(problem.language).instructing
-    if instructing is None:
-        raise UsageError(
-            f"problem {problem.id!r}: {problem.language} has no words for instructions; set "
-            'warm_start.instructions = "none"'
-        )
-    return instructing.describe(body)
-
-
-def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
+def make_policy(
+    config: Config, problems: TrainingProblems, mode: Mode = PLAIN
+) -> TransformersPolicy:
     """The policy in ``policy.path``, or a new model whose tokenizer is trained on all training
-    statements and the references of warm start."""
+    statements, the references of warm start and the words of the mode."""
     if config.policy.path:
         return load_weights(config, config.policy.path)
     layout = config.policy.layout
@@ -210,9 +200,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     keywords = {word for language in languages for word in language.keywords}
     kinds = {find_language(problem.language).find_kind(problem) for problem in problems.all}
     keywords |= {word for kind in kinds if kind for word in kind.words}
-    if config.warm_start.instructions != "none":
-        texts += [describe(problem, reference) for problem, reference in problems.references]
-        keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
+    words = mode.words(problems.references)
+    keywords |= {word for text in words for word in text.split()}
+    texts += words
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     device = choose_device(config.policy.device)
     return build_policy(
@@ -224,7 +214,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     )
 
 
-def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
+def open_policy(
+    config: Config, folder: Path, problems: TrainingProblems, mode: Mode
+) -> TransformersPolicy:
     """The newest weights of this run: checkpoint, else warm-started, else fresh."""
     checkpoint = latest_checkpoint(folder / "checkpoints")
     warm = folder / "warm_start"
@@ -235,7 +227,7 @@ def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tra
             "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
         )
     if checkpoint is None and not (warm / "weights.pt").exists():
-        policy = make_policy(config, problems)
+        policy = make_policy(config, problems, mode)
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
         newest = warm if checkpoint is None or lora.rank else checkpoint

@@ -18,17 +18,18 @@ from typing import Any, Protocol
 
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
+from proverrl.hint import Hint
 from proverrl.learner.learner import TorchLearner
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.instruct import SameWriter
+from proverrl.rollout.mode import SameMode
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
 from proverrl.run.appeals import open_reviewer
 from proverrl.run.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
+from proverrl.run.experiments import open_experiments
 from proverrl.run.pairs import PairSource, proof_sources, reference_sources
 from proverrl.run.pipeline import Judged, Order
-from proverrl.run.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.run.session import Session, budget_spent, seconds_left
 from proverrl.run.tally import Tally
 from proverrl.seeds import derive_seed
@@ -217,18 +218,18 @@ class RunState:
 
 
 class GrpoState(RunState):
-    """A run's state with the restarts. ``other_role`` holds what else
+    """A run's state with the experiments. ``other_role`` holds what else
     the weights were taught and must not forget; some of it is in each replay. ``in_flight`` is the
     part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, KEPT_PROOFS)
-        self.restarts = open_restarts(session)
+        self.experiments = open_experiments(session.config)
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None
-        self.parts["restarts"] = self.restarts
-        if session.writer is not None:
-            self.parts["writer"] = SameWriter(session.writer)
+        self.parts |= {f"experiment {name}": each for name, each in self.experiments.items()}
+        if session.mode.describe():
+            self.parts["mode"] = SameMode(session.mode)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -241,13 +242,10 @@ class GrpoState(RunState):
         return done or self.spent()
 
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
-        """See ``RunState.reward``; restarts learn of the draws, and the display of the queue."""
+        """See ``RunState.reward``; experiments learn of the draws, and the display of the queue."""
         groups = super().reward(judged, reward, tally)
-        if judged.use != "counted":
-            observe_draw(self.session, self.restarts, judged.draws)
-        if self.session.writer is not None:
-            # One for each instruction, an empty one too.
-            tally.figures["writer_calls"] = tally.completions.num
+        for each in self.experiments.values() if judged.use != "counted" else ():
+            tally.figures |= each.observe(self.session, judged.draws)
         if stats := self.session.verifier.stats():
             self.session.monitor.display(verifier_queue=stats.queued)
         return groups
@@ -257,12 +255,14 @@ class GrpoState(RunState):
         if num_groups is None:
             num_groups = self.session.config.grpo.groups_per_draw
         number = self.number_draw()
-        restarts = plan_restarts(self.session, self.restarts, self.store, num_groups)
-        problems = self.curriculum.draw(num_groups - len(restarts))
+        hinted: list[tuple[Problem, Hint]] = []
+        for each in self.experiments.values():
+            hinted += each.choose(self.session, self.store, num_groups - len(hinted))
+        problems = self.curriculum.draw(num_groups - len(hinted))
         return Order(
             number,
-            (*problems, *(problem for problem, _ in restarts)),
-            (*(None for _ in problems), *(hint for _, hint in restarts)),
+            (*problems, *(problem for problem, _ in hinted)),
+            (*(None for _ in problems), *(hint for _, hint in hinted)),
         )
 
     def make_replay(self, version: int) -> Callable[[], list[TrainingSample]]:

@@ -1,8 +1,8 @@
 """The warm start: the model that reinforcement learning starts from.
 
-Flows in: references, and what else is taught. Flows out: updated weights of the model, which are in
-``warm_start/`` of the run's folder as well. Not handled here: which pairs there are (``pairs``),
-the training itself (``supervised``).
+Flows in: what is taught, the references among it. Flows out: updated weights of the model, which
+are in ``warm_start/`` of the run's folder as well. Not handled here: which pairs there are
+(``pairs``), the training itself (``supervised``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from proverrl.files.disk import saving
 from proverrl.policy.lora import attach_adapter, merge_adapter
-from proverrl.run.pairs import PairSource, make_source, reference_sources
+from proverrl.run.pairs import PairSource, make_source
 from proverrl.run.session import Session
 from proverrl.run.supervised import train_supervised
 from proverrl.seeds import derive_seed
@@ -24,11 +24,11 @@ from proverrl.types import Problem
 def warm_start(
     session: Session, proofs: Sequence[tuple[Problem, str]], taught: Sequence[PairSource]
 ) -> None:
-    """Train on references, what else is ``taught`` and ``proofs`` of searches, and save the
-    weights; the last file written marks the end."""
+    """Train on what is ``taught`` and on ``proofs`` of searches, and save the weights; the last
+    file written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
-    sources = [*reference_sources(session), *taught]
+    sources = [*taught]
     sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:

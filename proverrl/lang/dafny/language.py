@@ -37,7 +37,6 @@ from proverrl.lang.dafny.verify.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
     Composing,
-    Instructing,
     Pooling,
     Searching,
     Sketching,
@@ -89,12 +88,6 @@ class Dafny(Language):
         from proverrl.lang.dafny.search import pooled
 
         return pooled
-
-    @property
-    def instructing(self) -> Instructing:
-        from proverrl.lang.dafny.instructing import INSTRUCTING
-
-        return INSTRUCTING
 
     @property
     def composing(self) -> Composing:

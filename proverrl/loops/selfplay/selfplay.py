@@ -81,7 +81,7 @@ def _say_who_composes(session: Session) -> None:
         text = f"{settings.composer}, one statement a call"
     else:
         whose = "the solver's weights" if settings.weights == "shared" else "weights of its own"
-        trained = "not trained" if settings.weights == "frozen" else f"reward {settings.reward}"
+        trained = "not trained" if settings.weights == "frozen" else "trained"
         text = f"a policy with {whose}, form {settings.format}, {trained}"
     session.monitor.phase("composer", text)
 

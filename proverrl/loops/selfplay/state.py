@@ -23,14 +23,14 @@ from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.composition import ComposedProblems
 from proverrl.loops.selfplay.record import JudgedRound, describe_round, solve_rate
 from proverrl.rewards.composer import (
-    COMPOSER_REWARDS,
     StatementOutcome,
     compare_statements,
     is_modified,
+    reward_statements,
 )
 from proverrl.rollout.samples import TrainingSample, build_rollout_samples
 from proverrl.run.state import GrpoState
-from proverrl.types import Group, Problem, Rollout, Status, Turn
+from proverrl.types import Group, Problem, Rollout, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Rounds:
         """Note what became of each statement, and return the samples of a composer that is trained,
         with the figures of the round. The solver learns from ``groups``."""
         outcomes = [_judge(draft, this) for draft in this.drafts]
-        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes)
-        advantages = compare_statements(outcomes, rewards, self.settings.reward)
+        rewards = reward_statements(outcomes)
+        advantages = compare_statements(rewards)
         for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
             if outcome.stage == "tried" and draft.composed is not None:
                 name = draft.composed.problem.id
@@ -214,27 +214,13 @@ def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
 def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
     """What became of a statement."""
     if draft.composed is None:
-        return StatementOutcome(
-            "stopped" if draft.reason == REPEATED else "malformed", kind=draft.kind
-        )
+        return StatementOutcome("stopped" if draft.reason == REPEATED else "malformed")
     problem = draft.composed.problem
     if stopped_by := this.stops.get(problem.id):
-        return StatementOutcome(
-            "malformed" if stopped_by == "well_formed" else "stopped", kind=draft.kind
-        )
+        return StatementOutcome("malformed" if stopped_by == "well_formed" else "stopped")
     attempts = this.attempts.get(problem.id, ())
-    proofs = [
-        len(rollout.turns[-1].candidate.body)
-        for rollout in attempts
-        if rollout.status is Status.PROVED and rollout.turns[-1].candidate is not None
-    ]
-    return StatementOutcome(
-        "tried",
-        solve_rate(attempts),
-        sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0,
-        min(proofs) / len(problem.statement) if proofs else None,
-        draft.kind,
-    )
+    modified = sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0
+    return StatementOutcome("tried", solve_rate(attempts), modified)
 
 
 def _build_sample(

@@ -8,16 +8,17 @@ teacher is a slow average of the policy's weights.
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
-from proverrl.config import DistillConfig, RolloutConfig
+from proverrl.config import Config, RolloutConfig
+from proverrl.config.base import Fraction, Positive, PositiveFloat
 from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
@@ -25,11 +26,15 @@ from proverrl.learner.packed_rows import (
     packed_logits,
     samples_of,
 )
+from proverrl.learner.weights import freeze_copy
 from proverrl.policy.base import Exchange, Policy
-from proverrl.rollout.hints import with_hint
 from proverrl.rollout.samples import TrainingSample, build_rollout_samples
 from proverrl.rollout.self_correct import tell
-from proverrl.types import Rollout
+from proverrl.rollout.whole_proof import with_hint
+from proverrl.run.experiments import Experiment
+from proverrl.run.session import Session
+from proverrl.seeds import derive_seed
+from proverrl.types import Group, Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,59 @@ class TeacherPair:
 
     sample: TrainingSample
     teacher_prompt: tuple[int, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the student's pass."""
+        return len(self.sample.token_ids)
+
+
+class SdpoOptions(BaseModel):
+    """Self-distillation from the verifier's messages (``rollout.feedback``)."""
+
+    weight: PositiveFloat = 1.0
+    """weight of the mean divergence per token"""
+    alpha: Fraction = 0.5
+    """interpolates between KL(teacher to student) at 0 and KL(student to teacher) at 1"""
+    top_tokens: Positive = 100
+    """how many of the student's likeliest tokens are compared; the others are merged into one"""
+    ratio_cap: PositiveFloat = 2.0
+    """bound of the policy's probability of a token over the sampler's"""
+    teacher_rate: Fraction = 0.05
+    """how far the teacher moves towards the policy per update"""
+    max_pairs: Positive = 64
+    """the most failed attempts per step"""
+
+
+class Sdpo(Experiment):
+    """On failed attempts the policy is drawn to the answer of a slow copy of itself that has read
+    the verifier's message."""
+
+    def __init__(self, config: Config, *, options: SdpoOptions) -> None:
+        self.options = options
+
+    def against(self, config: Config) -> str:
+        """See ``Experiment.against``."""
+        if config.learner.shard != "none":
+            return 'has a teacher with whole weights; set learner.shard = "none"'
+        return ""
+
+    def make_term(self, model: Any, config: Config) -> SelfDistiller:
+        """See ``Experiment.make_term``."""
+        return SelfDistiller(model, self.options, temperature=config.sampling.temperature)
+
+    def list_items(
+        self, session: Session, seen: Sequence[Group], version: int
+    ) -> list[TeacherPair]:
+        """Failed attempts of all groups, with a teacher's prompts."""
+        return build_pairs(
+            session.policy,
+            [rollout for group in seen for rollout in group.rollouts],
+            session.config.rollout,
+            max_pairs=self.options.max_pairs,
+            max_tokens=session.policy.model.config.max_position_embeddings,
+            seed=derive_seed(session.config.seed, "distill", version),
+        )
 
 
 def build_pairs(
@@ -75,7 +133,7 @@ def _build_pair(policy: Policy, rollout: Rollout, settings: RolloutConfig) -> Te
 class SelfDistiller:
     """A teacher that follows the policy; as much memory again as the weights take."""
 
-    def __init__(self, model: Any, settings: DistillConfig, *, temperature: float) -> None:
+    def __init__(self, model: Any, settings: SdpoOptions, *, temperature: float) -> None:
         self.settings = settings
         self.temperature = temperature
         # In float32 whatever the model is: a slow average moves by less than bfloat16 can hold.
@@ -84,19 +142,17 @@ class SelfDistiller:
     def backward(
         self,
         model: Any,
-        pairs: Sequence[TeacherPair],
+        items: Sequence[TeacherPair],
         *,
+        mine: Sequence[TeacherPair],
         max_tokens: int,
-        mine: Sequence[TeacherPair] | None = None,
-    ) -> float:
-        """Add the gradient of ``weight`` times the mean divergence per token to the model's;
-        returns the mean. Batches hold at most ``max_tokens`` tokens of the student's. With
-        ``mine`` only the part of these pairs in that mean."""
-        num_tokens = max(1, sum(sum(pair.sample.loss_mask) for pair in pairs))
-        pairs = pairs if mine is None else mine
-        taught = {id(pair.sample): PackedRow((_teach(pair),)) for pair in pairs}
+    ) -> dict[str, float]:
+        """See ``LossTerm.backward``: the gradient of ``weight`` times the mean divergence per
+        token, ``distill_loss``. Batches hold at most ``max_tokens`` tokens of the student's."""
+        num_tokens = max(1, sum(sum(pair.sample.loss_mask) for pair in items))
+        taught = {id(pair.sample): PackedRow((_teach(pair),)) for pair in mine}
         total = 0.0
-        for batch in batch_rows([PackedRow((pair.sample,)) for pair in pairs], max_tokens):
+        for batch in batch_rows([PackedRow((pair.sample,)) for pair in mine], max_tokens):
             samples = samples_of(batch)
             logits, targets = packed_logits(model, batch, temperature=self.temperature)
             with torch.no_grad():
@@ -109,7 +165,7 @@ class SelfDistiller:
             loss = (per_token * new_values(samples, "loss_mask").to(logits)).sum() / num_tokens
             (self.settings.weight * loss).backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        return total
+        return {"distill_loss": total, "loss": self.settings.weight * total}
 
     def follow(self, model: Any) -> None:
         """Move the teacher a little towards the policy; called after each update."""
@@ -121,11 +177,6 @@ class SelfDistiller:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.teacher.load_state_dict(state)
-
-
-def freeze_copy(model: Any) -> Any:
-    """A copy of the model as it is now that no optimizer changes."""
-    return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 def _teach(pair: TeacherPair) -> TrainingSample:
@@ -143,7 +194,7 @@ def _teach(pair: TeacherPair) -> TrainingSample:
 
 
 def distillation_loss(
-    student_logits: Tensor, teacher_logits: Tensor, ratio: Tensor, settings: DistillConfig
+    student_logits: Tensor, teacher_logits: Tensor, ratio: Tensor, settings: SdpoOptions
 ) -> Tensor:
     """The divergence of student and teacher per token, times min(ratio, ``ratio_cap``), of shape
     (tokens,).

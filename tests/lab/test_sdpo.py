@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import DistillConfig, LearnerConfig, LossConfig, RolloutConfig
-from proverrl.learner.distill import (
+from proverrl.config import Config, LearnerConfig, RolloutConfig, parse_config
+from proverrl.errors import UsageError
+from proverrl.lab.sdpo import (
+    SdpoOptions,
     SelfDistiller,
     TeacherPair,
     build_pairs,
@@ -18,6 +20,7 @@ from proverrl.learner.distill import (
 )
 from proverrl.learner.learner import TorchLearner
 from proverrl.rollout.samples import TrainingSample
+from proverrl.run.experiments import open_experiments
 from proverrl.types import Candidate, Completion, Diagnostic, Rollout, Status, Turn, Verdict
 from tests.builders import build_problem
 from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
@@ -63,10 +66,12 @@ def expected_loss(model: Any, teacher: Any, pairs: list[TeacherPair], alpha: flo
 @pytest.mark.parametrize("max_tokens", [1, 30, 10_000])
 def test_the_loss_is_the_mean_divergence_whatever_the_batches(max_tokens: int) -> None:
     model, other = tiny_model(), tiny_model(seed=1)
-    settings = DistillConfig(weight=0.3, alpha=0.5, top_tokens=4)
+    settings = SdpoOptions(weight=0.3, alpha=0.5, top_tokens=4)
     distiller = SelfDistiller(other, settings, temperature=1.0)
     pairs = make_pairs(model)
-    found = distiller.backward(model, pairs, max_tokens=max_tokens)
+    figures = distiller.backward(model, pairs, mine=pairs, max_tokens=max_tokens)
+    found = figures["distill_loss"]
+    assert figures["loss"] == pytest.approx(0.3 * found)
     assert found == pytest.approx(expected_loss(model, other, pairs, 0.5), abs=FLOAT32)
     assert found > 1e-3
     assert all(p.grad is None for p in distiller.teacher.parameters())
@@ -74,56 +79,51 @@ def test_the_loss_is_the_mean_divergence_whatever_the_batches(max_tokens: int) -
 
 def test_a_teacher_that_was_told_nothing_new_teaches_nothing() -> None:
     model = tiny_model()
-    distiller = SelfDistiller(model, DistillConfig(weight=1.0), temperature=1.0)
-    same = distiller.backward(model, make_pairs(model, told=False), max_tokens=100)
+    distiller = SelfDistiller(model, SdpoOptions(weight=1.0), temperature=1.0)
+    alike, told = make_pairs(model, told=False), make_pairs(model)
+    same = distiller.backward(model, alike, mine=alike, max_tokens=100)["distill_loss"]
     gradient = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
     assert same == pytest.approx(0.0, abs=1e-6)
     assert gradient < FLOAT32
     model.zero_grad(set_to_none=True)
-    told = distiller.backward(model, make_pairs(model), max_tokens=100)
-    assert told > 1e-3
+    assert distiller.backward(model, told, mine=told, max_tokens=100)["distill_loss"] > 1e-3
 
 
-def build_learner(model: Any, weight: float) -> TorchLearner:
-    return TorchLearner(
-        model,
-        LearnerConfig(learning_rate=1e-2, groups_per_update=1),
-        temperature=1.0,
-        loss=LossConfig.model_validate({"distill": {"weight": weight, "teacher_rate": 0.25}}),
-    )
+def build_learner(model: Any, groups_per_update: int = 0) -> TorchLearner:
+    distiller = SelfDistiller(model, SdpoOptions(weight=0.5, teacher_rate=0.25), temperature=1.0)
+    settings = LearnerConfig(learning_rate=1e-2, groups_per_update=groups_per_update)
+    return TorchLearner(model, settings, temperature=1.0, terms={"sdpo": distiller})
+
+
+def list_teacher(learner: TorchLearner) -> list[torch.Tensor]:
+    distiller = learner.terms["sdpo"]
+    assert isinstance(distiller, SelfDistiller)
+    return list(distiller.teacher.parameters())
 
 
 @pytest.mark.slow
 def test_the_teacher_follows_each_update_and_is_saved(tmp_path: Path) -> None:
     model = tiny_model()
     before = [p.detach().clone() for p in model.parameters()]
-    learner = TorchLearner(
-        model,
-        LearnerConfig(learning_rate=1e-2),
-        temperature=1.0,
-        loss=LossConfig.model_validate({"distill": {"weight": 0.5, "teacher_rate": 0.25}}),
-    )
-    metrics = learner.step(tiny_samples(model), pairs=make_pairs(model))
+    learner = build_learner(model)
+    metrics = learner.step(tiny_samples(model), items={"sdpo": make_pairs(model)})
     assert metrics["distill_loss"] > 1e-3
-    assert learner.distiller is not None
-    teacher = list(learner.distiller.teacher.parameters())
+    teacher = list_teacher(learner)
     for old, mine, new in zip(before, teacher, model.parameters(), strict=True):
         assert torch.allclose(mine, 0.75 * old + 0.25 * new.detach(), atol=1e-7)
     learner.save(tmp_path / "learner.pt")
-    again = build_learner(tiny_model(seed=3), 0.5)
+    again = build_learner(tiny_model(seed=3))
     again.load(tmp_path / "learner.pt")
-    assert again.distiller is not None
-    for saved, mine in zip(teacher, again.distiller.teacher.parameters(), strict=True):
+    for saved, mine in zip(teacher, list_teacher(again), strict=True):
         assert torch.equal(saved, mine)
 
 
 def test_pairs_are_dealt_out_once_and_change_the_update() -> None:
     weights = []
-    for weight in (0.0, 1.0):
+    for given in ({}, {"sdpo": make_pairs(tiny_model())}):
         model = tiny_model()
-        learner = build_learner(model, weight)
-        metrics = learner.step(tiny_samples(model), pairs=make_pairs(model))
-        assert ("distill_loss" in metrics) == (weight > 0)
+        metrics = build_learner(model, 1).step(tiny_samples(model), items=given)
+        assert ("distill_loss" in metrics) == bool(given)
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert float((weights[0] - weights[1]).abs().max()) > 1e-4
     assert VOCABULARY == 24
@@ -163,3 +163,29 @@ def test_pairs_are_at_most_so_many_and_so_long() -> None:
     again = build_pairs(policy, rollouts, settings, max_pairs=2, max_tokens=12, seed=0)
     assert len(some) == 2
     assert some == again
+
+
+def test_the_teacher_is_a_float32_average() -> None:
+    model = tiny_model().bfloat16()
+    distiller = SelfDistiller(model, SdpoOptions(teacher_rate=0.25), temperature=1.0)
+    weight = next(model.parameters())
+    first = float(weight.detach()[0, 0])
+    with torch.no_grad():
+        weight[0, 0] = 2.0
+    distiller.follow(model)
+    teacher = next(distiller.teacher.parameters())
+    assert teacher.dtype == torch.float32
+    assert float(teacher[0, 0]) == pytest.approx(0.75 * first + 0.25 * 2.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"learner": {"shard": "fsdp2"}}, 'set learner.shard = "none"'),
+        ({"loop": "expert_iteration"}, "set experiments = {}"),
+    ],
+)
+def test_where_it_cannot_be_it_is_refused(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        open_experiments(parse_config({"experiments": {"sdpo": {}}, **table}, source="test"))
+    assert open_experiments(Config()) == {}

@@ -13,20 +13,20 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from proverrl.config import AppealConfig, Config, RestartConfig
+from proverrl.config import AppealConfig, Config
 from proverrl.config.policy import SamplingConfig
 from proverrl.hint import Hint
+from proverrl.lab.restarts import Restarts
+from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.lang.records import Extraction
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
 from proverrl.rewards.verdicts import proved_reward
-from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, dump_completion, load_completion
 from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
 from proverrl.run.pipeline import Judged
-from proverrl.run.restarts import plan_restarts
 from proverrl.run.session import load_training
 from proverrl.run.state import RunState
 from proverrl.run.tally import Tally
@@ -52,7 +52,6 @@ async def _unasked(candidate: Candidate) -> Verdict:
 
 QUIET = {"before": False, "after": False, "ks": [1]}
 REFERENCES = {
-    "name": "escalate",
     "source": "reference",
     "use_references": True,
     "unit": "tokens",
@@ -75,7 +74,7 @@ def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
 ) -> None:
     def config(name: str, steps: int) -> Config:
         grpo = {**SIZES, "steps": steps}
-        return make_config(name, restart=REFERENCES, evaluation=QUIET, grpo=grpo)
+        return make_config(name, experiments={"restarts": REFERENCES}, evaluation=QUIET, grpo=grpo)
 
     whole = run(config("whole", 4))
     rows, lines = rows_of(whole), step_lines(whole)
@@ -108,9 +107,10 @@ def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
         assert attempts == sum(not row["hint"] for row in here)
         assert line.get("hinted_rollouts", 0) == sum(bool(row["hint"]) for row in here)
     final = state_of(whole, 4)
-    assert final["restarts"]["shown"]
+    shown = final["experiment proverrl.lab.restarts:Restarts"]["shown"]
+    assert shown
     trained = {problem.id for problem in load_training(config("whole", 4)).without_reference}
-    assert trained.issuperset(final["restarts"]["shown"])
+    assert trained.issuperset(shown)
     names = [name for _, name, *_ in final["rewards"]["moments"]]
     assert any(" + reference " in name for name in names)
     run(config("parts", 2))
@@ -128,8 +128,9 @@ def test_the_run_s_own_attempts_are_hints(
     verifiers: list[StubVerifier],  # noqa: F811
     source: str,
 ) -> None:
-    restart = {"name": "escalate", "source": source, "unit": "tokens"}
-    folder = run(make_config("own", restart=restart, evaluation=QUIET, grpo={**SIZES, "steps": 3}))
+    experiments = {"restarts": {"source": source, "unit": "tokens"}}
+    grpo = {**SIZES, "steps": 3}
+    folder = run(make_config("own", experiments=experiments, evaluation=QUIET, grpo=grpo))
     lines = step_lines(folder)
     assert lines[-1]["restarts_waiting"] > 0
     assert lines[-1]["restart_references_shown"] == 0
@@ -223,16 +224,16 @@ def test_a_proof_of_the_run_is_a_hint_where_it_fits() -> None:
     problem = build_problem("p")
     store = make_store()
     store.keep(problem, "invariant a\ninvariant b", num_tokens=9, policy_version=0)
-    settings = RestartConfig(name="escalate", share=0.5)
 
     def plan(max_new_tokens: int) -> list[tuple[Problem, Hint]]:
-        config = Config(restart=settings, sampling=SamplingConfig(max_new_tokens=max_new_tokens))
+        config = Config(sampling=SamplingConfig(max_new_tokens=max_new_tokens))
         session: Any = SimpleNamespace(
             policy=policy, config=config, problems=SimpleNamespace(without_reference=(problem,))
         )
-        restarts = Restarts(settings, queue={"p": 0.25})
-        planned = plan_restarts(session, restarts, store, 2)
-        assert (restarts.queue == {}) == bool(planned)
+        restarts = Restarts(config, options=RestartOptions(share=0.5))
+        restarts.queue.queue["p"] = 0.25
+        planned = restarts.choose(session, store, 2)
+        assert (restarts.queue.queue == {}) == bool(planned)
         return planned
 
     ((drawn, hint),) = plan(8)

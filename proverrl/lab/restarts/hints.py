@@ -4,23 +4,24 @@ Flows in: a problem, a known body for it (or a failed answer with its feedback),
 a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own tokens and
 ends where a statement does (``steps``) or anywhere (``tokens``). A hint is not trusted: it is
 audited and verified together with what the policy wrote after it. Not handled here: which problem
-gets how much (``proverrl.rollout.restart``).
+gets how much (``proverrl.lab.restarts.queue``).
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
 
-from proverrl.config import LayoutName, RestartUnit
+from proverrl.config import LayoutName
 from proverrl.hint import Hint
+from proverrl.lab.restarts.settings import RestartUnit
 from proverrl.lang import find_language
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_body, render_opening
-from proverrl.types import Completion, Problem, Prompt, Rollout, Status, Verdict
+from proverrl.types import Completion, Problem, Rollout, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,6 @@ class Failure:
     text: str
     token_ids: tuple[int, ...]
     feedback: str
-
-
-def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
-    """The prompt with the hint's tokens after it; unchanged without one."""
-    if hint is None:
-        return prompt
-    ids = prompt.token_ids + hint.token_ids
-    return replace(prompt, text=prompt.text + hint.text, token_ids=ids)
 
 
 def cut_opening(

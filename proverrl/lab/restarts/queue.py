@@ -2,7 +2,7 @@
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
 whose group was not good enough are queued; the next restart is a pure function of the problem's
-trials so far. Not handled here: making the hint (``proverrl.rollout.hints``).
+trials so far. Not handled here: making the hint (``hints``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from proverrl.config import RestartConfig
-from proverrl.rollout.hints import Failure
+from proverrl.lab.restarts.hints import Failure
+from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9
@@ -26,7 +26,7 @@ class Trial:
     solved: int
 
 
-def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
+def escalate(trials: Sequence[Trial], settings: RestartOptions) -> float:
     """From a problem's trials, at least one, to the share to give next: the next higher of
     ``ratios`` while a group has no proof, and 0, no hint, once it has one (GHPO, Liu et al. 2025,
     arXiv 2507.10628); the highest is given again."""
@@ -38,27 +38,22 @@ def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
 
 
 @dataclass
-class Restarts:
+class Queue:
     """The problems that wait for a restart, what was tried on them, and their last failures.
-    ``references`` are the bodies that may be shown, of which ``shown`` names those that were."""
+    ``shown`` names the problems whose reference was shown."""
 
-    settings: RestartConfig
-    references: Mapping[str, str] = field(default_factory=dict)
+    settings: RestartOptions
     queue: dict[str, float] = field(default_factory=dict)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)
 
     @property
-    def active(self) -> bool:
-        return self.settings.name != "none"
-
-    @property
     def keeps_failures(self) -> bool:
-        return self.active and self.settings.source.startswith("failed")
+        return self.settings.source.startswith("failed")
 
     def room(self, num_groups: int) -> int:
-        return int(self.settings.share * num_groups + _SAME) if self.active else 0
+        return int(self.settings.share * num_groups + _SAME)
 
     def waiting(self) -> Iterator[tuple[str, float]]:
         """Problem id and share to give: problems that had a hint before, so that a few go through
@@ -78,8 +73,6 @@ class Restarts:
         """Note what a group earned, and whether and how its problem is restarted. A group without a
         hint resets the problem's trials. Rollouts that were not judged do not count; with none
         judged, a restart is repeated as it was."""
-        if not self.active:
-            return
         first = rollouts[0]
         name = first.problem.id
         judged = [rollout for rollout in rollouts if rollout.status.judged]
@@ -106,8 +99,6 @@ class Restarts:
             self.failures[problem_id] = failure
 
     def metrics(self) -> dict[str, float]:
-        if not self.active:
-            return {}
         return {
             "restarts_waiting": float(len(self.queue)),
             "restart_references_shown": float(len(self.shown)),

@@ -15,16 +15,17 @@ import pytest
 import torch
 
 from proverrl.config import Config, parse_config
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RunError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.jobs import train as train_module
+from proverrl.lab.preface import modes as modes_module
+from proverrl.lab.preface.modes import Instruct, choose_bare_families
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
-from proverrl.run import beside as beside_module
-from proverrl.run.beside import open_writer
-from proverrl.run.pairs import choose_bare_families
+from proverrl.rollout.mode import open_mode
+from proverrl.run.beside import open_beside
 from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.test_grpo import StubVerifier, run, same, step_lines, weights
@@ -93,8 +94,8 @@ def make_table(folder: Path, splits: dict[str, str], **changes: Any) -> dict[str
             "references_per_level": {"1": 24},
             "steps": 300,
             "batch_size": 8,
-            "instructions": "writer",
         },
+        "rollout": {"mode": "preface_writer", "turns": 1},
         "evaluation": {"samples": 7, "ks": [1, 7], "before": True, "after": False},
         **changes,
     }
@@ -112,13 +113,16 @@ def writer_run(tmp_path_factory: pytest.TempPathFactory, splits: dict[str, str])
 
 @pytest.fixture
 def make_config(tmp_path: Path, splits: dict[str, str], writer_run: Path) -> Callable[..., Config]:
-    def make(name: str, steps: int = 4, **changes: Any) -> Config:
+    def make(name: str, steps: int = 4, writer: Path | None = None, **changes: Any) -> Config:
         table = make_table(tmp_path / name, splits, loop="grpo")
-        table["warm_start"]["instructions"] = "instructor"
         table |= {
             "sampling": {"max_new_tokens": 12},
-            "rollout": {"mode": "instruct", "turns": 3, "feedback": "compact"},
-            "instruct": {"writer": str(writer_run / "policy"), "max_new_tokens": 24},
+            "rollout": {
+                "mode": "preface",
+                "turns": 3,
+                "feedback": "compact",
+                "options": {"writer": str(writer or writer_run / "policy"), "max_new_tokens": 24},
+            },
             "reward": {"name": "preface_conference"},
             "advantage": {"name": "grpo"},
             "learner": {"learning_rate": 3e-3, "epochs": 2},
@@ -152,16 +156,12 @@ def test_a_share_of_the_families_is_learned_without_words(share: float, bare: li
     assert found == {f"f{n}" for n in bare}
 
 
-def test_a_bare_share_needs_a_writer() -> None:
-    with pytest.raises(UsageError, match='bare_share below 1 needs instructions = "writer"'):
-        parse_config({"warm_start": {"bare_share": 0.5}}, source="test")
-
-
 @pytest.mark.slow
 def test_a_writer_follows_its_instruction(make_config: Callable[..., Config]) -> None:
     config = make_config("any")
-    writer = open_writer(config)
-    assert writer is not None
+    mode = open_mode(config)
+    assert isinstance(mode, Instruct)
+    writer = mode.writer
     assert isinstance(writer.policy, TransformersPolicy)
     problems = load_problems(config.problems.heldout)
 
@@ -186,13 +186,12 @@ def test_the_instructor_learns_which_words_help_and_the_writer_stays_as_it_is(
     )
     assert read_folder(writer_run / "policy") == before
     for line in step_lines(folder):
-        assert line["writer_calls"] == line["turns"]
         assert line["rollouts"] <= line["turns"] <= 3 * line["rollouts"]
     untaught = json.loads((folder / "evals" / "before.json").read_text())
     taught = json.loads((folder / "evals" / "after.json").read_text())
     for summary in (untaught, taught):
-        assert summary["mode"] == "instruct"
-        assert summary["instruct"]["reward"] == "preface_conference"
+        assert summary["mode"] == "proverrl.lab.preface.modes:Instruct"
+        assert summary["instruct"]["reward"] == "proverrl.lab.preface.rewards:conference"
     # At equal calls of the writer: a turn is one, with an instruction and without.
     paths = (
         writer_run / "evals" / "before.json",
@@ -223,7 +222,7 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[TransformersPolicy] = []
-    load = beside_module.open_beside
+    load = open_beside
 
     def load_and_keep(*what: Any) -> Policy:
         policy = load(*what)
@@ -231,10 +230,10 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
         loaded.append(policy)
         return policy
 
-    monkeypatch.setattr(beside_module, "open_beside", load_and_keep)
+    monkeypatch.setattr(modes_module, "open_beside", load_and_keep)
     config = make_config("two", 2)
     run(config)
-    fresh = load_weights(config, config.instruct.writer).model
+    fresh = load_weights(config, str(config.rollout.options["writer"])).model
     [policy] = loaded
     for own, other in zip(policy.model.parameters(), fresh.parameters(), strict=True):
         assert not own.requires_grad
@@ -278,10 +277,9 @@ def test_a_run_does_not_go_on_under_another_writer(
     tmp_path: Path,
 ) -> None:
     copy = shutil.copytree(writer_run / "policy", tmp_path / "policy")
-    settings = {"writer": str(copy), "max_new_tokens": 24}
-    folder = run(make_config("changed", 1, instruct=settings))
+    folder = run(make_config("changed", 1, writer=copy))
     shutil.rmtree(folder / "policy")
-    config = make_config("changed", 2, instruct=settings)
+    config = make_config("changed", 2, writer=copy)
     other = load_weights(config, copy)
     with torch.no_grad():
         next(other.model.parameters())[0, 0] += 1

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from proverrl.lab.preface.words import ErrorKind, StructureKind, count_errors, count_structure
 from proverrl.lang import find_language
-from proverrl.lang.parts import ErrorKind, StructureKind
 from proverrl.types import Candidate, Reward, Rollout, Status, Turn, Verdict
 
 AttemptsFn = Callable[[Rollout], list[Reward]]
@@ -99,11 +99,27 @@ def potential_attempts(rollout: Rollout) -> list[Reward]:
     return rewards
 
 
+def conference(rollout: Rollout) -> Reward:
+    """The sum of ``conference_attempts``."""
+    return sum_attempts(conference_attempts(rollout))
+
+
+def journal(rollout: Rollout) -> Reward:
+    """The sum of ``journal_attempts``."""
+    return sum_attempts(journal_attempts(rollout))
+
+
+def potential(rollout: Rollout) -> Reward:
+    """The sum of ``potential_attempts``."""
+    return sum_attempts(potential_attempts(rollout))
+
+
 ATTEMPTS: dict[str, AttemptsFn] = {
-    "preface_conference": conference_attempts,
-    "preface_journal": journal_attempts,
-    "preface_potential": potential_attempts,
+    f"{__name__}:conference": conference_attempts,
+    f"{__name__}:journal": journal_attempts,
+    f"{__name__}:potential": potential_attempts,
 }
+"""What each attempt earned under a reward of this module, by the place that names it."""
 
 
 def sum_attempts(attempts: list[Reward]) -> Reward:
@@ -131,11 +147,10 @@ def _judged(turn: Turn) -> tuple[Candidate, Verdict] | None:
 
 
 def _count_errors(candidate: Candidate, verdict: Verdict) -> Mapping[ErrorKind, int]:
-    """All of one kind in a language that tells no kinds."""
-    instructing = find_language(candidate.problem.language).instructing
-    if instructing is None:
+    """All of one kind in languages other than Dafny."""
+    if candidate.problem.language != "dafny":
         return {"other": sum(d.severity == "error" for d in verdict.diagnostics)}
-    return instructing.count_errors(verdict)
+    return count_errors(verdict)
 
 
 def _weigh(candidate: Candidate, verdict: Verdict) -> float:
@@ -144,12 +159,10 @@ def _weigh(candidate: Candidate, verdict: Verdict) -> float:
 
 def _weigh_new(before: Candidate, now: Candidate) -> float:
     """The weight of what a body has more of than the one before."""
-    language = find_language(now.problem.language)
-    if language.instructing is None:
+    if now.problem.language != "dafny":
         return 0.0
-    name = language.find_name(now.problem)
-    count = language.instructing.count_structure
-    new = Counter(count(now.body, name)) - Counter(count(before.body, name))
+    name = find_language("dafny").find_name(now.problem)
+    new = Counter(count_structure(now.body, name)) - Counter(count_structure(before.body, name))
     return sum(STRUCTURE_WEIGHTS[kind] * n for kind, n in new.items())
 
 

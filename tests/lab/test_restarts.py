@@ -6,15 +6,17 @@ import json
 
 import pytest
 
-from proverrl.config import RestartConfig, parse_config
-from proverrl.errors import ConfigError
+from proverrl.config import parse_config
+from proverrl.errors import UsageError
 from proverrl.hint import Hint
-from proverrl.rollout.hints import Failure
-from proverrl.rollout.restart import Restarts, Trial, escalate
+from proverrl.lab.restarts.hints import Failure
+from proverrl.lab.restarts.queue import Queue, Trial, escalate
+from proverrl.lab.restarts.settings import RestartOptions
+from proverrl.run.experiments import open_experiments
 from proverrl.types import Rollout, Status
 from tests.builders import build_problem, build_turn
 
-SETTINGS = RestartConfig(name="escalate")
+SETTINGS = RestartOptions()
 P, R, T = Status.PROVED, Status.REJECTED, Status.TIMEOUT
 
 
@@ -44,7 +46,7 @@ def test_escalation_goes_on_from_what_was_really_given() -> None:
 
 
 def test_a_failed_problem_waits_is_taken_and_comes_back_with_more() -> None:
-    restarts = Restarts(SETTINGS, {"p": "body"})
+    restarts = Queue(SETTINGS)
     restarts.observe(rollouts(R, R))
     assert list(restarts.waiting()) == [("p", 0.25)]
     restarts.take("p")
@@ -58,7 +60,7 @@ def test_a_failed_problem_waits_is_taken_and_comes_back_with_more() -> None:
 
 
 def test_problems_that_had_a_hint_go_first_and_then_the_oldest() -> None:
-    restarts = Restarts(SETTINGS)
+    restarts = Queue(SETTINGS)
     for name in ("a", "b", "c"):
         restarts.observe(rollouts(R, R, name=name))
     restarts.take("b")
@@ -67,14 +69,14 @@ def test_problems_that_had_a_hint_go_first_and_then_the_oldest() -> None:
 
 
 def test_a_proof_without_a_hint_ends_the_waiting() -> None:
-    restarts = Restarts(SETTINGS)
+    restarts = Queue(SETTINGS)
     restarts.observe(rollouts(R, R))
     restarts.observe(rollouts(R, P))
     assert list(restarts.waiting()) == []
 
 
 def test_patience_ends_a_hopeless_problem_until_it_is_drawn_again() -> None:
-    restarts = Restarts(RestartConfig(name="escalate", patience=2))
+    restarts = Queue(RestartOptions(patience=2))
     restarts.observe(rollouts(R))
     for _ in range(2):
         restarts.take("p")
@@ -85,7 +87,7 @@ def test_patience_ends_a_hopeless_problem_until_it_is_drawn_again() -> None:
 
 
 def test_what_was_not_judged_is_no_failure() -> None:
-    restarts = Restarts(SETTINGS)
+    restarts = Queue(SETTINGS)
     restarts.observe(rollouts(T, T))
     assert list(restarts.waiting()) == []
     # None of the one that was judged.
@@ -97,21 +99,13 @@ def test_what_was_not_judged_is_no_failure() -> None:
     assert list(restarts.waiting()) == [("p", 0.3)]
 
 
-def test_none_notes_nothing() -> None:
-    restarts = Restarts(RestartConfig())
-    restarts.observe(rollouts(R, R))
-    assert restarts.queue == {}
-    assert restarts.room(12) == 0
-    assert restarts.metrics() == {}
-
-
 def test_the_share_bounds_the_restarts_of_a_draw() -> None:
-    assert Restarts(RestartConfig(name="escalate", share=0.5)).room(5) == 2
-    assert Restarts(RestartConfig(name="escalate", share=0.3)).room(10) == 3
+    assert Queue(RestartOptions(share=0.5)).room(5) == 2
+    assert Queue(RestartOptions(share=0.3)).room(10) == 3
 
 
 def test_a_failure_gives_way_to_one_that_got_as_far() -> None:
-    restarts = Restarts(RestartConfig(name="escalate", source="failed_prefix"))
+    restarts = Queue(RestartOptions(source="failed_prefix"))
     first, further, less = (Failure("b", n, "t", (n,), "f") for n in (3, 9, 4))
     for failure in (first, further, less):
         restarts.add_failure("p", failure)
@@ -119,13 +113,13 @@ def test_a_failure_gives_way_to_one_that_got_as_far() -> None:
 
 
 def test_the_state_survives_json() -> None:
-    settings = RestartConfig(name="escalate", source="reference", use_references=True)
-    restarts = Restarts(settings, {"p": "b"})
+    settings = RestartOptions(source="reference", use_references=True)
+    restarts = Queue(settings)
     restarts.observe(rollouts(R, R))
     restarts.take("p")
     restarts.observe(rollouts(R, R, ratio=0.3))
     restarts.add_failure("p", Failure("b", 3, "t", (1, 2), "f"))
-    again = Restarts(settings, {"p": "b"})
+    again = Queue(settings)
     again.load_state_dict(json.loads(json.dumps(restarts.state_dict())))
     assert again == restarts
     assert again.metrics() == {"restarts_waiting": 1.0, "restart_references_shown": 1.0}
@@ -134,11 +128,13 @@ def test_the_state_survives_json() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"restart": {"name": "escalate", "source": "reference"}}, "use_references = true"),
-        ({"restart": {"ratios": [0.5, 0.25]}}, "ratios must rise"),
-        ({"restart": {"name": "escalate"}, "loop": "expert_iteration"}, 'set it to "none"'),
+        ({"experiments": {"restarts": {"source": "reference"}}}, "use_references = true"),
+        ({"experiments": {"restarts": {"ratios": [0.5, 0.25]}}}, "ratios must rise"),
+        ({"experiments": {"restarts": {"ratio": 0.5}}}, "unknown 'ratio'"),
+        ({"experiments": {"restarts": {}}, "loop": "selfplay"}, "set experiments = {}"),
+        ({"experiments": {"restarts": {}}, "loop": "expert_iteration"}, "set experiments = {}"),
     ],
 )
 def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        parse_config(table, source="test")
+    with pytest.raises(UsageError, match=said):
+        open_experiments(parse_config(table, source="test"))

@@ -1,13 +1,11 @@
-#!/usr/bin/env python3
 """What instructions are worth to a frozen writer before an instructor is trained.
 
-    python scripts/measure_instructions.py runs/preface_writer
+    python -m proverrl.lab.preface.measure runs/preface_writer
 
 For each problem of a file with references the writer (docs/preface.md) writes bodies under the
 words of the problem's own reference, which no instructor knows, of a taught reference of its
 family, of any taught one, and under none. It prints the share that real Dafny proves, apart for
-families whose references the writer also learned without words (``warm_start.bare_share``) and for
-others.
+families whose references the writer also learned without words (``bare_share``) and for others.
 """
 
 from __future__ import annotations
@@ -15,37 +13,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import load_config
 from proverrl.config.load import load_stored_config
+from proverrl.lab.preface.modes import Instruct, TeachWriter, choose_bare_families
+from proverrl.lab.preface.modes import describe_reference as describe
 from proverrl.lang.open import open_configured
-from proverrl.run.beside import open_writer
-from proverrl.run.pairs import choose_bare_families
-from proverrl.run.session import describe, load_training
+from proverrl.rollout.mode import open_mode
+from proverrl.run.session import load_training
 from proverrl.seeds import derive_seed
 from proverrl.statistics import estimate
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import verify_all
-from scripts.arguments import at_least
 
-CONFIG = Path(__file__).parents[1] / "configs" / "preface.toml"
+CONFIG = "configs/lab/preface.toml"
 KINDS = ("none", "own", "family", "any")
 
 
 async def run(options: argparse.Namespace) -> None:
     """Write, verify, and print a line for each kind of instruction."""
     trained = load_stored_config(Path(options.run))
-    config = load_config(CONFIG, [f'instruct.writer="{options.run}/policy"'])
-    writer = open_writer(config)
-    assert writer is not None
+    config = load_config(CONFIG, [f'rollout.options.writer="{options.run}/policy"'])
+    instructing, taught_as = open_mode(config), open_mode(trained)
+    if not isinstance(taught_as, TeachWriter):
+        raise SystemExit(
+            f"{options.run} is no run of a writer; train configs/lab/preface_writer.toml"
+        )
+    assert isinstance(instructing, Instruct)
+    writer = instructing.writer
     taught = load_training(trained).references
-    bare = choose_bare_families(taught, trained.warm_start.bare_share)
+    bare = choose_bare_families(taught, taught_as.options.bare_share)
     words = [(problem.family, describe(problem, body)) for problem, body in taught]
     asked = open_benchmark(options.problems)
     families = {family for family, _ in words}
@@ -118,10 +118,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", help="the run folder of the writer")
     parser.add_argument("--problems", default="dafny/curriculum/valid.jsonl")
-    parser.add_argument("--num", type=at_least(1), default=150, help="problems of the file")
-    parser.add_argument(
-        "--samples", type=at_least(1), default=3, help="bodies of each problem and kind"
-    )
+    parser.add_argument("--num", type=int, default=150, help="problems of the file")
+    parser.add_argument("--samples", type=int, default=3, help="bodies of each problem and kind")
     parser.add_argument("--seed", type=int, default=1)
     asyncio.run(run(parser.parse_args()))
 

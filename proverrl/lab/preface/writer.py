@@ -5,28 +5,24 @@ policy is told of an attempt. Only the instruction is the policy's completion, s
 tokens with their own log-probabilities are what is learned; what the writer wrote is context at
 most, through the feedback. PREFACE (Proof2Silicon, arXiv 2509.06239), whose code takes one
 next-token distribution for the probability of a whole instruction.
-Not handled here: whose weights are trained, verdicts, turns (``self_correct``).
+Not handled here: whose weights are trained, verdicts, turns (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from proverrl.config import LayoutName
-from proverrl.errors import RunError
+from proverrl.lab.preface.rewards import AttemptsFn
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
-from proverrl.policy.engines import name_weights
 from proverrl.problems.prompt import (
-    LAYOUTS,
     instruct,
     render_body,
     use_layout_words,
     use_problem_words,
 )
-from proverrl.rewards.preface import AttemptsFn
 from proverrl.rollout.extract import extract, skip_thinking
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Rollout, Sampling
@@ -78,8 +74,8 @@ class Writer:
 
     def tell(self, rollout: Rollout, errors: str, layout: LayoutName) -> str:
         """What the policy is told of the last turn: the body, its ``errors`` in words, and what the
-        attempt earned; in a conversation, what to write next, under PREFACE's headings."""
-        turn, number = rollout.turns[-1], len(rollout.turns)
+        attempt earned."""
+        turn = rollout.turns[-1]
         parts = []
         if turn.candidate is not None:
             body = render_body(rollout.problem, turn.candidate.body, layout)
@@ -87,11 +83,6 @@ class Writer:
         parts.append(errors)
         if self.attempts is not None:
             parts.append(f"reward {self.attempts(rollout)[-1].total:.1f}")
-        if LAYOUTS[layout].in_block:
-            parts.append(
-                f"Write the next instruction, of at most {self.find_budget(number)} characters, "
-                "under the headings Failure cause, Semantic check, Required repair, Instruction."
-            )
         return "\n".join(parts)
 
     def _read(self, problem: Problem, text: str) -> Extraction:
@@ -99,36 +90,3 @@ class Writer:
         found = extract(problem, text, self.policy.layout)
         reason = f"what the writer wrote: {found.reason}" if found.reason else ""
         return replace(found, span=None, reason=reason)
-
-
-async def read_answers(
-    answers: Sequence[tuple[Problem, str]],
-    *,
-    layout: LayoutName,
-    writer: Writer | None,
-    turn: int,
-    seed: int,
-) -> list[Extraction]:
-    """The bodies that a policy's answers propose: its own, or those of the ``writer`` that it
-    instructs, in ``turn`` (from 0) and under ``seed``."""
-    if writer is None:
-        return [extract(problem, text, layout) for problem, text in answers]
-    return await writer.write(answers, layout=layout, turn=turn, seed=seed)
-
-
-class SameWriter:
-    """Holds a run to the writer that it began with."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._weights = name_weights(writer.policy)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"weights": self._weights}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Raises ``RunError``: the checkpoint names other weights."""
-        if state["weights"] != self._weights:
-            raise RunError(
-                "the writer of [instruct] is not the one that this run began with: "
-                f"{self._weights}, not {state['weights']}; put it back, or begin another run"
-            )

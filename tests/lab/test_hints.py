@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config import LayoutName, RestartSource, RestartUnit, RolloutConfig
+from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import RecordError, ToolchainError
 from proverrl.hint import Hint
-from proverrl.lang import find_language
-from proverrl.lang.open import open_verifier
-from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.problems.prompt import render_body, render_opening
-from proverrl.rewards.verdicts import proved_reward
-from proverrl.rollout.hints import (
+from proverrl.lab.restarts.hints import (
     Failure,
     cut_opening,
     failed_attempt,
     find_verified,
     read_failure,
     verified_opening,
-    with_hint,
 )
+from proverrl.lab.restarts.settings import RestartSource, RestartUnit
+from proverrl.lang import find_language
+from proverrl.lang.open import open_verifier
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.problems.prompt import render_body, render_opening
+from proverrl.rewards.verdicts import proved_reward
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
-from proverrl.rollout.whole_proof import build_group, draw_groups, judge, judge_all
+from proverrl.rollout.whole_proof import build_group, draw_groups, judge, judge_all, with_hint
 from proverrl.types import (
     HOLE,
     Candidate,

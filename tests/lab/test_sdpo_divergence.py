@@ -7,8 +7,13 @@ import math
 import pytest
 import torch
 
-from proverrl.config import DistillConfig
-from proverrl.learner.distill import distillation_loss, follow, generalised_js, pick_with_tail
+from proverrl.lab.sdpo import (
+    SdpoOptions,
+    distillation_loss,
+    follow,
+    generalised_js,
+    pick_with_tail,
+)
 from tests.loss_builders import leaf, logs
 
 P = [0.5, 0.25, 0.25]
@@ -51,7 +56,7 @@ def test_top_tokens_are_the_students() -> None:
         leaf(logs(P))[None],
         leaf(logs(Q))[None],
         torch.ones(1),
-        DistillConfig(alpha=1.0, top_tokens=1),
+        SdpoOptions(alpha=1.0, top_tokens=1),
     )
     expected = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
     assert loss.tolist() == pytest.approx([expected])
@@ -61,7 +66,7 @@ def test_the_ratio_is_capped_and_the_teacher_stands_still() -> None:
     student, teacher = leaf(logs(P)), leaf(logs(Q))
     logits = student[None].repeat(3, 1)
     ratio = torch.tensor([0.5, 1.0, 7.0], dtype=torch.float64, requires_grad=True)
-    loss = distillation_loss(logits, teacher[None].repeat(3, 1), ratio, DistillConfig())
+    loss = distillation_loss(logits, teacher[None].repeat(3, 1), ratio, SdpoOptions())
     half = 0.5 * math.log(4 / 3) + 0.25 * math.log(2 / 3)
     assert loss.tolist() == pytest.approx([0.5 * half, half, 2.0 * half])
     loss.sum().backward()  # type: ignore[no-untyped-call]

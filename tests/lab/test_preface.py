@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from proverrl.config import Config, RolloutConfig, parse_config
-from proverrl.errors import ConfigError, UsageError
+from proverrl.errors import UsageError
+from proverrl.jobs.search import SearchOptions, search_problems
+from proverrl.lab.preface.modes import Instruct, InstructOptions
+from proverrl.lab.preface.rewards import conference_attempts
+from proverrl.lab.preface.writer import Writer
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
-from proverrl.rewards.preface import conference_attempts
-from proverrl.rollout.instruct import Writer
+from proverrl.rollout.mode import PLAIN, open_mode
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
-from proverrl.run.beside import open_writer
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Prompt, Sampling, Status
 from tests.builders import build_problem
@@ -26,8 +30,8 @@ from tests.lean_builders import build_lean_problem
 from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy, judge_by_text
 
 PROBLEM = build_problem("p")
-PLAIN = render_prompt(PROBLEM, "plain")
-PROGRAM = PLAIN.removesuffix(BODY_HEADING)
+SHOWN = render_prompt(PROBLEM, "plain")
+PROGRAM = SHOWN.removesuffix(BODY_HEADING)
 
 
 @dataclass
@@ -52,15 +56,16 @@ def play(
 ) -> tuple[JudgedDraw, ScriptedPolicy, ScriptedWriter, FakeVerifier]:
     policy, written = ScriptedPolicy(instructions), ScriptedWriter(bodies)
     attempts = conference_attempts if rewarded else None
-    writer = Writer(written, Sampling(temperature=0.75, max_new_tokens=9), characters, attempts)
+    mode = Instruct(Config(), options=InstructOptions(writer="w"))
+    mode.writer = Writer(
+        written, Sampling(temperature=0.75, max_new_tokens=9), characters, attempts
+    )
     verifier = FakeVerifier(judge_by_text)
-    settings = RolloutConfig(mode="instruct", turns=turns, feedback="compact")
+    settings = RolloutConfig(mode="preface", turns=turns, feedback="compact")
     sampling = Sampling(seed=7)
 
     async def run() -> list[JudgedDraw]:
-        draws = await draw_groups(
-            policy, [PROBLEM], n=n, sampling=sampling, name="0", writer=writer
-        )
+        draws = await draw_groups(policy, [PROBLEM], n=n, sampling=sampling, name="0", mode=mode)
         judged = [await judge(draw, verifier, deadline_seconds=1.0) for draw in draws]
         return await continue_rollouts(
             judged,
@@ -69,7 +74,7 @@ def play(
             settings=settings,
             sampling=sampling,
             deadline_seconds=1.0,
-            writer=writer,
+            mode=mode,
         )
 
     [draw] = asyncio.run(run())
@@ -134,13 +139,13 @@ def test_an_instruction_is_cut_to_the_budget_of_its_turn() -> None:
 
 
 def test_the_published_budgets() -> None:
-    writer = Writer(ScriptedWriter([]), Sampling(), Config().instruct.characters)
+    writer = Writer(ScriptedWriter([]), Sampling(), InstructOptions().characters)
     assert [writer.find_budget(turn) for turn in range(7)] == [1800, 1100, 750, 500, 500, 500, 500]
 
 
 def test_an_empty_instruction_shows_the_problem_alone() -> None:
     _, _, writer, _ = play(["<think>hm</think>  \n"], ["good"])
-    assert writer.shown == [PLAIN]
+    assert writer.shown == [SHOWN]
 
 
 def test_thinking_is_not_shown() -> None:
@@ -175,50 +180,56 @@ def test_an_instruction_is_shown_in_every_layout_and_changes_no_candidate() -> N
     assert (shown.statement, shown.preamble) == (PROBLEM.statement, PROBLEM.preamble)
 
 
-def test_a_conversation_is_asked_for_an_instruction() -> None:
-    [message] = render_messages(PROBLEM, "instruct")
-    assert "Write its instruction" in message.content
-    assert PROBLEM.statement.rstrip() in message.content
-    writer = Writer(ScriptedWriter([]), Sampling(), (1800, 1100))
-    draw, *_ = play(["x"], ["bad"], turns=1)
-    told = writer.tell(draw.rollouts[0], "it failed", "instruct")
-    assert "of at most 1100 characters" in told
-    assert "it failed" in told
-
-
-def parse(**changes: object) -> Config:
-    table = {"rollout": {"mode": "instruct"}, "instruct": {"writer": "w"}, **changes}
-    return parse_config(table, source="test")
+def parse(options: dict[str, object] | None = None, **changes: object) -> Config:
+    rollout = {"mode": "preface", "options": {"writer": "w"} if options is None else options}
+    return parse_config({"rollout": rollout, **changes}, source="test")
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("options", "changes", "message"),
     [
-        ({"instruct": {}}, "needs a writer"),
-        ({"loop": "expert_iteration"}, 'is for loop = "warm_start" or "grpo"'),
-        ({"learner": {"replay_samples": 4}}, "learner.replay_samples, made for bodies"),
+        ({}, {}, "needs a writer"),
+        ({"writer": "endpoint:none"}, {}, "there is no table"),
+        ({"writer": "w", "characters": []}, {}, "needs a budget"),
+        ({"writer": "w", "wrter": "v"}, {}, "rollout.options: unknown 'wrter'"),
+        (None, {"loop": "expert_iteration"}, 'is for loop = "grpo"'),
+        (None, {"learner": {"replay_samples": 4}}, "learner.replay_samples, made for bodies"),
     ],
 )
 def test_what_would_teach_an_instructor_bodies_is_refused(
-    changes: dict[str, object], message: str
+    options: dict[str, object] | None, changes: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
-        parse(**changes)
+    with pytest.raises(UsageError, match=message):
+        open_mode(parse(options, **changes))
 
 
 def test_a_writer_may_be_behind_an_endpoint() -> None:
-    config = parse(
-        endpoints={"w": {"url": "http://x/v1", "model": "m"}},
-        instruct={"writer": "endpoint:w", "layout": "dafny"},
+    options: dict[str, object] = {"writer": "endpoint:w", "layout": "dafny"}
+    mode = open_mode(parse(options, endpoints={"w": {"url": "http://x/v1", "model": "m"}}))
+    assert isinstance(mode, Instruct)
+    assert isinstance(mode.writer.policy, EndpointPolicy)
+    assert mode.writer.policy.layout == "dafny"
+    assert mode.writer.attempts is None
+    assert (
+        mode.engine == "instructions for a writer, endpoint http://x/v1/chat/completions, model m"
     )
-    writer = open_writer(config)
-    assert writer is not None
-    assert isinstance(writer.policy, EndpointPolicy)
-    assert writer.policy.layout == "dafny"
-    assert writer.attempts is None
-    assert open_writer(Config()) is None
+    assert open_mode(Config()) is PLAIN
 
 
 def test_a_writer_that_cannot_be_loaded_is_named() -> None:
-    with pytest.raises(UsageError, match=r"instruct\.writer '/nowhere'"):
-        open_writer(parse(instruct={"writer": "/nowhere"}))
+    mode = open_mode(parse({"writer": "/nowhere"}))
+    with pytest.raises(UsageError, match=r"rollout\.options\.writer '/nowhere'"):
+        print(mode.engine)
+
+
+def test_a_search_takes_no_instructions_for_bodies(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"set rollout\.mode = 'whole_proof'"):
+        asyncio.run(
+            search_problems(
+                parse(),
+                [PROBLEM],
+                from_run=None,
+                options=SearchOptions(tmp_path),
+                stream=StringIO(),
+            )
+        )
