@@ -195,6 +195,11 @@ def test_dafny_decides_what_code_is_worth(bodies: Sequence[str], score: float) -
     assert PROGRAMMING.ask_empty(test_code.ASKED, test_code.LOOP) == ()
 
 
+def test_an_unconfirmed_program_is_refused() -> None:
+    refused = Verdict(Status.UNCONFIRMED)
+    assert PROGRAMMING.grade(Candidate(ask(), PROVED[0]), refused) == "refused"
+
+
 def test_other_problems_have_no_such_reward() -> None:
     with pytest.raises(RecordError, match="asks for no program"):
         program(build_rollout(build_loop("q"), 0, Status.PROVED))
