@@ -31,7 +31,6 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import PoolConfig
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.lab.words.dafny.errors import spoil
 from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import PooledHint, Prefix
@@ -75,6 +74,9 @@ def corrupt(text: str, rng: random.Random) -> str | None:
         return None
     for _ in range(TRIES):
         # A relation or a sign becomes another one, or a number its neighbour.
+        # The lab makes the errors of formalisers; without it a hint cannot be corrupted.
+        from proverrl.lab.words.dafny.errors import spoil
+
         changed = spoil(rng, [("requires", rest[0])], [])
         if changed is not None and changed[1] != "syntax" and changed[0][0][1] != rest[0]:
             return f"{where} {word} {changed[0][0][1]}"

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -41,8 +41,14 @@ OURS = tuple(name for name in LANGUAGES if name in lang.OURS)
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test adds is gone after it."""
-    before = dict(LANGUAGES)
+    """What a test adds is gone after it, and nothing of the lab is installed."""
+    before = {name: LANGUAGES[name] for name in OURS}
+
+    def list_points(*, group: str) -> list[EntryPoint]:
+        points = entry_points(group=group)
+        return [point for point in points if not point.value.startswith("proverrl.lab")]
+
+    monkeypatch.setattr(plugins, "entry_points", list_points)
 
     def forget() -> None:
         LANGUAGES.clear()

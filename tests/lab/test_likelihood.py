@@ -289,7 +289,8 @@ def test_it_reads_in_the_layout_that_it_was_fitted_in(
     name = name_weights(opened)
     critic = read_critic(tmp_path / "critic")
     assert critic is not None
-    assert name == f"{critic.weights}, largest gap {critic.most!r}"
+    said = f"a formaliser as a critic, largest gap {critic.most!r}, weights {critic.weights}"
+    assert name == said
 
 
 def test_a_broken_formaliser_judges_nothing() -> None:
