@@ -7,7 +7,7 @@ those of some levels (``levels=4,5``) that at least one attempt of that evaluati
 so the policy does not always solve them. Each search of ``methods`` runs once per problem and seed;
 searches stored in OUT/evals are not repeated. Arguments of the form KEY=VALUE are
 ``methods=best_of_n,rmax_ts``, ``seeds=2``, ``calls=64``, and keys of the configuration. A method
-may carry keys of ``[search]``, such as ``rmax_ts:states=statements:max_prefixes=4``.
+may carry keys of ``[search]``, such as ``rmax_ts:states=statements:width=4``.
 
 It prints the share of problems solved within each budget (mean of the seeds) with 95 % intervals
 over problems (of each problem's mean over seeds), and the difference from the first method, paired

@@ -9,7 +9,8 @@
 # audit, and has real Dafny judge true and false statements in a pool. The tests that it skips take
 # seconds each: whole training runs, killed and resumed, runs with two processes, searches with real
 # Dafny, and all problems and attacks under Dafny. All checks must pass before a change is merged.
-# Without paths the tests run in one process per core, four at most; the tests of one file stay together.
+# Without paths the tests run in one process more than there are cores, four at most: some wait, for a
+# deadline or another process. The tests of one file stay together.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -58,6 +59,7 @@ check ruff check .
 check mypy --strict
 if [[ $# -eq 0 ]]; then
   # --dist loadfile: what a module's tests share is made once.
-  set -- --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+  processes=$(($(getconf _NPROCESSORS_ONLN) + 1))
+  set -- --numprocesses "$processes" --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 fi
 check python -m pytest --durations=20 "${chosen[@]}" "$@"

@@ -4,33 +4,26 @@
     python scripts/write_configuration.py            write the page
     python scripts/write_configuration.py --check    say whether it is as it would be written
 
-A heading names a section; the table below it gets a row for each of the section's keys, in their
-order, with those of tables within it that have no heading of their own. A row's text stands below
-the key in ``proverrl/config``. All else on the page is written by hand and stays.
+The first table gets the forty keys that are set most. A later heading names a section; the table
+below it gets a row for each other key of it, in their order, with those of tables within it that
+have no heading of their own. A row's text stands below the key in ``proverrl/config``. All else on
+the page is written by hand and stays.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 import sys
-import textwrap
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proverrl.config import Config
-from proverrl.config.base import Section
-from proverrl.config.load import find_section
+from proverrl.config.keys import USUAL_KEYS, Key, iter_keys, write_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 HEAD = "| key | default | means |\n|---|---|---|\n"
-TOP = "The run"
-TITLE = rf"### (?:`\[([a-zA-Z_.]+)\]`|{TOP})\n"
+USUAL, TOP = "The forty keys that you set", "The run"
+TITLE = rf"### (?:`\[([a-zA-Z_.]+)\]`|({USUAL})|{TOP})\n"
 PART = re.compile(rf"^{TITLE}(?:(?!^#).*\n)*?{re.escape(HEAD)}", re.MULTILINE)
 ROWS = re.compile(r"(?:\|.*\n)*")
 
@@ -41,56 +34,30 @@ def write_page(page: str) -> str:
     Raises:
         ValueError: a section has no table, or a table no section; or a key has no text.
     """
-    tables = {found[1] or "": found.end() for found in PART.finditer(page)}
+    tables = {found[2] or found[1] or "": found.end() for found in PART.finditer(page)}
     rows: dict[str, list[str]] = {name: [] for name in tables}
-    for key, default, text in iter_keys(Config):
-        name = key.rpartition(".")[0]
+    keys = {key.name: key for key in iter_keys()}
+    for key in (*map(keys.__getitem__, USUAL_KEYS), *keys.values()):
+        name = USUAL if key.name in USUAL_KEYS else key.name.rpartition(".")[0]
         while name not in tables and name:
             name = name.rpartition(".")[0]
-        if not name and "." in key:
-            raise ValueError(f"{PAGE.name} has no table for {key}; add a heading and an empty one")
-        rows[name].append(f"| `{key}` | {default} | {text} |\n")
+        if not name and "." in key.name:
+            raise ValueError(f"{PAGE.name} has no table for {key.name}; add a heading and a table")
+        if (row := write_row(key)) not in rows[name]:
+            rows[name].append(row)
     for name, end in sorted(tables.items(), key=lambda table: -table[1]):
         if not rows[name]:
-            raise ValueError(f"{PAGE.name}: there is no section [{name}]; drop its heading")
+            raise ValueError(f"{PAGE.name}: [{name}] has no other keys; drop its heading")
         after = ROWS.match(page, end)
         assert after is not None
         page = page[:end] + "".join(rows[name]) + page[after.end() :]
     return page
 
 
-def iter_keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Key, default as TOML writes it and text of every key, tables within included."""
-    texts = read_texts(section)
-    defaults = section.model_construct().model_dump(mode="json")
-    for name, info in section.model_fields.items():
-        inner, named = find_section(info.annotation)
-        if inner is not None:
-            yield from iter_keys(inner, f"{prefix}{name}.NAME." if named else f"{prefix}{name}.")
-        elif name not in texts:
-            raise ValueError(f"{prefix}{name} has no text below it in {section.__module__}")
-        else:
-            default = "needed" if info.is_required() else f"`{write_default(defaults[name])}`"
-            yield prefix + name, default, texts[name]
-
-
-def read_texts(section: type[Section]) -> dict[str, str]:
-    """The text below each field, as one line of Markdown."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    assert isinstance(made, ast.ClassDef)
-    texts = {}
-    for field, below in pairwise(made.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            text = ast.literal_eval(below.value)
-            texts[ast.unparse(field.target)] = " ".join(text.split()).replace("``", "`")
-    return texts
-
-
-def write_default(value: Any) -> str:
-    """A default as TOML writes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)
+def write_row(key: Key) -> str:
+    """A row of a table; of a key without a default its text says what is meant."""
+    default = f"`{value}`" if (value := write_value(key.default)) else ""
+    return f"| `{key.name}` | {default} | {key.text} |\n"
 
 
 def main() -> int:

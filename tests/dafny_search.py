@@ -10,10 +10,8 @@ import pytest
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ToolchainError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.search.sketch import make_sketch
-from proverrl.lang.dafny.search.subgoals import close, refine
 from proverrl.lang.open import open_router
-from proverrl.lang.records import Prefix, Sketch
+from proverrl.lang.records import Prefix
 from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -42,7 +40,6 @@ TWO = Problem(
     "  ensures H(n) == if n % 2 == 0 then 3 * n + 5 else 2 * n + 7\n"
     f"{{\n  {HOLE}\n}}\n",
 )
-WRONG = "if n % 2 == 0 { ForG(n); } else { ForF(n); }"
 LOOP = Problem(
     "loop",
     "dafny",
@@ -80,15 +77,6 @@ class Dafny:
 
     def judge(self, problem: Problem, body: str) -> Verdict:
         return self.runner.run(self.verify(Candidate(problem, body)))
-
-    def sketch(self, problem: Problem, body: str) -> Sketch | None:
-        return make_sketch(Candidate(problem, body), self.judge(problem, body))
-
-    def closed(self, problem: Problem, sketch: Sketch) -> Sketch | None:
-        candidate = close(problem, sketch)
-        assert candidate is not None
-        verdict = self.runner.run(self.verify(candidate))
-        return refine(problem, sketch, candidate, verdict)
 
 
 def open_dafny() -> Iterator[Dafny]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
-from proverrl.config.search import SearchConfig, SearchName
+from proverrl.config.search import SearchConfig
 from proverrl.errors import ToolchainError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.search.states import segment_lean
@@ -60,20 +60,6 @@ class Lean:
         functions = Functions(propose, self.verify, segment=segment_lean, confirm=self.verify)
         settings = SearchConfig.model_validate({"calls": 16, "width": 1, **config})
         return self.runner.run(make_search(problem, functions, settings).run())
-
-
-def follow_script(bodies: Mapping[str, Sequence[str]]) -> Propose:
-    """Writes the bodies of a script in turn, by what the statement around the hole is like."""
-    counts = dict.fromkeys(bodies, 0)
-
-    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
-        key = next(key for key in bodies if key in problem.statement)
-        first = counts[key]
-        counts[key] += num
-        row = bodies[key]
-        return [Proposal(row[(first + i) % len(row)], 1, -1.0) for i in range(num)]
-
-    return propose
 
 
 def follow_proof(proof: str) -> Propose:
@@ -134,7 +120,7 @@ async def verify_walk(candidate: Candidate) -> Verdict:
 
 @dataclass
 class Guesser:
-    """Writes up to ``length`` tactics by chance, and asks a value: the letters that are done."""
+    """Writes up to ``length`` tactics by chance."""
 
     length: int = 3
     word: str = "abba"
@@ -152,17 +138,12 @@ class Guesser:
             found.append(Proposal(body, len(tactics), -0.5 * len(tactics)))
         return found
 
-    async def value(self, problem: Problem, prefixes: Sequence[Prefix]) -> list[float]:
-        done = [len(self.word) - len(p.state.removeprefix("⊢ walk ")) for p in prefixes]
-        return [max(0.0, number / len(self.word)) for number in done]
-
 
 def run_walk_search(
-    name: SearchName, guesser: Guesser, *, seed: int, **config: object
+    name: str, guesser: Guesser, *, seed: int, **config: object
 ) -> tuple[SearchResult, TreeSearch]:
-    functions = Functions(
-        guesser.propose, verify_walk, segment=segment_lean, value=guesser.value, confirm=verify_walk
-    )
-    settings = SearchConfig.model_validate({"name": name, "check": True, **config})
+    functions = Functions(guesser.propose, verify_walk, segment=segment_lean, confirm=verify_walk)
+    settings = SearchConfig.model_validate({"name": name, **config})
     search = TreeSearch(build_walk_problem(guesser.word), functions, settings, seed=seed)
-    return asyncio.run(search.run()), search
+    found = asyncio.run(search.run(lambda one: one.strategy.tree.check_invariants()))
+    return found, search

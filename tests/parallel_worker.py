@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import unittest.mock
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,8 +37,7 @@ from proverrl.config import LearnerConfig, LoraConfig, LossConfig, VllmConfig
 from proverrl.config.training import WarmStartConfig
 from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner.learner import TorchLearner, Update
-from proverrl.learner.packed_rows import PackedRow, packed_logprobs
-from proverrl.loops.preferences import Preferring, Ranked
+from proverrl.learner.packed_rows import PackedRow, batch_rows, packed_logprobs
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.loading import cast_parameters
@@ -47,7 +46,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.run.follow import Follower, check_weights, dismiss, push_weights, start_learners
-from proverrl.run.imitation import Imitation
+from proverrl.run.imitation import Imitation, score_targets
 from proverrl.run.pairs import Pair
 from proverrl.run.samplers import PublishedSampler, PushedSampler, SamplerCopy
 from proverrl.run.supervised import SupervisedLearner, SupervisedLoss
@@ -88,6 +87,41 @@ class Imitating:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Couple:
+    """Two answers, of which the first is preferred."""
+
+    chosen: Pair
+    rejected: Pair
+
+    @property
+    def num_tokens(self) -> int:
+        return 2 * max(self.chosen.num_tokens, self.rejected.num_tokens)
+
+
+@dataclass(frozen=True)
+class Preferring:
+    """A loss over other items than pairs, with a figure of its own and scores before the first
+    step."""
+
+    def cut(self, items: Sequence[Couple], max_tokens: int) -> Iterator[list[Couple]]:
+        return batch_rows(items, max_tokens, padded=True)
+
+    def denominator(self, batch: Sequence[Couple]) -> float:
+        return len(batch)
+
+    def compute(
+        self, model: Any, part: Sequence[Couple], denominator: float
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        margins = self.score(model, part) @ torch.tensor([0.5, -0.5])
+        loss = -torch.nn.functional.logsigmoid(margins).sum() / denominator
+        return loss, {"margin": margins.detach().sum() / denominator}
+
+    def score(self, model: Any, part: Sequence[Couple]) -> torch.Tensor:
+        answers = [*(item.chosen for item in part), *(item.rejected for item in part)]
+        return score_targets(model, answers).view(2, len(part)).T
 
 
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
@@ -201,8 +235,8 @@ def run_supervised(world: World, case: dict[str, Any]) -> dict[str, Any]:
     items: Sequence[Any] = pairs
     scores = []
     if case.get("prefers"):
-        loss = preferring = Preferring(0.5)
-        items = [Ranked(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
+        loss = preferring = Preferring()
+        items = [Couple(one, two) for one, two in zip(pairs, reversed(pairs), strict=True)]
     learner = SupervisedLearner(policy, settings, config, 3, loss, ((1, 2, 3), (4, 5, 6)))
     if case.get("prefers"):
         scores = learner.score(items, preferring.score)

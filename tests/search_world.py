@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -80,16 +80,6 @@ class World:
         texts = [good[:end] for end in range(1, len(good) + 1)]
         return tuple(Segment(text, text.replace("n", "")) for text in texts)
 
-    async def value(self, problem: Problem, prefixes: Sequence[Prefix]) -> list[float]:
-        """The share of the target that the state agrees with, from the beginning."""
-        values = []
-        for prefix in prefixes:
-            same = 0
-            while prefix.state[: same + 1] == self.target[: same + 1] and same < len(self.target):
-                same += 1
-            values.append(same / len(self.target))
-        return values
-
     async def correct(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
         """One letter is drawn anew."""
         rng = random.Random(seed)
@@ -101,7 +91,6 @@ class World:
             "propose": self.propose,
             "verify": self.verify,
             "segment": self.segment,
-            "value": self.value,
             "correct": self.correct,
             **changed,
         }
@@ -112,12 +101,15 @@ PROBLEM = build_problem("letters")
 
 
 def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
-    settings = SearchConfig(**{"name": "rmax_ts", "check": True, **config})
+    settings = SearchConfig(**{"name": "rmax_ts", **config})
     return TreeSearch(PROBLEM, world.functions(), settings, seed=seed)
 
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
-    return asyncio.run(build_search(world, seed=seed, **config).run())
+    def watch(search: TreeSearch) -> None:
+        search.strategy.tree.check_invariants()
+
+    return asyncio.run(build_search(world, seed=seed, **config).run(watch))
 
 
 def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchResult:

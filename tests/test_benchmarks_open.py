@@ -27,7 +27,7 @@ from proverrl.errors import ProblemError, ProverRLError, UsageError
 from proverrl.jobs import evaluate as evaluate_run
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.policy.base import Exchange
-from proverrl.problems.contamination import find_common, find_repeats, key_statement
+from proverrl.problems.contamination import find_repeats, key_statement
 from proverrl.problems.load import (
     benchmark_sha256,
     load_problems,
@@ -455,7 +455,6 @@ def test_problems_that_say_the_same_are_found() -> None:
     other = _lean("c", "(n : ℕ) : n = n + 0")
     assert key_statement(a) == key_statement(b) != key_statement(other)
     assert find_repeats([a, other, b]) == [("a", "b")]
-    assert find_common([a, other], [b]) == [("b", "a")]
     taken = [_lean(f"x{i}", ": 1 = 1") for i in range(2)]
     assert count_taken("minif2f", taken) == {}
     dafny = [
@@ -476,17 +475,13 @@ def test_problems_that_say_the_same_are_found() -> None:
 def test_convert_list_and_show(tmp_path: Path) -> None:
     twice = {**TASK, "id": "again"}
     source = write_rows(tmp_path / "dafnybench_tasks.jsonl", TASK, twice, {**TASK, "id": ""})
-    other = write_files(tmp_path / "clover", {"count_strong.dfy": TRUTH})
     out = tmp_path / "o.jsonl"
-    code, text, warnings = invoke(
-        "problems", "convert", str(source), "--out", str(out), "--against", str(other)
-    )
+    code, text, warnings = invoke("problems", "convert", str(source), "--out", str(out))
     assert code == 0
     assert text.startswith(f"2 problems, 1 refused (dafnybench_tasks), from {source}\n")
     assert f"sha256 of the source: {benchmark_sha256(source)}" in text
     assert "refused 1: field 'id' is missing or empty; add it" in text
     assert "warning: 1 are stated twice in it: count = again" in warnings
-    assert f"warning: 2 are stated in {other}, too: count = count, count = again" in warnings
     for file in (source, out):
         code, text, _ = invoke("problems", "list", str(file), "--ids")
         assert (code, text) == (0, "count\nagain\n")

@@ -26,7 +26,7 @@ from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
 from proverrl.search.spending import FoundProof
 from proverrl.search.wiring import make_search
-from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.types import Candidate, Status, Verdict
 from tests.search_world import PROBLEM, World
 from tests.test_policy import tiny_policy
 from tests.warm import WARM
@@ -171,9 +171,9 @@ def test_a_proof_that_a_file_claims_is_judged_again(place: Path, name: str) -> N
     result = read(folder / "result.json")
     state = read(folder / "search.json")
     search = state["search"]
-    verdicts = search["spent"]["verdicts"] or search["searches"]["root"]["spent"]["verdicts"]
+    verdicts = search["spent"]["verdicts"] or search["whole"]["spent"]["verdicts"]
     verdict = verdicts[0][1] | {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
-    for part in [search, *search.get("searches", {}).values()]:
+    for part in [search, *([search["whole"]] if "whole" in search else [])]:
         part["spent"]["proofs"] = [["assume false;", verdict, 1, 1, True]]
     (folder / "search.json").write_text(json.dumps(state))
     refused = run_drawn(place, out, *given, "--resume")
@@ -202,7 +202,8 @@ def test_no_verdict_of_a_file_is_a_sample_and_no_problem_of_it_is_ours(
     assert run_drawn(place, out, *given).returncode == 1
     path = place / out / "loop_38" / "search.json"
     state = read(path)
-    parts = [state["search"], *state["search"].get("searches", {}).values()]
+    search = state["search"]
+    parts = [search, *([search["whole"]] if "whole" in search else [])]
     for part in parts:
         for _, verdict in part["spent"]["verdicts"]:
             verdict |= {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
@@ -212,25 +213,6 @@ def test_no_verdict_of_a_file_is_a_sample_and_no_problem_of_it_is_ours(
     samples = read_samples(place / f"{out}.jsonl")
     assert samples
     assert not any(sample.proved for sample in samples)
-    # A composite search keeps the problems of its parts, and the whole one is none of them.
-    if name == "pooled_hints":
-        root = read(path)
-        inner = root["search"]["searches"]["root"]
-        statement = inner["problem"]["statement"]
-        inner["problem"]["statement"] = statement.replace("ensures", "ensures true ||")
-        assert inner["problem"]["statement"] != statement
-        told = {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
-        verdict = inner["spent"]["verdicts"][0][1] | told
-        inner["spent"]["proofs"] = [["", verdict, 1, 1, True]]
-        path.write_text(json.dumps(add_seal(root)))
-        done = run_drawn(place, out, *given, "--resume")
-        assert "0 of 1 proved" in done.stdout
-        weaker = Problem(**inner["problem"])
-        inner["of"]["problem"] = Candidate(weaker, "").key
-        path.write_text(json.dumps(add_seal(root)))
-        done = run_drawn(place, out, *given, "--resume")
-        assert done.returncode == 2
-        assert "this saved search differs in problem" in done.stderr
 
 
 def test_a_saved_proof_that_cannot_be_judged_now_ends_the_command(tmp_path: Path) -> None:

@@ -90,10 +90,6 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
     assert level.value == pytest.approx(1 / 4)
     assert level.p == 0.5
     assert rows["2", 4].unjudged == (2, 0)
-    families = compare_evaluations(first, second, names, ks=(1,), by="family")
-    assert [row.group for row in families] == ["all", "a1", "a2", "b1", "b2", "b3"]
-    categories = compare_evaluations(first, second, names, ks=(1,), by="category")
-    assert [row.group for row in categories] == ["all"]
 
 
 @pytest.mark.parametrize("key", EXPECTED_TO_AGREE)

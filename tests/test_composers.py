@@ -15,11 +15,11 @@ from proverrl.compose.composers import (
     REPEATED,
     PolicyComposer,
     ProgramComposer,
+    build_statement,
     drop_repeats,
     dump_drafts,
     encode_pair,
     load_drafts,
-    read_statement,
     teach_scripts,
 )
 from proverrl.compose.script import (
@@ -194,61 +194,43 @@ def test_taught_scripts_are_scripts_after_the_prompt_of_the_pair() -> None:
     taught = teach_scripts(policy, [PAIR] * 8, (), seed=0)
     assert len(taught) == 8
     for prompt_ids, target_ids in taught:
-        assert prompt_ids == encode_pair(policy, PAIR, "edit").token_ids
+        assert prompt_ids == encode_pair(policy, PAIR).token_ids
         assert target_ids[-1] == policy.end_id
         script = read_script(str(policy.tokenizer.decode(list(target_ids[:-1]))), ALL)
         assert apply_script(script, PAIR, round_number=0) is not None
 
 
-def test_a_prompt_of_statements_shows_both_and_asks_for_the_hole() -> None:
-    prompt = encode_pair(make_policy(), PAIR, "statement")
-    assert prompt.text.count("returns (r: int)") == 2
-    assert "harder than either" in prompt.text
-    assert prompt.problem_id == "p-Sum+p-Go"
-
-
-def answer(code: str) -> str:
-    return f"The key idea is to add.\n```dafny\n{code}```\n"
-
-
-def test_a_statement_is_read_from_the_last_code_block() -> None:
+def test_a_text_of_somebodys_own_is_a_problem_of_the_kind_of_the_first() -> None:
     code = make_loop("New", 9).statement
-    composed, reason = read_statement("```dafny\nno\n```\n" + answer(code), PAIR, 2)
+    composed, reason = build_statement(code, PAIR, 2, operator="mine")
     assert reason == ""
     assert composed is not None
     assert composed.problem.statement == code
     assert composed.problem.kind == "invariants"
-    assert (composed.operator, composed.parents, composed.round) == ("policy", ("p-Sum", "p-Go"), 2)
+    assert (composed.operator, composed.parents, composed.round) == ("mine", ("p-Sum", "p-Go"), 2)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("no code at all", "no code block"),
-        (answer("method M() { }\n"), "exactly once"),
-        (answer(make_loop("New", 9).statement * 2), "exactly once"),
-        (answer(make_loop("New", 9).statement.replace("r := 0;", "assume false;")), "audit"),
-        (answer("lemma L()\n  ensures false\n" + make_loop("New", 9).statement), "audit"),
-        (
-            answer(make_loop("New", 9).statement.replace("method", "method {:verify false}")),
-            "audit",
-        ),
-        ("<think>never closed", "never closed"),
+        ("method M() { }\n", "exactly once"),
+        (make_loop("New", 9).statement * 2, "exactly once"),
+        (make_loop("New", 9).statement.replace("r := 0;", "assume false;"), "audit"),
+        ("lemma L()\n  ensures false\n" + make_loop("New", 9).statement, "audit"),
+        (make_loop("New", 9).statement.replace("method", "method {:verify false}"), "audit"),
     ],
 )
-def test_a_statement_that_may_not_be_believed_is_refused(text: str, reason: str) -> None:
-    composed, why = read_statement(text, PAIR, 0)
+def test_a_text_that_may_not_be_believed_is_refused(text: str, reason: str) -> None:
+    composed, why = build_statement(text, PAIR, 0, operator="mine")
     assert composed is None
     assert reason in why
 
 
-@pytest.mark.parametrize("form", ["edit", "statement"])
-def test_drafts_survive_a_checkpoint(form: str) -> None:
+def test_drafts_survive_a_checkpoint() -> None:
     policy = make_policy()
     composer = PolicyComposer(
         policy,
         policy,
-        form=form,  # type: ignore[arg-type]
         operators=(),
         temperature=1.0,
         max_new_tokens=6,

@@ -156,7 +156,7 @@ def open_tools(verifier: FakeVerifier) -> Tools:
     )
 
 
-CONFIG = SearchConfig(name="rmax_ts", states="statements", calls=4, check=True)
+CONFIG = SearchConfig(name="rmax_ts", states="statements", calls=4)
 
 
 def search_all(folder: Path, verifier: FakeVerifier, searches: int = 1) -> list[str]:
@@ -320,10 +320,6 @@ def test_a_nested_lean_body_is_read_again_line_for_line_in_the_canonical_layout(
     ("given", "told"),
     [
         ({"stop_after": 4}, r"until its first proof; set search\.stop_after to 1"),
-        ({"name": "pooled_hints", "value": "v"}, r'search\.base = "best_of_n" asks no value'),
-        ({"name": "rmax_ts", "value": "v"}, r'search\.name = "rmax_ts" asks no value'),
-        # This one would be used, and a policy is missed next.
-        ({"name": "subgoals", "base": "puct", "value": "v"}, r"nothing to evaluate: give --run"),
     ],
 )
 def test_what_an_evaluation_by_search_cannot_use_is_refused_first(

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from proverrl.cli.main import cli
 from proverrl.config import Config
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.jobs import train as train_module
 from proverrl.loops import expert_iteration
 from proverrl.problems.inputs import Submission, read_lines
@@ -279,8 +279,6 @@ def test_a_file_that_holds_no_proofs_is_refused_with_its_line(
     # What can be seen at once is said before the warm start.
     with pytest.raises(UsageError, match=r"expert_iteration\.proofs names .*none\.jsonl"):
         run(expert(make_config, "b", 1, expert_iteration__proofs=str(tmp_path / "none.jsonl")))
-    with pytest.raises(ProblemError, match=r"none\.jsonl"):
-        run(expert(make_config, "b", 1, expert_iteration__sft_data=str(tmp_path / "none.jsonl")))
     assert not (tmp_path / "b" / "warm_start").exists()
 
 
@@ -292,30 +290,3 @@ def test_a_run_without_a_checkpoint_has_no_proofs_to_write(
     folder = run(make_config("warm", loop="warm_start", evaluation=QUIET))
     with pytest.raises(RunError, match="no checkpoint yet"):
         export(folder)
-
-
-@pytest.mark.slow
-def test_rounds_learn_from_the_mixture_that_is_asked_for(
-    make_config: Callable[..., Config],  # noqa: F811
-    judges: Judges,
-    trained_on: list[Pairs],
-    tmp_path: Path,
-) -> None:
-    data = tmp_path / "data.jsonl"
-    row = {"id": "x", "language": "dafny", "kind": "invariants", "reference": "invariant z"}
-    data.write_text(json.dumps(row | {"statement": "method X() { /*{HOLE}*/ }"}) + "\n")
-    changes = {
-        "expert_iteration__earlier_share": 0.0,
-        "expert_iteration__max_proofs_per_problem": 1,
-        "expert_iteration__sft_data": str(data),
-    }
-    folder = run(expert(make_config, "mix", 2, **changes))
-    first, second = trained_on
-    assert first
-    assert not set(first) & set(second)
-    for pairs in trained_on:
-        names = [name for name, _ in pairs]
-        assert len(set(names)) == len(names)
-    # 8 references of warm start, the line of sft_data, and the round's proofs.
-    counts = [line["trained_on"] for line in step_lines(folder)]
-    assert counts == [8 + 1 + len(first), 8 + 1 + len(second)]

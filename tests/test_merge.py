@@ -1,23 +1,17 @@
-"""Averages of checkpoints, and the share that proves most."""
+"""Averages of checkpoints."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from proverrl.config import Config, PolicyConfig
+from proverrl.config import PolicyConfig
 from proverrl.errors import UsageError
-from proverrl.jobs import evaluate as evaluate_module
-from proverrl.jobs.evaluate import SweepRow, find_best, sweep_alpha
 from proverrl.policy.loading import build_policy, merge_policies
 from proverrl.policy.tokenizer import train_tokenizer
-from tests.test_grpo import StubVerifier, judge, make_config  # noqa: F401
 
 SIZES = PolicyConfig(
     num_layers=1, hidden_size=16, num_heads=2, intermediate_size=32, vocab_size=300
@@ -72,38 +66,3 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
         merge_policies(a, tmp_path, alpha=0.5, out=tmp_path / "c")
     with pytest.raises(UsageError, match="between 0 and 1"):
         merge_policies(a, a, alpha=1.5, out=tmp_path / "c")
-
-
-def test_the_best_share_is_that_of_the_largest_k() -> None:
-    rows = [
-        SweepRow(0.2, {1: 0.5, 8: 0.6}),
-        SweepRow(0.4, {1: 0.3, 8: 0.7}),
-        SweepRow(0.6, {1: 0.4, 8: 0.7}),
-    ]
-    assert find_best(rows).alpha == 0.6
-
-
-def test_a_sweep_evaluates_each_share_once(
-    tmp_path: Path,
-    make_config: Callable[..., Config],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened = []
-
-    def open_stub(*_: Any, **__: Any) -> StubVerifier:
-        opened.append(1)
-        return StubVerifier(judge)
-
-    monkeypatch.setattr(evaluate_module, "open_configured", open_stub)
-    config = make_config("unused")
-    problems = config.problems.model_copy(update={"valid": config.problems.heldout})
-    config = config.model_copy(update={"problems": problems})
-    a, b = save(tmp_path / "a", 0), save(tmp_path / "b", 1)
-    out = tmp_path / "sweep"
-    rows = asyncio.run(sweep_alpha(a, b, [1.0, 0.5, 0.5], config, out))
-    assert [row.alpha for row in rows] == [0.5, 1.0]
-    assert all(set(row.passes) == {1, 4} for row in rows)
-    assert (out / "policy" / "config.json").exists()
-    again = asyncio.run(sweep_alpha(a, b, [0.5, 1.0], config, out))
-    assert again == rows
-    assert len(opened) == 2

@@ -71,7 +71,7 @@ def test_a_loop_of_ones_own_runs(
     [
         ({"loop_options": {"most": 3}}, "takes even numbers"),
         ({"loop_options": {"mots": 4}}, "loop_options: unknown 'mots'; tests.test_plugin_loops"),
-        ({"samples": {"files": ["a"], "passes": 1}}, 'samples.passes is for loop = "grpo", not'),
+        ({"learner__shard": "fsdp2"}, 'learner.shard is for loop = "warm_start" or "grpo", not'),
         ({"loop": "nowhere:f"}, "loop: no module 'nowhere'"),
         ({"loop": "json:tool"}, "loop: json has no 'tool'"),
         ({"loop": "math:pi"}, "loop: math:pi is no function"),

@@ -500,8 +500,8 @@ def test_a_search_of_ones_own_proves_nothing_by_itself(
         TreeSearch(LETTERS, world.functions(), SearchConfig(name="lying_part:no_strategy"))
     with pytest.raises(ConfigError, match=r'lying_part:Needy" needs states: set search\.states'):
         TreeSearch(LETTERS, world.functions(segment=None), SearchConfig(name="lying_part:Needy"))
-    with pytest.raises(ConfigError, match="unknown search 'puckt'; the nearest is 'puct'"):
-        parse_config({"search": {"name": "puckt"}}, source="test")
+    with pytest.raises(ConfigError, match="unknown search 'rmaxts'; the nearest is 'rmax_ts'"):
+        parse_config({"search": {"name": "rmaxts"}}, source="test")
 
 
 FAULTS = """

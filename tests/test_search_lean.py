@@ -25,7 +25,7 @@ PROOF = (
     "have h1 : 0 < x := by\n    exact h0\n  constructor\n  · intro h\n    omega\n"
     "  · cases hp with\n    | inl a =>\n      exact Or.inr a\n    | inr b => exact Or.inl b"
 )
-SEEDS: dict[SearchName, int] = {"rmax_ts": 3, "best_first": 0, "puct": 2, "best_of_n": 1}
+SEEDS: dict[SearchName, int] = {"rmax_ts": 3, "best_first": 0, "best_of_n": 1}
 """Seeds with which a proof comes soon, so that the tests are short; others take longer."""
 
 

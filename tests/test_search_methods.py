@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proverrl.config.search import SearchConfig
 from proverrl.search.frontier import BestFirst
-from proverrl.search.mcts import Puct, RMaxTS, exploration_bonus
+from proverrl.search.mcts import RMaxTS
 from proverrl.search.minimise import minimise
 from proverrl.search.tree import Node, Tree
 from proverrl.types import Candidate, Status, Verdict
@@ -48,8 +48,9 @@ def naive_count(updates: int, gamma: float) -> float:
 @given(moves=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=60))
 def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]]) -> None:
     """Jobs begin, end with new states or none, in any order; scores come from plain lists."""
-    strategy = RMaxTS(SearchConfig(gamma=0.9), World().functions())
+    strategy = RMaxTS(SearchConfig(), World().functions())
     tree = strategy.tree
+    tree.gamma = 0.9
     own: dict[int, list[float]] = {0: []}
     below: dict[int, list[float]] = {0: []}
     jobs: list[Node] = []
@@ -165,58 +166,6 @@ def test_best_first_goes_on_where_it_was_least_when_nothing_is_open() -> None:
     asyncio.run(search.run())
     # The root, a and ab; then again, the root first, whose score is the highest.
     assert [prefix for _, prefix, _, _ in world.asked][:6] == ["", "a", "ab", "", "a", "ab"]
-
-
-def test_the_last_state_of_a_body_can_be_all_that_is_kept() -> None:
-    world = World(target="none", script=["aab", "aabb"])
-    search = build_search(world, name="rmax_ts", calls=2, keep_states="last")
-    asyncio.run(search.run())
-    assert [node.state for node in search.strategy.tree.nodes] == ["", "aab", "aabb"]
-    assert [prefix for _, prefix, _, _ in world.asked] == ["", "aab"]
-
-
-# --- PUCT ---
-
-
-def test_the_bonus_of_puct() -> None:
-    # 0.2 * sqrt((1 + ln 4) / (0.1 + 1)) = 0.2 * sqrt(2.386294 / 1.1)
-    assert exploration_bonus(0.2, 4, 1) == pytest.approx(0.294575, abs=1e-6)
-    assert exploration_bonus(0.2, 0, 0) == pytest.approx(0.2 * math.sqrt(10))
-
-
-def test_puct_keeps_the_three_best_by_value() -> None:
-    # Values of the last states: aab 1/4, ab 2/4, b 0, abb 3/4, a 1/4.
-    world = World(target="abba", script=["aab", "ab", "b", "abb", "a"])
-    found = run_search(world, name="puct", calls=5)
-    nodes = found.tree["tree"]["nodes"]
-    # abb and ab lie on one way; of aab and a, both 1/4, the first is kept.
-    assert [(n["state"], n["value"]) for n in nodes] == [
-        ("", 0.0),
-        ("a", 0.25),
-        ("ab", 0.5),
-        ("abb", 0.75),
-        ("aa", 0.25),
-        ("aab", 0.25),
-    ]
-    # The expansion is worth its best last state.
-    assert nodes[0]["own"] == [0.75, 1.0, 0]
-
-
-def test_puct_weighs_value_and_visits() -> None:
-    strategy = Puct(SearchConfig(name="puct"), World().functions())
-    tree = strategy.tree
-    ends = [tree.insert(tree.root, 0, letter, [(1, letter)])[0][0] for letter in "ab"]
-    ends[0].value, ends[1].value = 0.2, 0.5
-    # Nothing visited: 0.2 * sqrt(10) = 0.632 for all three; b has the best value.
-    assert strategy.pick() is ends[1]
-    for _ in range(3):
-        tree.start(ends[1])
-        tree.finish(ends[1], 0.0)
-    # N_root = 3: b (0.5 + 0) / 4 + 0.2 sqrt(2.0986 / 3.1) = 0.29; a 0.2 + 0.2 sqrt(20.986) = 1.12.
-    assert strategy.pick() is ends[0]
-    tree.start(ends[0])
-    # A job counts as a visit worth 0: a 0.1 + 0.2 sqrt(2.386 / 1.1) = 0.39; the root itself 0.98.
-    assert strategy.pick() is tree.root
 
 
 # --- minimisation ---

@@ -18,7 +18,7 @@ from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints, Verify
 from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
-from proverrl.search.composite import ROOT, Composite
+from proverrl.search.composite import Composite
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
@@ -117,7 +117,8 @@ def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
     one = make_search(LOOP, functions, settings)
     assert isinstance(one, Composite)
     (proof,) = asyncio.run(one.run()).proofs
-    root = one.searches[ROOT]
+    root = one.whole
+    assert root is not None
     assert [p.body for p in root.spent.proofs] == [proof.body]
     ours.judged, fresh.judged = [], []
     # The problem's own search had found another that was not handed on when it was killed.
@@ -372,7 +373,7 @@ def test_what_was_judged_the_second_time_is_not_known_the_first_time_on_the_way_
         return search
 
     async def ask(search: Composite) -> list[Status]:
-        found = [await search.judge(Candidate(LOOP, SUM)) for _ in range(3)]
+        found = [await search.judge(SUM) for _ in range(3)]
         return [verdict.status for verdict in found if verdict is not None]
 
     first, again = build(), build()
@@ -459,7 +460,9 @@ def test_a_search_that_has_ended_stays_as_it_was() -> None:
     assert asyncio.run(again.run()) == whole
     assert len(whole.tree["hints"]) == 4
     assert collect_samples(again) == collect_samples(first) != []
-    assert [len(tree) for _, tree in again.trees()] == [len(tree) for _, tree in first.trees()]
+    assert again.tree is not None
+    assert first.tree is not None
+    assert len(again.tree) == len(first.tree)
     assert again.state_dict() == first.state_dict()
 
 

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ConfigError
-from proverrl.search.base import JudgedProposal
 from proverrl.search.mcts import RMaxTS, bonus
 from proverrl.search.tree import Node, Tree, discount_jobs
-from proverrl.types import Candidate, Status
-from tests.builders import build_verdict
-from tests.search_world import PROBLEM, World, run_search
+from proverrl.types import Status
+from tests.search_world import World, run_search
 
 GOLDEN = Path(__file__).parent / "golden" / "rmax_ts.json"
 
@@ -166,20 +163,6 @@ def test_an_expansion_of_which_nothing_was_judged_found_nothing_new() -> None:
     assert (found.calls, found.expansions) == (2, 2)
     # Rewards in order 0, 1: gamma is 0.99.
     assert root["subtree"] == pytest.approx([1.0, 1.99, 0])
-
-
-def test_texts_above_the_token_budget_are_not_inserted() -> None:
-    world = World(script=["abab"])
-    functions = world.functions(count_tokens=lambda text: 2 * len(text))
-    strategy = RMaxTS(SearchConfig(max_prefix_tokens=5), functions)
-    verdict = build_verdict(Status.REJECTED)
-    judged = JudgedProposal(
-        world.proposal("abab"), verdict, world.segment(Candidate(PROBLEM, "abab"), verdict)
-    )
-    # Tokens 2, 4, 6, 8: two states fit into 5.
-    assert [end for end, _ in strategy.usable_steps(judged)] == [1, 2]
-    with pytest.raises(ConfigError, match="count_tokens"):
-        RMaxTS(SearchConfig(max_prefix_tokens=5), world.functions())
 
 
 def describe(tree: dict[str, Any]) -> list[dict[str, Any]]:

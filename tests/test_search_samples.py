@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, RecordError, RunError
 from proverrl.lang.records import Segment
 from proverrl.search.run import TreeSearch
@@ -26,8 +25,6 @@ def make_sample(**changed: Any) -> SearchSample:
         "proved": True,
         "ends": (2, 5),
         "states": ("s", ""),
-        "values": (0.5, 1.0),
-        "advantages": (0.25, 0.5),
         "search": "rmax_ts",
         "calls": 7,
     }
@@ -40,18 +37,12 @@ def finish(world: World, **config: Any) -> TreeSearch:
     return search
 
 
-def test_prefix_values_by_hand() -> None:
+def test_states_by_hand() -> None:
     world = World(target="abb", script=["abb", "aba", "bx", "anb"])
     search = finish(world, name="best_of_n", calls=4, stop_after=9)
     samples = {sample.body: sample for sample in collect_samples(search)}
-    # Bodies through the root 4, a 3 (abb, aba, anb), ab 3, aba 1, b 1; one proof, which passes
-    # root, a and ab, for a finished proof is no state. V: root 1/4, a 1/3, ab 1/3, others 0.
     proof = samples["abb"]
     assert (proof.proved, proof.ends) == (True, (1, 2, 3))
-    assert proof.values == pytest.approx((1 / 3, 1 / 3, 1.0))
-    assert proof.advantages == pytest.approx((1 / 12, 0.0, 2 / 3))
-    assert samples["aba"].values == pytest.approx((1 / 3, 1 / 3, 0.0))
-    assert samples["aba"].advantages == pytest.approx((1 / 12, 0.0, -1 / 3))
     # n changes nothing: its stretch is one with the step after it.
     assert (samples["anb"].ends, samples["anb"].proved) == ((1, 3), False)
     # What follows the last state is a stretch with the body's outcome.
@@ -59,8 +50,6 @@ def test_prefix_values_by_hand() -> None:
     # Each stretch names the state that ends it, the key by which the tree knows it.
     assert proof.states == ("a", "ab", "")
     assert (samples["anb"].states, samples["bx"].states) == (("a", "ab"), ("b", ""))
-    assert samples["bx"].values == (0.0, 0.0)
-    assert samples["bx"].advantages == pytest.approx((-1 / 4, 0.0))
     assert {(s.search, s.calls) for s in samples.values()} == {("best_of_n", 4)}
     assert all(s.problem is PROBLEM for s in samples.values())
 
@@ -71,13 +60,11 @@ def test_a_search_without_states_gives_whole_bodies() -> None:
     object.__setattr__(search.functions, "segment", None)
     asyncio.run(search.run())
     samples = collect_samples(search)
-    assert [(s.body, s.ends, s.values) for s in samples] == [
-        ("ab", (2,), (1.0,)),
-        ("b", (1,), (0.0,)),
-        ("x", (1,), (0.0,)),
+    assert [(s.body, s.ends, s.proved) for s in samples] == [
+        ("ab", (2,), True),
+        ("b", (1,), False),
+        ("x", (1,), False),
     ]
-    # One of three is a proof: 1 - 1/3 for it, 0 - 1/3 for the others.
-    assert [s.advantages[0] for s in samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
 def test_a_state_after_the_body_ends_with_the_body() -> None:
@@ -87,23 +74,7 @@ def test_a_state_after_the_body_ends_with_the_body() -> None:
     object.__setattr__(search.functions, "segment", lambda candidate, verdict: segments)
     asyncio.run(search.run())
     (sample,) = collect_samples(search)
-    assert (sample.ends, sample.values) == ((1, 2), (0.0, 0.0))
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), name=st.sampled_from(["rmax_ts", "best_first", "puct"]))
-def test_advantages_add_up_to_the_last_value_less_the_share_of_proofs(
-    seed: int, name: SearchName
-) -> None:
-    search = finish(World(target="ab"), seed=seed, name=name, calls=20, stop_after=99)
-    samples = collect_samples(search)
-    assert [s.body for s in samples] == list(search.spent.verdicts)
-    share = sum(s.proved for s in samples) / len(samples)
-    for sample in samples:
-        assert all(0.0 <= value <= 1.0 for value in sample.values)
-        assert sum(sample.advantages) == pytest.approx(sample.values[-1] - share)
-        # A finished proof is no state, so that its last stretch ends with its outcome.
-        assert sample.values[-1] == 1.0 or not sample.proved
+    assert (sample.ends, sample.states) == ((1, 2), ("1", "2"))
 
 
 @settings(max_examples=30, deadline=None)
@@ -113,14 +84,8 @@ def test_a_file_gives_back_what_was_written(
 ) -> None:
     inner = data.draw(st.sets(st.integers(1, max(1, len(body) - 1)))) if len(body) > 1 else set()
     ends = (*sorted(inner - {len(body)}), len(body))
-    values, advantages = (
-        tuple(data.draw(st.lists(st.floats(least, 1), min_size=len(ends), max_size=len(ends))))
-        for least in (0, -1)
-    )
     states = tuple(data.draw(st.text(max_size=3)) for _ in ends)
-    sample = make_sample(
-        body=body, proved=proved, ends=ends, states=states, values=values, advantages=advantages
-    )
+    sample = make_sample(body=body, proved=proved, ends=ends, states=states)
     path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
     write_samples(path, [sample, make_sample()])
     assert read_samples(path) == [sample, make_sample()]
@@ -130,8 +95,6 @@ def test_a_file_gives_back_what_was_written(
         "proved",
         "ends",
         "states",
-        "values",
-        "advantages",
         "search",
         "calls",
     }
@@ -144,19 +107,15 @@ def test_a_file_gives_back_what_was_written(
         ({"ends": [2, 6]}, "'ends' must rise to the body's length 5"),
         ({"ends": [0, 5]}, "'ends' must rise"),
         ({"ends": [5]}, "differ in length"),
-        ({"states": ["s"]}, "'ends', 'states', 'values' and 'advantages' differ in length"),
+        ({"states": ["s"]}, "'ends' and 'states' differ in length"),
         ({"states": ["s", None]}, "states.1: Input should be a valid string"),
         ({"ends": [2, 5.0]}, "ends.1: Input should be a valid integer"),
-        ({"values": [None, 1.0]}, "values.0: Input should be a valid number"),
-        ({"advantages": [True, 1.0]}, "advantages.0: Input should be a valid number"),
         ({"proved": 1}, "proved: Input should be a valid boolean"),
         ({"calls": "7"}, "calls: Input should be a valid integer"),
         ({"body": None}, "body: Input should be a valid string"),
         ({"problem": "p"}, "problem: Input should be a valid dictionary"),
-        ({"values": [1.5, 1.0]}, "'values' must be from 0 to 1"),
-        ({"advantages": [0, -1e300]}, "'advantages' are differences of values: they must be from"),
         ({"extra": 1}, "extra: Extra inputs are not permitted; write it anew"),
-        ({"advantages": [float("inf"), 0]}, "Infinity is no number of JSON"),
+        ({"calls": float("inf")}, "Infinity is no number of JSON"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -192,9 +151,7 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
 
 def test_a_sample_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(RecordError, match="differ in length"):
-        make_sample(values=(1.0,))
-    assert make_sample(body="", ends=(0,), states=("",), values=(0.0,), advantages=(0.0,)).ends == (
-        0,
-    )
+        make_sample(states=("s",))
+    assert make_sample(body="", ends=(0,), states=("",)).ends == (0,)
     with pytest.raises(RecordError, match="must rise"):
-        make_sample(body="", ends=(), states=(), values=(), advantages=())
+        make_sample(body="", ends=(), states=())

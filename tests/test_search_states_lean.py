@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from proverrl.errors import UsageError
-from proverrl.lang.lean.search.blocks import Block, find_blocks, find_tactic
+from proverrl.lang.lean.search.blocks import Block, find_blocks
 from proverrl.lang.lean.search.states import SEARCHING, Cut, find_cut, resume_comment, segment_lean
 from proverrl.lang.records import Prefix, Segment
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
@@ -119,22 +119,6 @@ def test_blocks(body: str, blocks: list[str]) -> None:
     assert [body[block.start : block.end] for block in inner] == blocks
     term = find_blocks(build_lean_problem(kind="term"), body)
     assert all(block.opener >= 0 for block in term)
-
-
-@pytest.mark.parametrize(
-    ("word", "tactic"),
-    [
-        ("h\n", "intro"),
-        ("with", "cases"),
-        ("exact", "cases"),
-        ("a\n  --", "cases"),
-        ("simp", "done"),
-    ],
-)
-def test_the_tactic_that_holds_a_place(word: str, tactic: str) -> None:
-    body = "intro h\n  cases h with\n  | inl a =>\n    exact a\n  -- then\n  done\n    <;> simp"
-    own = find_blocks(PROBLEM, body)[0]
-    assert find_tactic(PROBLEM, body, own, body.index(word)) == body.index(tactic)
 
 
 def test_the_column_of_what_comes_next() -> None:

@@ -121,7 +121,7 @@ def test_best_first_proves_a_walk_one_tactic_at_a_time() -> None:
             segment=segment_lean,
             confirm=verify_walk,
         )
-        config = SearchConfig(name="best_first", step="tactic", calls=200, check=True)
+        config = SearchConfig(name="best_first", step="tactic", calls=200)
         search = TreeSearch(build_walk_problem("abba"), functions, config)
         result = await search.run()
         (proof,) = result.proofs

@@ -32,10 +32,10 @@ from proverrl.search.view import (
     TOP,
     choose_rows,
     count_open,
-    describe_trees,
+    describe_tree,
     draw_tree,
     find_way,
-    measure_trees,
+    measure_tree,
     place_rows,
 )
 from tests.builders import build_problem
@@ -89,7 +89,7 @@ def test_open_goals_of_a_lean_state() -> None:
 def test_the_figures_of_a_tree() -> None:
     tree = small_tree()
     tree.start(tree.nodes[4])
-    found = measure_trees([("p", tree)], "dafny")
+    found = measure_tree(tree, "dafny")
     # Five nodes; the root, ab and abb are open, a was expanded and b is being expanded.
     assert (found.nodes, found.depth, found.open_states) == (5, 3, 3)
     assert found.widths == (1, 2, 1, 1)
@@ -101,7 +101,7 @@ def test_of_the_deepest_states_that_with_the_fewest_open_obligations_is_best() -
     tree.insert(tree.root, 0, "a", [(1, "one [1]\ntwo [2]")])
     tree.insert(tree.root, 0, "b", [(1, "one [1]")])
     tree.insert(tree.root, 0, "c", [(1, "text: c")])
-    found = measure_trees([("p", tree)], "dafny")
+    found = measure_tree(tree, "dafny")
     assert (found.way, found.num_open) == (("one [1]",), 1)
 
 
@@ -112,17 +112,8 @@ def test_a_proof_passes_the_states_that_it_begins_with() -> None:
     assert find_way(tree, "c") == [0]
 
 
-def test_a_search_of_several_shows_its_trees_below_the_first() -> None:
-    trees = [("whole", small_tree()), ("part", small_tree())]
-    found = measure_trees(trees, "dafny")
-    assert (found.nodes, found.depth, found.widths) == (10, 3, (2, 4, 2, 2))
-    described = describe_trees(trees, problem_id="p", name="subgoals", bodies=[])
-    rows = [(row["id"], row["parent"], row["depth"], row["part"]) for row in described["nodes"]]
-    assert rows[4:7] == [(4, 0, 1, "whole"), (5, 0, 1, "part"), (6, 5, 2, "part")]
-
-
 def test_leaves_are_rows_and_parents_stand_in_the_middle() -> None:
-    rows = describe_trees([("p", small_tree())], problem_id="p", name="x", bodies=[])["nodes"]
+    rows = describe_tree(small_tree(), problem_id="p", name="x", bodies=[])["nodes"]
     places = place_rows(rows)
     # Leaves: abb (3) above b (4). The root is halfway between a (with abb's height) and b.
     assert places[3] == (MARGIN + 3 * COLUMN, TOP)
@@ -133,7 +124,7 @@ def test_leaves_are_rows_and_parents_stand_in_the_middle() -> None:
 def test_the_picture_shows_every_node_and_the_way_to_the_proof() -> None:
     tree = small_tree()
     tree.nodes[4].state = "a < b & \x00 \ud800"
-    described = describe_trees([("p", tree)], problem_id="p", name="x", bodies=["abba"])
+    described = describe_tree(tree, problem_id="p", name="x", bodies=["abba"])
     svg = ET.fromstring(draw_tree(described, heading="<p>", line="5 nodes"))
     circles = svg.findall(f"{SVG}circle")
     assert len(circles) == 5
@@ -152,7 +143,7 @@ def test_of_a_large_tree_the_proof_and_what_was_visited_most_is_drawn() -> None:
     for i in range(9):
         tree.insert(tree.root, 0, f"{i}x", [(1, f"{i}"), (2, f"{i}x")])
     tree.record(tree.nodes[8], 0.0)  # 3x, whose parent is node 7
-    rows = describe_trees([("p", tree)], problem_id="p", name="x", bodies=[])["nodes"]
+    rows = describe_tree(tree, problem_id="p", name="x", bodies=[])["nodes"]
     assert [row["id"] for row in choose_rows(rows, {0, 1, 2}, limit=5)] == [0, 1, 2, 7, 8]
 
 
@@ -179,8 +170,8 @@ def test_a_search_under_other_settings_is_refused_by_name(tmp_path: Path) -> Non
     make_folder(tmp_path, search).save(search)
     with pytest.raises(RunError, match=r"other settings \(policy\).*--out"):
         make_folder(tmp_path, search, policy="b").load(search)
-    changed = build_search(World(), gamma=0.5)
-    with pytest.raises(RunError, match=r"search\.json: .*differs in search.gamma.*--out"):
+    changed = build_search(World(), length_power=1.0)
+    with pytest.raises(RunError, match=r"search\.json: .*differs in search.length_power.*--out"):
         make_folder(tmp_path, changed).load(changed)
     path = tmp_path / "search.json"
     path.write_text(path.read_text()[:-9])
@@ -245,7 +236,7 @@ def test_plain_lines_come_every_few_seconds_and_at_the_end() -> None:
     assert len(lines) == 3
     assert lines[1] == lines[2]
     assert "calls 12/12" in lines[2]
-    assert f"best: depth {measure_trees(search.trees(), 'dafny').depth}" in lines[2]
+    assert f"best: depth {measure_tree(search.tree, 'dafny').depth}" in lines[2]
 
 
 def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
@@ -255,7 +246,7 @@ def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
     search = build_search(World(target="ab", script=["a", "ab"]), calls=12)
     # A search of several has no tree before the first of them begins.
     empty = Console(file=io.StringIO(), width=100)
-    glance = replace(take_glance(search, 12), tree=measure_trees([], "dafny"))
+    glance = replace(take_glance(search, 12), tree=measure_tree(None, "dafny"))
     empty.print(draw_way(glance))
     assert isinstance(empty.file, io.StringIO)
     assert empty.file.getvalue().strip() == "nodes by depth"

@@ -183,7 +183,7 @@ def verify(path: Path | str, out: Path | None, *, stdin: bytes = b"", **more: An
 
 
 def verify_all(paths: list[str], out: Path | None, **more: Any) -> int:
-    options: dict[str, Any] = {"backend": "auto", "workers": 2, "as_json": True} | more
+    options: dict[str, Any] = {"workers": 2, "as_json": True} | more
     options.setdefault("stdin", io.BytesIO())
     return asyncio.run(print_verdicts(paths, deadline_seconds=PATIENCE_SECONDS, out=out, **options))
 
@@ -576,15 +576,6 @@ def test_a_missing_back_end_is_named_for_each_line_and_exits_3(
     error = capsys.readouterr().err
     assert f"{tmp_path / 't.lean'}: Lean is not installed; run: bash scripts/setup_lean.sh" in error
     assert "1 no-backend, 1 proved" in error
-
-
-def test_a_back_end_that_was_not_asked_for(
-    tmp_path: Path, fake_router: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "d.dfy").write_text("lemma L() {}\n")
-    assert verify(tmp_path / "d.dfy", None, backend="lean") == 3
-    assert "this is dafny, and --backend lean leaves it out" in capsys.readouterr().err
-    assert fake_router == []
 
 
 def test_standard_input(fake_router: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
     from proverrl.evaluation.budgets import BudgetUnit
-    from proverrl.evaluation.compare import GroupComparison, Grouping
+    from proverrl.evaluation.compare import GroupComparison
     from proverrl.evaluation.tally import StoredEvaluation
 
 WIDE = 110
@@ -27,12 +27,6 @@ WIDE = 110
 @click.command()
 @click.argument("evaluations", nargs=-1, required=True, type=GivenPath())
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k.  [those that all share]")
-@click.option(
-    "--by",
-    default="level",
-    type=click.Choice(["level", "family", "category"]),
-    help="Groups of problems that get their own lines.",
-)
 @click.option(
     "--budget",
     "unit",
@@ -49,7 +43,6 @@ WIDE = 110
 def compare(
     evaluations: tuple[Path, ...],
     ks: str | None,
-    by: str,
     unit: str | None,
     budgets: str | None,
     common: bool,
@@ -83,21 +76,21 @@ def compare(
         found = _compare_budgets(sides, names, cast("BudgetUnit", unit), chosen, as_json)
     else:
         wanted = _parse_numbers("-k", ks) if ks else choose_ks(sides)
-        found = _compare_pairs(sides, names, wanted, cast("Grouping", by), as_json)
+        found = _compare_pairs(sides, names, wanted, as_json)
     if as_json:
         click.echo(json.dumps({"warnings": warnings, **found}, indent=1))
 
 
 def _compare_pairs(
-    sides: list[StoredEvaluation], names: list[str], ks: list[int], by: Grouping, quiet: bool
+    sides: list[StoredEvaluation], names: list[str], ks: list[int], quiet: bool
 ) -> dict[str, list[dict[str, Any]]]:
     from proverrl.evaluation.compare import compare_evaluations
 
     entries = []
     for side in sides[1:]:
-        rows = compare_evaluations(sides[0], side, names, ks=ks, by=by)
+        rows = compare_evaluations(sides[0], side, names, ks=ks)
         if not quiet:
-            _print_pair(sides[0], side, rows, by)
+            _print_pair(sides[0], side, rows)
         entries.append(
             {
                 "first": str(sides[0].path),
@@ -109,7 +102,7 @@ def _compare_pairs(
 
 
 def _print_pair(
-    first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison], by: str
+    first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison]
 ) -> None:
     from proverrl.monitor.console import open_console, open_table
 
@@ -124,7 +117,7 @@ def _print_pair(
 
     table = open_table()
     table.padding = (0, 1, 0, 0)
-    table.add_column(by)
+    table.add_column("level")
     heads = ("k", "problems", "first", "second", "second minus first", "p", "only\n1st, 2nd")
     for head in (*heads, "McNemar p"):
         table.add_column(head, justify="right")

@@ -5,13 +5,19 @@ Flows in: names of shipped configurations, a folder. Flows out: files, none of w
 
 from __future__ import annotations
 
+import re
 import shlex
+import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from proverrl.cli.options import FOLDER, count_option
 from proverrl.errors import UsageError
+
+if TYPE_CHECKING:
+    from proverrl.config import Config
 
 MINE = "mine.toml"
 _SPLITS = ("train", "valid", "heldout")
@@ -42,11 +48,7 @@ def init(folder: Path, names: tuple[str, ...], per_level: int) -> None:
         count = per_level if split == "train" else max(1, per_level // 4)
         text = _select_rows(getattr(config.problems, split), count)
         files[folder / "problems" / f"{split}.jsonl"] = text
-    shown = config.warm_start.references_per_level
-    files[folder / MINE] = _MINE_TEXT.format(
-        first=next(iter(files)).relative_to(folder).as_posix(),
-        references=", ".join(f"{level} = {min(n, per_level // 2)}" for level, n in shown.items()),
-    )
+    files[folder / MINE] = _write_mine(next(iter(files)).relative_to(folder), config, per_level)
     if there := [path for path in files if path.exists()]:
         raise UsageError(f"{there[0]} is there already; nothing was written. Name another folder")
     for path, text in files.items():
@@ -58,20 +60,46 @@ def init(folder: Path, names: tuple[str, ...], per_level: int) -> None:
     click.echo(f"train on these problems:  {enter}proverrl train {MINE}")
 
 
-_MINE_TEXT = """\
-# Your own run: what stands here goes over what it extends. docs/configuration.md lists every key.
+_HEAD = """\
+# Your own run: what stands here goes over what it extends. These are the keys that are set most.
+# Those with a # have the values that they have anyway: take it away to set one.
+# docs/configuration.md lists every key.
 extends = "{first}"
-run = "runs/mine"
-max_minutes = 5
-
-[problems]             # one JSON object per line; a reference is shown in the warm start only
-train = "problems/train.jsonl"
-valid = "problems/valid.jsonl"
-heldout = "problems/heldout.jsonl"
-
-[warm_start]           # references that are learned from first, at most as many as there are
-references_per_level = {{ {references} }}
 """
+
+
+def _write_mine(first: Path, config: Config, per_level: int) -> str:
+    """A configuration of one's own: what it needs, and the other usual keys as comments."""
+    from proverrl.config.keys import USUAL_KEYS, iter_keys, write_value
+
+    shown = config.warm_start.references_per_level
+    own: dict[str, Any] = {f"problems.{split}": f"problems/{split}.jsonl" for split in _SPLITS}
+    own |= {"run": "runs/mine", "max_minutes": 5}
+    own["warm_start.references_per_level"] = {
+        level: min(num, per_level // 2) for level, num in shown.items()
+    }
+    values, keys = config.dump(), {key.name: key for key in iter_keys()}
+    lines, table = [_HEAD.format(first=first.as_posix())], ""
+    for name in USUAL_KEYS:
+        section, _, last = name.rpartition(".")
+        if section != table:
+            lines.append(f"\n[{section}]\n")
+            table = section
+        value = own[name] if name in own else _look_up(values, name)
+        sign = "" if name in own else "#"
+        text = _LINK.sub("", keys[name].text).replace("`", "")
+        lines += [f"# {line}\n" for line in textwrap.wrap(text, 96)]
+        lines.append(f"{sign}{last} = {write_value(value)}\n")
+    return "".join(lines)
+
+
+_LINK = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")
+
+
+def _look_up(table: Any, name: str) -> Any:
+    for part in name.split("."):
+        table = table[part]
+    return table
 
 
 def _list_extended(name: Path) -> list[Path]:

@@ -20,7 +20,6 @@ from proverrl.cli.options import (
     FILE,
     RESUME,
     RLIMIT,
-    FiniteRange,
     benchmark_option,
     explain_resume,
     run_until_interrupted,
@@ -39,14 +38,8 @@ if TYPE_CHECKING:
     "--train", "training", multiple=True, required=True, type=FILE, help="Training problems."
 )
 @benchmark_option("The benchmark.", required=True)
-@click.option(
-    "--near",
-    default=0.5,
-    type=FiniteRange(0, 1, min_open=True),
-    help="A problem is near when a training statement has this share of its 13-token runs.",
-)
 @AS_JSON
-def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_json: bool) -> None:
+def contamination(training: tuple[Path, ...], benchmark: str, as_json: bool) -> None:
     """Find problems of a benchmark in the training data, exactly or nearly.
 
     Exit status: 0 none, 1 some.
@@ -54,7 +47,12 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
     from itertools import chain
 
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.problems.contamination import find_contamination, read_statements, take_statements
+    from proverrl.problems.contamination import (
+        NEAR_SHARE,
+        find_contamination,
+        read_statements,
+        take_statements,
+    )
 
     streamed = chain.from_iterable(read_statements(path) for path in training)
     try:
@@ -64,7 +62,7 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
         if not Path(benchmark).is_file():
             raise
         asked = list(read_statements(Path(benchmark)))
-    found = find_contamination(asked, streamed, near_share=near)
+    found = find_contamination(asked, streamed)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:
@@ -76,7 +74,7 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
         click.echo(
             f"{found.num_benchmark} problems against {found.num_training} for training: "
             f"{found.count('same')} the same, {found.count('renamed')} under other names, "
-            f"{found.count('near')} near (at least {100 * near:g} % of the 13-token runs); "
+            f"{found.count('near')} near (at least {100 * NEAR_SHARE:g} % of the 13-token runs); "
             f"{found.touched} share any run"
         )
     sys.exit(1 if found.matches else 0)

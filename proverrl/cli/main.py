@@ -25,7 +25,6 @@ from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
     FOLDER,
     LANGUAGE,
-    OVERRIDES,
     FiniteRange,
     GivenPath,
     benchmark_option,
@@ -201,11 +200,7 @@ def train(
         click.echo(f"{config.run} is finished; nothing to do")
     else:
         asyncio.run(run_training(config))
-    if config.loop == "value":
-        from proverrl.jobs.value import describe_value
-
-        click.echo("\n".join(describe_value(config.run)))
-    elif os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0":
         _print_results(config.run)
 
 
@@ -284,50 +279,16 @@ def evaluate_command(
 @cli.command()
 @click.argument("first", type=GivenPath(exists=True, file_okay=False))
 @click.argument("second", type=GivenPath(exists=True, file_okay=False))
-@click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
-@click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
-@click.option("--config", "config_file", type=GivenPath(), help="Used by --sweep.")
-@OVERRIDES
+@click.option("--alpha", required=True, type=FiniteRange(0, 1), help="The second's share.")
 @click.option("--out", required=True, type=FOLDER)
-def merge(
-    first: Path,
-    second: Path,
-    alpha: float | None,
-    sweep: str | None,
-    config_file: Path | None,
-    overrides: tuple[str, ...],
-    out: Path,
-) -> None:
+def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
     """Average two checkpoints of one model (model folders, or runs) into OUT."""
-    if (alpha is None) == (sweep is None):
-        raise UsageError("give either --alpha or --sweep")
-    if sweep is not None and config_file is None:
-        raise UsageError("--sweep evaluates on the validation split: say how with --config")
-    from proverrl.jobs.evaluate import find_best, find_weights, sweep_alpha
+    from proverrl.jobs.evaluate import find_weights
     from proverrl.policy.loading import merge_policies
 
     places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
-    if alpha is not None:
-        merge_policies(places[0], places[1], alpha=alpha, out=out)
-        click.echo(out)
-        return
-    assert sweep is not None
-    # What is evaluated are checkpoints, whatever the file names.
-    config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
-    sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
-    how = f"{out} holds what was evaluated, the same command continues"
-    rows = run_until_interrupted(sweeping, how)
-    for row in rows:
-        figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
-        click.echo(f"alpha {row.alpha:g}: {figures}")
-    click.echo(f"best: alpha {find_best(rows).alpha:g}, in {out / 'policy'}")
-
-
-def _parse_shares(text: str) -> list[float]:
-    shares = parse_numbers("--sweep", text, float, "write numbers, for example 0.3,0.5,0.7")
-    if not all(0.0 <= share <= 1.0 for share in shares):
-        raise UsageError(f"--sweep {text!r}: shares lie between 0 and 1")
-    return shares
+    merge_policies(places[0], places[1], alpha=alpha, out=out)
+    click.echo(out)
 
 
 def _parse_ks(text: str) -> list[int]:

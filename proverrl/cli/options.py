@@ -56,15 +56,10 @@ class FiniteRange(click.FloatRange):
 
 
 class LanguageName(click.types.StringParamType):
-    """The name of a language, ours or somebody's own, or one of the words ``also``. It is looked up
-    when the command line is read: ``--language`` may have added it."""
-
-    def __init__(self, *also: str) -> None:
-        self._also = also
+    """The name of a language, ours or somebody's own. It is looked up when the command line is
+    read: ``--language`` may have added it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value in self._also:
-            return value
         try:
             return find_language(value).name
         except ProblemError as error:

@@ -108,12 +108,6 @@ def generate(
     "--per-level", 0, "Only so many problems of each level, evenly spread; 0: all.", least=0
 )
 @OUT_FILE
-@click.option(
-    "--against",
-    multiple=True,
-    metavar="SOURCE",
-    help="Warn of problems that this other source also states; may be given more than once.",
-)
 def convert(
     source: str,
     format_name: str,
@@ -122,7 +116,6 @@ def convert(
     families: str,
     per_level: int,
     out: Path,
-    against: tuple[str, ...],
 ) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
     from proverrl.benchmarks.convert import write_benchmark
@@ -135,7 +128,7 @@ def convert(
     click.echo(f"sha256 of the source: {benchmark.sha256 or 'not of one file'}")
     for reason, count in Counter(entry.reason for entry in benchmark.refused).most_common():
         click.echo(f"refused {count}: {reason}")
-    _warn_of_overlaps(benchmark, against)
+    _warn_of_overlaps(benchmark)
     for path in (written.problems, written.refused, written.source):
         if path is not None:
             click.echo(f"written: {path}")
@@ -298,20 +291,14 @@ def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
     return wanted
 
 
-def _warn_of_overlaps(benchmark: Benchmark, against: tuple[str, ...]) -> None:
+def _warn_of_overlaps(benchmark: Benchmark) -> None:
     from proverrl.benchmarks.known import count_taken
-    from proverrl.benchmarks.open import open_benchmark
-    from proverrl.problems.contamination import find_common, find_repeats
+    from proverrl.problems.contamination import find_repeats
 
     origin = benchmark.problems[0].origin
     for name, count in count_taken(origin, benchmark.problems).items():
         click.echo(f"warning: {count} of them are programs of {name}", err=True)
-    pairs = [("twice in it", find_repeats(benchmark.problems))]
-    for other in against:
-        overlaps = find_common(benchmark.problems, open_benchmark(other).problems)
-        pairs.append((f"in {other}, too", overlaps))
-    for words, overlaps in pairs:
-        if overlaps:
-            shown = ", ".join(f"{first} = {second}" for first, second in overlaps[:_MAX_SHOWN])
-            more = "" if len(overlaps) <= _MAX_SHOWN else ", ..."
-            click.echo(f"warning: {len(overlaps)} are stated {words}: {shown}{more}", err=True)
+    if repeats := find_repeats(benchmark.problems):
+        shown = ", ".join(f"{first} = {second}" for first, second in repeats[:_MAX_SHOWN])
+        more = "" if len(repeats) <= _MAX_SHOWN else ", ..."
+        click.echo(f"warning: {len(repeats)} are stated twice in it: {shown}{more}", err=True)

@@ -63,7 +63,6 @@ Show = Callable[[Row], None]
 async def print_verdicts(
     paths: Sequence[str],
     *,
-    backend: str,
     workers: int,
     deadline_seconds: float,
     out: Path | None,
@@ -119,7 +118,7 @@ async def print_verdicts(
     if servers and (allowed or arguments):
         raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --server")
     router = open_router(options, rlimit)
-    run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
+    run = _Judging(router, strict=strict, github=github, keep=bool(junit or sarif))
     # Paranoid checks are not part of what a stored verdict rests on.
     path = _choose_cache(run.screen) if cache and not paranoid else None
     # Servers judge under limits of their own.
@@ -158,13 +157,10 @@ async def print_verdicts(
 class _Judging:
     """What was seen so far, and how the end of it reads."""
 
-    def __init__(
-        self, router: RoutedVerifier, backend: str, *, strict: bool, github: bool, keep: bool
-    ) -> None:
+    def __init__(self, router: RoutedVerifier, *, strict: bool, github: bool, keep: bool) -> None:
         self.screen = open_console(stderr=True)
         self.count: Callable[[], None] = lambda: None
         self._router = router
-        self._backend = backend
         self._counts: Counter[str] = Counter()
         self._num_fatal = 0
         self._num_skipped = 0
@@ -268,7 +264,7 @@ class _Judging:
         )
         opened = "; ".join(f"{b.name}, {b.toolchain}" for b in self._router.opened)
         before = f" ({self._num_skipped} of them by an earlier run)" if self._num_skipped else ""
-        prefix = f"{opened} ({self._backend}): " if opened else ""
+        prefix = f"{opened}: " if opened else ""
         believed = describe_believed(self._believed)
         after = f"; believed, not proved: {believed}" if believed else ""
         self.screen.print(f"{prefix}{counts or 'nothing'}{before}{after}", soft_wrap=True)
@@ -282,8 +278,6 @@ class _Judging:
         return 0 if self._num_passed == self._counts.total() > 0 else 1
 
     def _explain_missing(self, language: str) -> str:
-        if self._backend not in ("auto", language):
-            return f"this is {language}, and --backend {self._backend} leaves it out"
         try:
             self._router.open_backend(language)
         except ToolchainError as error:

@@ -18,7 +18,6 @@ from proverrl.cli.options import (
     RESUME,
     RLIMIT,
     SERVERS,
-    LanguageName,
     explain_resume,
     run_until_interrupted,
     timeout_option,
@@ -29,13 +28,6 @@ from proverrl.errors import UsageError
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option(
-    "--backend",
-    default="auto",
-    type=LanguageName("auto"),
-    metavar="NAME",
-    help="Judge every language (auto), or only this one.",
-)
 @workers_option("Processes per language.", "-j")
 @timeout_option(
     "Seconds for one candidate, once a worker has it; what runs out is judged again with twice "

@@ -2,10 +2,8 @@
 
 Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in their order: a
 composed problem, or the reason why there is none, with the completion where a policy wrote it.
-A program needs no model. A policy writes scripts of operators (``edit``, for a small model that
-was taught them), or whole statements in a code block (``statement``, for a pretrained one). Their
-text is audited, because it is trusted as the problem's own from then on; so is what a function of
-somebody's own writes.
+A program needs no model. A policy writes scripts of operators, which it was taught. What a function
+of somebody's own writes is audited, because it is trusted as the problem's own from then on.
 Not handled here: which pairs are drawn, filters, rewards.
 """
 
@@ -25,7 +23,6 @@ from proverrl.compose.script import (
     read_script,
     write_script,
 )
-from proverrl.config.selfplay import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
 from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
@@ -34,7 +31,6 @@ from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.extract import read_block
 from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Completion, Message, Prompt, Sampling
@@ -46,17 +42,6 @@ TWO_LINES = 0.25
 """The share of taught scripts that have two lines."""
 
 REPEATED = "the same statement earlier in the round"
-
-_REQUEST = """Here are two verification problems. Each has one hole, {hole}, where its proof goes.
-
-{first}
-
-{second}
-
-Find the key idea of each. Write one new problem that needs both ideas, is harder than either, and \
-can still be proved. It must be complete and true, assume nothing that is false, and hold the \
-marker {hole} exactly once, where a body of the same kind as in the first problem goes. Do not \
-write the proof. Give the whole program in one code block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +100,6 @@ class PolicyComposer:
 
     policy: Policy
     trained: TransformersPolicy
-    form: ComposerFormat
     operators: Sequence[str]
     temperature: float
     max_new_tokens: int
@@ -124,7 +108,7 @@ class PolicyComposer:
     async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
         if not pairs:
             return []
-        prompts = [encode_pair(self.trained, pair, self.form) for pair in pairs]
+        prompts = [encode_pair(self.trained, pair) for pair in pairs]
         sampling = Sampling(
             temperature=self.temperature,
             max_new_tokens=self.max_new_tokens,
@@ -137,15 +121,12 @@ class PolicyComposer:
         ]
 
     def _read(self, pair: Pair, prompt: Prompt, completion: Completion, number: int) -> Draft:
-        if self.form == "statement":
-            composed, reason = read_statement(completion.text, pair, number)
-        else:
-            operators = check_operators(pair[0].problem.language, self.operators)
-            script = read_script(completion.text, operators)
-            reason = script.reason or "an operator has no hold on what it is given"
-            composed = None
-            if not script.reason:
-                composed = apply_script(script, pair, round_number=number)
+        operators = check_operators(pair[0].problem.language, self.operators)
+        script = read_script(completion.text, operators)
+        reason = script.reason or "an operator has no hold on what it is given"
+        composed = None
+        if not script.reason:
+            composed = apply_script(script, pair, round_number=number)
         return _make_draft(pair, composed, reason, completion)
 
 
@@ -186,14 +167,9 @@ def drop_repeats(drafts: Sequence[Draft]) -> list[Draft]:
     return found
 
 
-def encode_pair(policy: TransformersPolicy, pair: Pair, form: ComposerFormat) -> Prompt:
-    """The composer's prompt: both problems, in the words of the policy's layout for a script, and
-    as they are where a statement is to be written."""
+def encode_pair(policy: TransformersPolicy, pair: Pair) -> Prompt:
+    """The composer's prompt: both problems, in the words of the policy's layout."""
     name = "+".join(parent.problem.id for parent in pair)
-    if form == "statement":
-        first, second = (p.problem.preamble + p.problem.statement.strip() for p in pair)
-        text = _REQUEST.format(hole=HOLE, first=first, second=second)
-        return encode_messages(policy.tokenizer, name, (Message("user", text),), policy.layout)
     shown = []
     for letter, problem in zip(NAMES, (parent.problem for parent in pair), strict=True):
         text = problem.preamble + problem.statement.rstrip()
@@ -219,16 +195,8 @@ def teach_scripts(
         if script is None:
             continue
         ids = policy.tokenizer(str(script), add_special_tokens=False)["input_ids"]
-        taught.append((encode_pair(policy, pair, "edit").token_ids, (*ids, policy.end_id)))
+        taught.append((encode_pair(policy, pair).token_ids, (*ids, policy.end_id)))
     return taught
-
-
-def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed | None, str]:
-    """The problem in an answer's last code block, or why there is none."""
-    code, reason = read_block(text)
-    if code is None:
-        return None, reason
-    return build_statement(code, pair, round_number, operator="policy")
 
 
 def build_statement(

@@ -31,4 +31,3 @@ from proverrl.config.training import GrpoConfig as GrpoConfig
 from proverrl.config.training import LearnerConfig as LearnerConfig
 from proverrl.config.training import OptimizerName as OptimizerName
 from proverrl.config.training import PrecisionName as PrecisionName
-from proverrl.config.training import ValueConfig as ValueConfig

@@ -24,9 +24,7 @@ from proverrl.files.strict_json import read_object
 
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
-    *("policy.path", "search.value", "curriculum.warm_start"),
-    *("expert_iteration.proofs", "expert_iteration.sft_data"),
-    *("value.run", "value.rollouts", "value.samples", "samples.files", "evaluation.benchmarks"),
+    *("policy.path", "expert_iteration.proofs", "samples.files", "evaluation.benchmarks"),
 )
 """Keys that name what is read: looked for beside the file that holds them, then in the working
 folder, then among the files that come with ProverRL."""

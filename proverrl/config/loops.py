@@ -13,13 +13,10 @@ from typing import Any, Literal, TypeVar, get_args
 from proverrl import plugins
 from proverrl.errors import UsageError
 
-LoopName = Literal[
-    "warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences", "value"
-]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay"]
 StepsKey = Literal["grpo.steps", "expert_iteration.rounds"]
 TakenKey = Literal[
     "experiments",
-    "samples.passes",
     "learner.shard",
     "vllm.sleep",
     "selfplay",
@@ -60,39 +57,13 @@ def _against_selfplay(config: Any, _: object) -> str:
     return ""
 
 
-def _against_data_loop(config: Any, _: object) -> str:
-    selfplay = config.selfplay
-    if selfplay.composer == "policy" and selfplay.weights != "shared":
-        return 'loop = "data_loop" has one policy; set selfplay.weights = "shared"'
-    unused = {
-        "late_filters": selfplay.late_filters,
-        "operator_choice": selfplay.operator_choice != "uniform",
-    }
-    names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
-    return f'loop = "data_loop" has no use for {", ".join(names)}; drop it' if names else ""
-
-
-def _against_preferences(config: Any, _: object) -> str:
-    if config.preferences.pairs:
-        return ""
-    return (
-        'loop = "preferences" needs preferences.pairs, a file such as `proverrl words prove '
-        "--preferences FILE` writes"
-    )
-
-
 _GRPO = frozenset(get_args(TakenKey)) - {"selfplay"}
 _WARM: frozenset[TakenKey] = frozenset({"experiments", "learner.shard"})
 OWN_LOOPS: Mapping[LoopName, LoopTraits] = {
     "warm_start": LoopTraits("warm start", takes=_WARM),
     "grpo": LoopTraits("GRPO", "grpo.steps", _GRPO),
     "expert_iteration": LoopTraits("expert iteration", "expert_iteration.rounds"),
-    "data_loop": LoopTraits(
-        "data loop", "expert_iteration.rounds", frozenset({"selfplay"}), _against_data_loop
-    ),
     "selfplay": LoopTraits("self-play", "grpo.steps", frozenset({"selfplay"}), _against_selfplay),
-    "preferences": LoopTraits("preferences", against=_against_preferences),
-    "value": LoopTraits("value model"),
 }
 
 
@@ -146,7 +117,6 @@ def against_loop(config: Any, traits: LoopTraits) -> str:
     """Why a ``Config`` does not fit its loop, or an empty string."""
     asked: dict[TakenKey, tuple[bool, str]] = {
         "experiments": (bool(config.experiments), "{}"),
-        "samples.passes": (bool(config.samples.passes), "0"),
         "learner.shard": (config.learner.shard != "none", '"none"'),
         "vllm.sleep": (config.policy.engine == "vllm" and config.vllm.sleep, "false"),
     }

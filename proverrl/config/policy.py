@@ -148,7 +148,8 @@ class LoraConfig(Section):
     """rank of low-rank adapters (the extra ``lora``); 0 trains all weights. 16 to 64 is usual, with
     ten times the learning rate"""
     alpha: PositiveFloat = 64.0
-    """their output is multiplied by this over the rank; one to two times the rank is usual"""
+    """the adapters' output is multiplied by this over the rank; one to two times the rank is
+    usual"""
 
 
 FRESH_KEYS = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
@@ -160,7 +161,8 @@ class PolicyConfig(Section):
 
     path: str = ""
     """a Hugging Face folder or id; ``endpoint:NAME``, a server of ``[endpoints.NAME]``, for
-    evaluation and search; empty makes a small Llama model of the sizes below"""
+    evaluation and search; empty makes a small Llama model of the sizes in
+    ``[policy]``"""
     engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
     """``transformers``, the trained model itself samples; ``vllm``, a copy of its weights
     ([engines.md](engines.md)); ``package.module:function``, your own, for evaluation and search

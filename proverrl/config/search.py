@@ -4,7 +4,6 @@ that ``name`` chooses stand in ``proverrl.search.run.SEARCHES`` and
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -13,17 +12,15 @@ from proverrl.config.base import (
     NonNegative,
     Options,
     Positive,
-    PositiveFloat,
     Section,
     name_of,
 )
 
-BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct"]
-CompositeName = Literal["subgoals", "pooled_hints"]
+BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts"]
+CompositeName = Literal["pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
-KeepStates = Literal["all", "last"]
 
 
 class SearchConfig(Section):
@@ -31,8 +28,8 @@ class SearchConfig(Section):
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
     name: Annotated[str, name_of("search", SearchName)] = "best_of_n"
-    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals`` and
-    ``pooled_hints`` are made of several of these"""
+    """``best_of_n``, ``self_correct``, ``best_first`` or ``rmax_ts``; ``pooled_hints`` is made
+    around one of these"""
     options: Options = Field(default_factory=dict)
     """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
@@ -41,9 +38,6 @@ class SearchConfig(Section):
     step: StepName = "proof"
     """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
     as in BFS-Prover"""
-    keep_states: KeepStates = "all"
-    """which states of a failed body the tree keeps: ``all`` on its way; ``last``, the one before
-    its first error, for some dozens of calls"""
     calls: Positive = 64
     """the most verifier calls; a body that the search has judged costs none"""
     tokens: NonNegative = 0
@@ -56,36 +50,17 @@ class SearchConfig(Section):
     """ends the search after so many expansions in a row without anything new; ``pooled_hints``:
     judges whole bodies again after so many answers"""
     width: NonNegative = 0
-    """bodies per expansion; 0: 1, but ``best_first`` 4, ``puct`` 5, ``pooled_hints`` 8 after what
-    stands (``self_correct``: see ``rounds``)"""
-    gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
-    """``rmax_ts``: discount of old rewards"""
-    max_prefixes: Positive = 16
-    """texts kept for one state"""
-    max_prefix_tokens: NonNegative = 0
-    """longer prefixes are not continued; 0 is no limit"""
-    exploration: PositiveFloat = 0.2
-    """``puct``: weight of the bonus for rarely tried states"""
-    keep: Positive = 3
-    """``puct``: bodies of an expansion whose states are kept"""
+    """bodies per expansion; 0: 1, but ``best_first`` 4, ``pooled_hints`` 8 after what
+    stands (``self_correct`` has its own)"""
     length_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """``best_first``: log-probability is divided by depth to this power"""
-    rounds: NonNegative = 2
-    """``self_correct``: corrections of a body before a new one is started"""
     base: BaseName = "best_of_n"
-    """``subgoals``, ``pooled_hints``: the search that writes the bodies, of the problem and of its
-    parts"""
+    """``pooled_hints``: the search that writes whole bodies"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    """``subgoals``, ``pooled_hints``: share of the remaining calls that goes to whole proofs"""
+    """``pooled_hints``: share of the remaining calls that goes to whole proofs"""
     openings: Literal["standing", "none"] = "standing"
     """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
     nothing, with fewer calls for a proof and more tokens"""
-    part_depth: Positive = 2
-    """``subgoals``: how deep parts are split into parts"""
-    value: Path | None = None
-    """folder of a value model, for ``puct``"""
-    check: bool = False
-    """checks the tree after every expansion, for debugging"""
 
     @property
     def base_name(self) -> str:

@@ -40,15 +40,13 @@ from proverrl.config.policy import (
 from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
-from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
+from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
     LearnerConfig,
     PrecisionName,
-    PreferencesConfig,
     SamplesConfig,
-    ValueConfig,
     WarmStartConfig,
 )
 from proverrl.plugins import Seam
@@ -128,8 +126,8 @@ class Config(Section):
     """A whole run."""
 
     loop: Annotated[str, name_of("loop", LoopName)] = "grpo"
-    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
-    ``preferences``, ``value`` (a value model), or ``warm_start`` for nothing"""
+    """what follows the warm start: ``grpo``, ``expert_iteration``, ``selfplay``, or
+    ``warm_start`` for nothing"""
     loop_options: Options = Field(default_factory=dict)
     """of a loop of your own, ``loop = "package.module:function"``
     ([plugins.md](plugins.md#loops))"""
@@ -175,10 +173,7 @@ class Config(Section):
     evaluation: EvalConfig = EvalConfig()
     search: SearchConfig = SearchConfig()
     samples: SamplesConfig = SamplesConfig()
-    preferences: PreferencesConfig = PreferencesConfig()
-    value: ValueConfig = ValueConfig()
     selfplay: SelfplayConfig = SelfplayConfig()
-    data_loop: DataLoopConfig = DataLoopConfig()
 
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:

@@ -46,11 +46,11 @@ class LearnerConfig(Section):
     learning_rate: PositiveFloat = 3e-4
     """the largest learning rate"""
     warmup_steps: NonNegative = 0
-    """steps over which the rate rises to it in equal parts"""
+    """steps over which the learning rate rises in equal parts"""
     schedule: RateSchedule = "constant"
-    """the rate after that: ``constant``, or down to 0 at the end of the loop, by the limit that
-    comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit on
-    minutes a run does not repeat bit for bit"""
+    """the learning rate after that: ``constant``, or down to 0 at the end of the loop, by the limit
+    that comes first, in a straight line (``linear``) or half a cosine (``cosine``); under a limit
+    on minutes a run does not repeat bit for bit"""
     max_policy_norm: NonNegativeFloat = 0.0
     """the gradient of the policy loss alone is scaled down to this norm before that of replay is
     added; 0 leaves it. For losses that sum over a sequence"""
@@ -158,8 +158,7 @@ class GrpoConfig(Section):
 class ExpertIterationConfig(Section):
     """Expert iteration: sample, keep what is proved, train on it, repeat.
 
-    Each round trains on the kept proofs and on the warm start's references; see
-    ``proverrl.run.pairs.choose_proofs`` for the two limits.
+    Each round trains on the kept proofs and on the warm start's references.
     """
 
     rounds: Positive = 4
@@ -168,9 +167,6 @@ class ExpertIterationConfig(Section):
     """problems drawn in a round"""
     samples_per_problem: Positive = 8
     """rollouts on each problem"""
-    keep_shortest: Positive = 2
-    """distinct proved bodies kept per problem, over all rounds; comments and white space do not
-    count"""
     problems_per_draw: Positive = 16
     """problems sampled and judged at once"""
     from_warm_start: bool = True
@@ -178,15 +174,6 @@ class ExpertIterationConfig(Section):
     proofs: str = ""
     """a file of an earlier run's proofs (``proverrl proofs``) to start from; each is verified
     first"""
-    sft_data: str = ""
-    """a file of problems with the field ``reference`` that every round also learns from; not
-    verified; held-out problems are refused"""
-    earlier_share: Fraction = 1.0
-    """the largest share of a round's proofs that come from earlier ones; a round that found nothing
-    new takes all"""
-    max_proofs_per_problem: NonNegative = 0
-    """the most proofs of one problem that a round learns from, drawn anew each round; 0 takes all
-    that are kept"""
     epochs: Positive = 2
     """passes over the kept bodies in a round"""
     batch_size: Positive = 16
@@ -198,80 +185,9 @@ class ExpertIterationConfig(Section):
     weight_decay: ClassVar[float] = SUPERVISED_DECAY
 
 
-class PreferencesConfig(Section):
-    """Training on pairs of bodies, of which one is preferred; read when ``loop = "preferences"``.
-
-    The loss is that of DPO (Rafailov et al. 2023, arXiv 2305.18290) against the policy that the
-    loop begins with.
-    """
-
-    pairs: str = ""
-    """a file of problems with the fields ``chosen`` and ``rejected`` (``proverrl words prove
-    --preferences FILE``)"""
-    beta: PositiveFloat = 0.1
-    """how much the difference to the first policy weighs"""
-    epochs: Positive = 1
-    """passes over the pairs"""
-    batch_size: Positive = 8
-    """pairs per step"""
-    optimizer: OptimizerName = "adamw"
-    """``adamw`` or ``muon``"""
-    learning_rate: PositiveFloat = 1e-4
-    """peak learning rate"""
-    weight_decay: ClassVar[float] = 0.0
-
-
-class ValueConfig(Section):
-    """A value head on a policy's hidden states; read when ``loop = "value"``."""
-
-    run: str = ""
-    """a run, whose newest weights and rollouts are used. With ``policy.path`` set, only the
-    rollouts"""
-    last_steps: NonNegative = 0
-    """use the rollouts of this many last steps of that run; 0 is all"""
-    rollouts: tuple[str, ...] = ()
-    """more files or folders of rollouts on Dafny problems"""
-    samples: tuple[str, ...] = ()
-    """files that ``--emit-samples`` wrote"""
-    layers: Positive = 1
-    """how many of the last layers' hidden states are read"""
-    rank_weight: Fraction = 0.5
-    """share of the loss that ranks the prefixes of one problem; the rest is cross-entropy"""
-    hidden: Positive = 64
-    """width of the head"""
-    learning_rate: PositiveFloat = 1e-3
-    """learning rate of AdamW"""
-    weight_decay: NonNegativeFloat = 0.01
-    """weight decay"""
-    batch_size: Positive = 512
-    """pairs per step; a problem's pairs stay together"""
-    epochs: Positive = 60
-    """the most passes over the pairs"""
-    patience: Positive = 6
-    """ends after this many epochs in which the loss on held-back problems did not fall"""
-    valid_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
-    """share of the problems that chooses the epoch"""
-    test_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
-    """share of the problems that only the figures are measured on"""
-
-
 class SamplesConfig(Section):
-    """What a run learns from searches; each body is judged anew before it is used."""
+    """What a run learns from searches; each proof is judged anew before it is used."""
 
     files: tuple[str, ...] = ()
-    """files that ``--emit-samples`` wrote"""
-    warm_start: bool = False
-    """learn their proofs in the warm start, together with the references"""
-    proofs: bool = True
-    """add their proofs to those of the loop: for ``expert_iteration``, and the replay of
-    ``grpo``"""
-    passes: NonNegative = 0
-    """``grpo``: how many times to learn all paths before the first step; one process only"""
-    problems_per_update: Positive = 8
-    """problems whose paths form one update of a pass"""
-
-    @model_validator(mode="after")
-    def _has_files(self) -> SamplesConfig:
-        if not self.files and (self.warm_start or self.passes):
-            raise ValueError("files is empty and warm_start or passes is set; name a file")
-        return self
+    """files that ``--emit-samples`` wrote; their proofs join those of ``expert_iteration``, and the
+    replay of ``grpo``"""

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import AGAIN, read_summary
 from proverrl.evaluation.tally import ProblemTally, StoredEvaluation
 from proverrl.statistics import Difference, McNemar, compare_paired, estimate, mcnemar
-
-Grouping = Literal["level", "family", "category"]
 
 EXPECTED_TO_AGREE = {
     "toolchain": "verifier (toolchain)",
@@ -154,12 +151,11 @@ def compare_evaluations(
     names: Sequence[str],
     *,
     ks: Sequence[int],
-    by: Grouping = "level",
 ) -> list[GroupComparison]:
-    """All problems that are named, then each group of them where there are several, at every k."""
+    """All problems that are named, then each level where there are several, at every k."""
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(getattr(first.problems[name], by), []).append(name)
+        groups.setdefault(first.problems[name].level, []).append(name)
     parts = [("all", names)]
     if len(groups) > 1:
         parts += [(value or "(none)", groups[value]) for value in sorted(groups, key=_order)]

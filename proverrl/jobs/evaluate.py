@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,7 +19,6 @@ from proverrl import plugins
 from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.files.lines import make_file_name
 from proverrl.lang import add_languages, find_language
@@ -33,7 +30,6 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
-from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.mode import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
@@ -41,7 +37,7 @@ from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchma
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
 from proverrl.run.session import load_weights
 from proverrl.search.proposals import PROPOSERS, Corrector
-from proverrl.search.wiring import Tools, check_search, needs_traces, open_confirm, open_value
+from proverrl.search.wiring import Tools, needs_traces, open_confirm
 from proverrl.types import Problem, Sampling
 from proverrl.verifier.cache import CachedVerifier
 
@@ -96,13 +92,11 @@ async def evaluate_benchmarks(
     settings; ``RunError``: the run has no weights yet."""
     config = settle(config)
     searches = config.evaluation.search
-    if searches:
-        check_search(config.search)
-        if config.search.stop_after > 1:
-            raise UsageError(
-                "an evaluation counts what a search spends until its first proof; set "
-                "search.stop_after to 1"
-            )
+    if searches and config.search.stop_after > 1:
+        raise UsageError(
+            "an evaluation counts what a search spends until its first proof; set "
+            "search.stop_after to 1"
+        )
     trained = policy or open_policy(config, from_run)
     mode = open_mode(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
@@ -155,23 +149,20 @@ def open_tools(
     policy: Policy, verifier: CachedVerifier, config: Config, languages: Iterable[str]
 ) -> Tools:
     """What searches of problems in these languages share; whoever opens them closes ``confirm``.
-    Raises ``UsageError``: ``search.value`` holds no value model for the policy, or
-    ``evaluation.top_p`` or ``top_k`` would leave a search without log-probabilities of the whole
-    distribution; ``ToolchainError``: as ``open_confirm``."""
+    Raises ``UsageError``: ``evaluation.top_p`` or ``top_k`` would leave a search without
+    log-probabilities of the whole distribution; ``ToolchainError``: as ``open_confirm``."""
     settings = config.evaluation
     if reason := settings.against_search:
         raise UsageError(reason)
     sampling = Sampling(
         temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
     )
-    value = open_value(policy, config.search.value) if config.search.value else None
     return Tools(
         propose=PROPOSERS[config.search.step](policy, sampling),
         correct=Corrector(policy, sampling, config.rollout),
         verifier=verifier,
         confirm=open_confirm(config.pool, languages),
         deadline_seconds=config.pool.deadline_seconds,
-        value=value,
     )
 
 
@@ -249,48 +240,3 @@ def find_weights(run: Path) -> Path:
     if (warm / "weights.pt").exists():
         return warm / "policy"
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")
-
-
-@dataclass(frozen=True, slots=True)
-class SweepRow:
-    """A share of the second checkpoint, and its pass@k by k."""
-
-    alpha: float
-    passes: dict[int, float]
-
-
-async def sweep_alpha(
-    first: Path, second: Path, alphas: Sequence[float], config: Config, out: Path
-) -> list[SweepRow]:
-    """Merge and evaluate for each share; the one with the best pass@k at the largest k (at the
-    smallest k where those are equal) is copied to ``out/policy``."""
-    rows = []
-    for alpha in sorted(set(alphas)):
-        name = f"alpha-{alpha:g}"
-        folder = out / name
-        if not (folder / "config.json").exists():
-            merge_policies(first, second, alpha=alpha, out=folder)
-        found = out / "evals" / f"{name}.json"
-        if not found.exists():
-            policy = config.policy.model_copy(update={"path": str(folder)})
-            await evaluate_benchmarks(
-                config.model_copy(update={"policy": policy, "run": out}),
-                from_run=None,
-                benchmarks={name: str(config.problems.valid)},
-            )
-        rows.append(SweepRow(alpha, _read_passes(found)))
-    shutil.copytree(out / f"alpha-{find_best(rows).alpha:g}", out / "policy", dirs_exist_ok=True)
-    return rows
-
-
-def find_best(rows: Sequence[SweepRow]) -> SweepRow:
-    """The row that proves most at the largest k, then at the smallest; of equals the first."""
-    return max(rows, key=lambda row: (row.passes[max(row.passes)], row.passes[min(row.passes)]))
-
-
-def _read_passes(path: Path) -> dict[int, float]:
-    whole = next(level for level in read_summary(path)["levels"] if level["level"] == "all")
-    found = {int(k): figure["value"] for k, figure in whole["pass"].items()}
-    if None in found.values():
-        raise RunError(f"{path}: too few attempts were judged to choose by; see its unjudged ones")
-    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,7 @@ from proverrl.search.folder import SearchFolder, check_folder, describe_result, 
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.run import SEARCHES
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
-from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import Tools, check_search, make_functions, make_search
+from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.cache import CachedVerifier
 
@@ -66,7 +64,6 @@ async def search_problems(
             f"rollout.mode = {config.rollout.mode!r} finds bodies in its own way, and a search "
             "takes the policy's answers for bodies; set rollout.mode = 'whole_proof'"
         )
-    check_search(config.search)
     folders = name_folders(options.out, problems)
     for path in folders.values():
         check_folder(path, resume=options.resume)
@@ -215,8 +212,8 @@ async def _judge_saved(search: Search, path: Path) -> bool:
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
-    """What proposals and values depend on."""
-    policy, sampling, value = tools.propose.policy, tools.propose.sampling, config.search.value
+    """What proposals depend on."""
+    policy, sampling = tools.propose.policy, tools.propose.sampling
     found: dict[str, Any] = {
         "policy_sha256": name_weights(policy),
         "layout": policy.layout,
@@ -224,8 +221,6 @@ def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
         "max_new_tokens": sampling.max_new_tokens,
         "deadline_seconds": tools.deadline_seconds,
     }
-    if value is not None:
-        found["value_sha256"] = hashlib.sha256((value / WEIGHTS).read_bytes()).hexdigest()
     if config.search.base_name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found

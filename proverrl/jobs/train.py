@@ -23,14 +23,11 @@ from proverrl.config import Config
 from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
-from proverrl.jobs import value
 from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
-from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.grpo import run_grpo
-from proverrl.loops.preferences import load_preferences, run_preferences
 from proverrl.loops.selfplay.composer import teach_composer
 from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.monitor import Monitor
@@ -47,7 +44,7 @@ from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchma
 from proverrl.run.experiments import open_experiments
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.run.pairs import check_files, reference_sources
-from proverrl.run.reverify import check_sample_files, list_proofs
+from proverrl.run.reverify import check_sample_files
 from proverrl.run.run_folder import (
     check_resumable,
     is_ended,
@@ -65,14 +62,11 @@ async def _no_loop(session: Session) -> None:
     """A run that is only a warm start."""
 
 
-# "value" trains no policy and needs no verifier: it is ``proverrl.jobs.value``.
 LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
     "expert_iteration": run_expert_iteration,
-    "data_loop": run_data_loop,
     "selfplay": run_selfplay,
-    "preferences": run_preferences,
 }
 
 
@@ -101,8 +95,6 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     check_loop(config)
     config = settle(config)
     folder = config.run
-    if config.loop == "value":
-        return await value.train_value(config, live=live)
     if config.threads:
         torch.set_num_threads(config.threads)
     world = open_world(config.learner.shard, trace=config.logging.trace)
@@ -143,9 +135,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         check_resumable(folder, config)
         if find_traits(config.loop).unit == "round":
             check_files(config)
-        if config.loop == "preferences":
-            load_preferences(config)
-        check_sample_files(config, world)
+        check_sample_files(config)
         mode = open_mode(config)
         open_experiments(config)  # Refused now, not after the warm start.
         problems = load_training(config)
@@ -197,13 +187,12 @@ async def _run_stages(session: Session) -> None:
         f"{len(problems.without_reference)} without for the loop",
     )
     if not session.warm_weights.exists():
-        proofs = await list_proofs(session)
         taught = [
             *await session.mode.teach(session, reference_sources(session)),
             *teach_composer(session),
             *await teach_all(session),
         ]
-        await asyncio.to_thread(warm_start, session, proofs, taught)
+        await asyncio.to_thread(warm_start, session, taught)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if session.policy.world.size > 1:
         await asyncio.to_thread(session.sampler.push, session.policy.version)
@@ -295,6 +284,4 @@ async def _evaluate(session: Session, name: str) -> None:
 
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
-    if config.loop == "value":
-        return value.is_finished(config)
     return is_ended(config)

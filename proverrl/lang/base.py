@@ -20,7 +20,6 @@ from proverrl.lang.parts import (
     Composing,
     Pooling,
     Searching,
-    Sketching,
 )
 from proverrl.lang.records import (
     Extraction,
@@ -106,11 +105,6 @@ class Language(ABC):
     @property
     def searching(self) -> Searching | None:
         """What searches ask of it; None where proofs have no states."""
-        return None
-
-    @property
-    def sketching(self) -> Sketching | None:
-        """Proofs in parts, where it has them."""
         return None
 
     @property

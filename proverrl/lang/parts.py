@@ -1,6 +1,6 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Sketching``, ``Pooling``) and composers (``Composing``)
+Flows out: what searches (``Searching``, ``Pooling``) and composers (``Composing``)
 ask of it. Methods with a body here are defaults.
 """
 
@@ -17,8 +17,6 @@ from proverrl.lang.records import (
     Prefix,
     RefusedHints,
     SegmentFn,
-    Sketch,
-    Subgoal,
 )
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.body_place import hole_column
@@ -57,34 +55,6 @@ class Searching(ABC):
     def next_column(self, problem: Problem, text: str) -> int:
         """The column of a step that is written without blanks before it after a kept text."""
         return hole_column(problem)
-
-
-class Sketching(Protocol):
-    """A proof in parts: a failed body with holes, each hole a problem of its own."""
-
-    kinds: frozenset[str]
-
-    def has_holes(self, body: str) -> bool:
-        """Whether a body is a sketch that can be verified with its holes."""
-
-    def make_sketch(self, candidate: Candidate, verdict: Verdict) -> Sketch | None:
-        """A failed body with holes where it failed; None where nothing is worth keeping."""
-
-    def lift(
-        self, problem: Problem, sketch: Sketch, subgoal: Subgoal, needs: tuple[str, ...]
-    ) -> Problem | None:
-        """A hole as a problem, with the statements of ``needs`` as hypotheses."""
-
-    def close(self, problem: Problem, sketch: Sketch) -> Candidate | None:
-        """The sketch with its holes assumed, to see whether they are enough."""
-
-    def refine(
-        self, problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict
-    ) -> Sketch | None:
-        """The sketch with the holes that the closed form still misses; the same when none is."""
-
-    def fill(self, sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
-        """The sketch with some holes filled."""
 
 
 class Pooling(Protocol):

@@ -59,22 +59,6 @@ SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
 """The segments of a judged body up to its first error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subgoal:
-    """One hole of a sketch. ``needs`` names the holes whose statements it may use."""
-
-    name: str
-    needs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """A body with holes."""
-
-    body: str
-    subgoals: tuple[Subgoal, ...]
-
-
 NO_GOALS = "no goals"
 """The key of the state in which nothing is left to prove."""
 

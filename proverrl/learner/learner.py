@@ -152,11 +152,6 @@ class TorchLearner:
                 updates.append(self._update(part, pack_rows(proofs), dealt, old, reference))
         return counts | _summarize(updates) | self.weights.publish()
 
-    def score(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
-        """Log-probabilities of each sample's tokens after the prompt, of shape (new tokens,)."""
-        scores = self._score(self.weights.run, [pack_rows(samples)])
-        return [scores[id(sample)] for sample in samples]
-
     def _update(
         self,
         rows: Sequence[PackedRow],

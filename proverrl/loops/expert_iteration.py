@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +26,6 @@ from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.follow import check_weights
 from proverrl.run.pairs import (
     PairSource,
-    choose_proofs,
-    load_sft_data,
-    make_source,
     proof_sources,
     reference_sources,
 )
@@ -61,14 +57,14 @@ async def run_expert_iteration(
     """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``, or until the supply
     of new problems is done; resumes by itself."""
     settings = session.config.expert_iteration
-    state = RunState(session, settings.keep_shortest)
+    state = RunState(session)
     supply = open_supply(state) if open_supply is not None else None
     if supply is not None:
         state.parts["supply"] = supply
     state.restore()
     progress = state.progress
     progress.verifier_calls += await _check_proofs(state)
-    base = _base_sources(session)
+    base = reference_sources(session)
     try:
         while progress.step < settings.rounds:
             session.check_stop(f"round {progress.step} is saved")
@@ -94,7 +90,8 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
     tally.verifier_calls += num_calls
     progress.step += 1
     sampling_seconds = time.monotonic() - started
-    sources = base + _round_sources(state)
+    proofs = [(name, proof.body) for name, proof in state.store.entries()]
+    sources = base + proof_sources(session, proofs)
     loss = await asyncio.to_thread(_train_round, session, sources, progress.step)
     await asyncio.to_thread(check_weights, session.policy.world, session.policy)
     with session.timeline.span("push weights"):
@@ -154,31 +151,6 @@ async def _check_proofs(state: RunState) -> int:
         return await reverify_proofs(session, store)
     num_calls = await import_proofs(session, store, Path(path)) if path else 0
     return num_calls + await keep_sample_proofs(session, store)
-
-
-def _base_sources(session: Session) -> list[PairSource]:
-    """What every round learns from: references of warm start, and ``sft_data``."""
-    sources = reference_sources(session)
-    config = session.config
-    if path := config.expert_iteration.sft_data:
-        pairs = load_sft_data(Path(path), config.problems)
-        sources += [make_source(session.policy, problem, body) for problem, body in pairs]
-    return sources
-
-
-def _round_sources(state: RunState) -> list[PairSource]:
-    """The kept proofs that the round learns from."""
-    session, number = state.session, state.progress.step
-    settings = session.config.expert_iteration
-    chosen = choose_proofs(
-        state.store.entries(),
-        # Its own are those that the policy of the round before wrote.
-        policy_version=number - 1,
-        earlier_share=settings.earlier_share,
-        max_per_problem=settings.max_proofs_per_problem,
-        rng=random.Random(derive_seed(session.config.seed, "mixture", number)),
-    )
-    return proof_sources(session, [(name, proof.body) for name, proof in chosen])
 
 
 def _train_round(session: Session, sources: list[PairSource], number: int) -> float:

@@ -32,7 +32,7 @@ from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.follow import check_weights, open_learner, start_learners
 from proverrl.run.overlap import AsCompleted
 from proverrl.run.pipeline import InOrder, Pipeline, Source
-from proverrl.run.reverify import keep_sample_proofs, learn_paths, reverify_proofs
+from proverrl.run.reverify import keep_sample_proofs, reverify_proofs
 from proverrl.run.samplers import PushedSampler, SamplerCopy
 from proverrl.run.session import Session, run_fraction
 from proverrl.run.state import GrpoState
@@ -89,7 +89,6 @@ async def run_steps(
     state.progress.verifier_calls += await reverify_proofs(session, state.store)
     if state.in_flight is None:
         state.progress.verifier_calls += await keep_sample_proofs(session, state.store)
-        state.progress.verifier_calls += await learn_paths(session, learner)
     if state.end():
         return
     run = GrpoRun(session, state, reward, wanted, open_draws(), learner, guard)

@@ -41,10 +41,6 @@ class _LevelCounts(TypedDict):
     solved: NotRequired[Number]
 
 
-class _ValueFigures(TypedDict):
-    within: Share
-
-
 @with_config(ROW)
 class _MetricsRow(TypedDict):
     kind: NotRequired[str]
@@ -68,7 +64,6 @@ class _MetricsRow(TypedDict):
     unjudged: NotRequired[Count | Counts]
     fatal: NotRequired[Count]
     turns: NotRequired[Count]
-    inside: NotRequired[_ValueFigures]
     truncated: NotRequired[Count]
     truncated_share: NotRequired[Share]
     without_candidate: NotRequired[Count]

@@ -21,7 +21,7 @@ from proverrl.monitor.display import TimedPanel, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 from proverrl.search.base import Search, StopReason
 from proverrl.search.folder import count_turns
-from proverrl.search.view import TreeFigures, measure_trees
+from proverrl.search.view import TreeFigures, measure_tree
 
 LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0
 MAX_WAY = 8
@@ -57,7 +57,7 @@ def take_glance(search: Search, max_calls: int) -> Glance:
         tokens=search.tokens,
         proofs=search.num_proofs,
         lost=describe_lost(count_turns(search.all_turns).figures()),
-        tree=measure_trees(search.trees(), search.problem.language),
+        tree=measure_tree(search.tree, search.problem.language),
     )
 
 

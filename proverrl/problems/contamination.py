@@ -92,10 +92,7 @@ class Contamination:
 
 
 def find_contamination(
-    benchmark: Iterable[Statement],
-    training: Iterable[Statement],
-    *,
-    near_share: float = NEAR_SHARE,
+    benchmark: Iterable[Statement], training: Iterable[Statement]
 ) -> Contamination:
     """Compare every statement of the benchmark with every one of the training data, by hashes."""
     index = OverlapIndex(benchmark)
@@ -106,7 +103,7 @@ def find_contamination(
         num_training += 1
         for match in index.find(statement):
             touched.add(match.benchmark_id)
-            if match.kind == "near" and match.share < near_share:
+            if match.kind == "near" and match.share < NEAR_SHARE:
                 continue
             known = best.get(match.benchmark_id)
             if known is None or _badness(match) > _badness(known):
@@ -195,15 +192,6 @@ def find_repeats(problems: Iterable[Problem]) -> list[tuple[str, str]]:
             found.append((first[key], problem.id))
         first.setdefault(key, problem.id)
     return found
-
-
-def find_common(problems: Iterable[Problem], others: Iterable[Problem]) -> list[tuple[str, str]]:
-    """Ids of problems that state the same as one of ``others``: the other, the problem."""
-    keys: dict[str, str] = {}
-    for other in others:
-        keys.setdefault(key_statement(other), other.id)
-    found = ((keys.get(key_statement(problem)), problem.id) for problem in problems)
-    return [(other, own) for other, own in found if other is not None]
 
 
 def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:

@@ -49,19 +49,6 @@ def describe_state(run: RunRecord) -> str:
     if run.only_evaluates:
         names = ", ".join(run.evaluations) or "none has finished"
         return f"evaluations only ({names}): nothing was trained here."
-    if run.loop == "value":
-        epochs = sum(row.get("kind") == "epoch" for row in run.metrics)
-        measured = [row["inside"]["within"] for row in run.metrics if "inside" in row]
-        if not measured:
-            return f"value model, {epochs:,} epochs so far."
-        text = f"value model of {epochs:,} epochs, finished."
-        # Without a pair to compare there is no such figure.
-        if measured[-1] is None:
-            return text
-        return (
-            f"{text} On held-back problems a prefix that was completed scores higher than one of "
-            f"the same problem that was not with the chance {measured[-1]:.2f} (a coin: 0.50)."
-        )
     if not run.steps:
         warm = [row["step"] for row in run.metrics if row.get("kind") == "sft"]
         if run.loop == "warm_start" and warm and (run.path / "policy").is_dir():

@@ -1,20 +1,16 @@
 """What was proved under other conditions, by another run or by a search is verified before use.
 
 Flows in: a store of proofs after a resume, a file of proofs, the files of ``[samples]``. Flows out:
-proofs that were verified under the present toolchain, limits, audit and statement, and updates of
-``grpo``'s learner from paths of searches. What did not pass is written to ``dropped_proofs.jsonl``
-and never learned from. The updates are GRPO's policy loss with one advantage a segment (DeepSearch,
-Wu et al. 2025, arXiv 2509.25454), with the learner's own log-probabilities for the old policy's.
-Not handled here: references of the training file; updates in several processes.
+proofs that were verified under the present toolchain, limits, audit and statement. What did not
+pass is written to ``dropped_proofs.jsonl`` and never learned from.
+Not handled here: references of the training file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +18,10 @@ from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.files.disk import write_error
 from proverrl.files.lines import append_line, read_json_lines
-from proverrl.learner.learner import TorchLearner
-from proverrl.parallel import World
 from proverrl.problems.inputs import Submission, read_lines
 from proverrl.rollout.proofs import IMPORTED, Proof, ProofStore
-from proverrl.rollout.samples import TrainingSample
 from proverrl.run.session import Session
-from proverrl.search.samples import SearchSample, build_path_sample, read_samples
-from proverrl.seeds import derive_seed
+from proverrl.search.samples import SearchSample, read_samples
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import verify_all
 
@@ -99,129 +91,42 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
     return len(candidates)
 
 
-def check_sample_files(config: Config, world: World) -> None:
-    """Refuse the files of ``[samples]`` before anything else is done. Raises ``UsageError``: a file
-    cannot be read or a line of it is no sample, none holds a sample, or ``samples.passes`` is set
-    and there are several processes."""
+def check_sample_files(config: Config) -> None:
+    """Refuse the files of ``samples.files`` before anything else is done. Raises ``UsageError``: a
+    file cannot be read or a line of it is no sample, or none holds a sample."""
     if config.samples.files and not _read_samples(config):
         raise UsageError("samples.files: no file holds a sample; write one with --emit-samples")
-    if config.samples.passes and world.size > 1:
-        raise UsageError(
-            f"samples.passes is made in one process, and there are {world.size}; start one, or "
-            "set it to 0"
-        )
-
-
-async def list_proofs(session: Session) -> list[tuple[Problem, str]]:
-    """Problems with distinct proofs of searches, for the warm start; none unless it is to learn
-    from them."""
-    if not session.config.samples.warm_start:
-        return []
-    proved = [sample for sample in _read_samples(session.config) if sample.proved]
-    paths, _ = await _check_paths(session, proved)
-    return list({Candidate(p.problem, p.body).key: (p.problem, p.body) for p in paths}.values())
 
 
 async def keep_sample_proofs(session: Session, store: ProofStore) -> int:
-    """Put the proofs of searches into a store; returns the verifier calls."""
-    settings = session.config.samples
-    if not settings.files or not settings.proofs:
-        return 0
-    proved = [sample for sample in _read_samples(session.config) if sample.proved]
-    paths, num_calls = await _check_paths(session, proved)
-    for path in paths:
-        _keep(session, store, path.problem, path.body)
-    return num_calls
-
-
-async def learn_paths(session: Session, learner: TorchLearner) -> int:
-    """Make the passes of ``samples.passes``; returns the verifier calls.
-
-    Paths of a problem go into one update. Deterministic under the run's seed.
-    """
-    settings, monitor = session.config.samples, session.monitor
-    if not settings.passes:
-        return 0
-    told = _read_samples(session.config)
-    # Where all bodies of a problem ended alike there is nothing to learn from.
-    mixed = {sample.problem.id for sample in told if any(sample.advantages)}
-    wanted = [sample for sample in told if sample.problem.id in mixed]
-    if alike := len(told) - len(wanted):
-        monitor.phase("paths", f"{alike} of {len(told)} left out: no advantage in their problem")
-    paths, num_calls = await _check_paths(session, wanted)
-    groups: dict[str, list[TrainingSample]] = {}
-    num_lost = 0
-    for number, path in enumerate(paths):
-        sample = build_path_sample(session.policy, path, f"{path.search}/{number}")
-        if sample is None:
-            num_lost += 1
-        else:
-            groups.setdefault(path.problem.id, []).append(sample)
-    if num_lost:
-        monitor.phase("paths", f"{num_lost} left out: a segment ends within a word of the layout")
-    rng = random.Random(derive_seed(session.config.seed, "paths"))
-    number = 0
-    for _ in range(settings.passes):
-        order = list(groups)
-        rng.shuffle(order)
-        for start in range(0, len(order), settings.problems_per_update):
-            chosen = order[start : start + settings.problems_per_update]
-            samples = [sample for name in chosen for sample in groups[name]]
-            metrics = await asyncio.to_thread(_learn, learner, samples)
-            number += 1
-            # Before the first checkpoint these lines are written again, as step 1 is.
-            monitor.log("paths", 1, {"update": number, "problems": len(chosen), **metrics})
-            monitor.phase("paths", f"update {number}, loss {metrics.get('loss', 0.0):.4f}")
-    session.policy.version = learner.version
-    await asyncio.to_thread(session.sampler.push, learner.version)
-    return num_calls
-
-
-def rescore(learner: TorchLearner, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-    """The samples as if the learner's present weights had written them."""
-    scored = []
-    for sample, logprobs in zip(samples, learner.score(samples), strict=True):
-        values = (0.0,) * sample.prompt_length + tuple(map(float, logprobs.tolist()))
-        scored.append(replace(sample, logprobs=values, policy_version=learner.version))
-    return scored
-
-
-def _learn(learner: TorchLearner, samples: Sequence[TrainingSample]) -> dict[str, float]:
-    return learner.step(rescore(learner, samples))
-
-
-async def _check_paths(
-    session: Session, samples: Sequence[SearchSample]
-) -> tuple[list[SearchSample], int]:
-    """The samples that may be learned from, in their order, and the verifier calls. They are of
-    problems that the loop draws from, with this run's statements, and the run's own verifier says
-    now what the file says."""
+    """Put the proofs of searches into a store; returns the verifier calls. They are of problems
+    that the loop draws from, with this run's statements, and the run's own verifier proves them
+    now."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     dropped: list[dict[str, Any]] = []
-    wanted: list[tuple[Candidate, SearchSample]] = []
-    for sample in samples:
+    wanted: dict[str, Candidate] = {}
+    for sample in _read_samples(session.config):
         name, problem = sample.problem.id, by_id.get(sample.problem.id)
+        if not sample.proved:
+            continue
         if problem is None:
             dropped.append(_describe_drop(name, sample.body, _NO_PROBLEM))
         elif Candidate(problem, "").key != Candidate(sample.problem, "").key:
             reason = "the file's problem of this id is not this run's"
             dropped.append(_describe_drop(name, sample.body, reason))
         else:
-            wanted.append((Candidate(problem, sample.body), sample))
-    distinct = {candidate.key: candidate for candidate, _ in wanted}
-    verdicts = await _verify_all(session, list(distinct.values()), "paths of searches")
-    known = dict(zip(distinct, verdicts, strict=True))
-    paths = []
-    for candidate, sample in wanted:
-        verdict = known[candidate.key]
-        if verdict.status.judged and verdict.proved == sample.proved:
-            paths.append(sample)
-            continue
-        told = "proved, and the file says that it is not"
-        reason = told if verdict.proved else _explain_refusal(verdict)
-        dropped.append(_describe_drop(sample.problem.id, sample.body, reason))
-    _report_drops(session, "samples of searches", len(distinct), dropped)
-    return paths, len(distinct)
+            candidate = Candidate(problem, sample.body)
+            wanted[candidate.key] = candidate
+    verdicts = await _verify_all(session, list(wanted.values()), "proofs of searches")
+    for candidate, verdict in zip(wanted.values(), verdicts, strict=True):
+        problem, body = candidate.problem, candidate.body
+        if verdict.proved:
+            _keep(session, store, problem, body)
+        else:
+            dropped.append(_describe_drop(problem.id, body, _explain_refusal(verdict)))
+    if wanted or dropped:
+        _report_drops(session, "samples of searches", len(wanted), dropped)
+    return len(wanted)
 
 
 def _read_samples(config: Config) -> list[SearchSample]:

@@ -64,18 +64,18 @@ class Progress:
 
 
 KEPT_PROOFS = 2
-"""Distinct proved bodies that GRPO keeps of a problem, the shortest, for its replay: a replay of
-few proofs draws no third of one problem."""
+"""Distinct proved bodies that a run keeps of a problem, the shortest, to learn from; comments and
+white space do not count. Longer ones teach detours, and many of one crowd out the others."""
 
 
 class RunState:
     """Progress, curriculum, proofs found, appeals; ``parts`` have their names in the checkpoint."""
 
-    def __init__(self, session: Session, keep_shortest: int) -> None:
+    def __init__(self, session: Session) -> None:
         config = session.config
         self.session = session
         self.progress = Progress()
-        self.store = ProofStore(keep_shortest, self._conditions)
+        self.store = ProofStore(KEPT_PROOFS, self._conditions)
         self.reviewer = open_reviewer(session)
         self.curriculum = open_curriculum(
             session.leave_out_long(),
@@ -223,7 +223,7 @@ class GrpoState(RunState):
     part of the checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session, KEPT_PROOFS)
+        super().__init__(session)
         self.experiments = open_experiments(session.config)
         self.other_role: list[PairSource] = []
         self.in_flight: dict[str, Any] | None = None

@@ -23,7 +23,7 @@ from proverrl.config import Config
 from proverrl.config.training import (
     ExpertIterationConfig,
     LearnerConfig,
-    PreferencesConfig,
+    OptimizerName,
     WarmStartConfig,
 )
 from proverrl.learner.learner import add_up, enable_checkpointing
@@ -63,8 +63,16 @@ ScoreFn = Callable[[Any, Sequence[Any]], torch.Tensor]
 OPTIMIZER_KEYS = ("optimizer", "learning_rate")
 """What the sections of supervised trainings say in place of ``[learner]``."""
 
-SupervisedSettings = WarmStartConfig | ExpertIterationConfig | PreferencesConfig
-"""The sections that say with which optimizer a supervised training is made."""
+
+class SupervisedSettings(Protocol):
+    """With which optimizer a supervised training is made. It travels to the other processes."""
+
+    @property
+    def optimizer(self) -> OptimizerName: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
 
 
 class SupervisedLearner:

@@ -14,22 +14,17 @@ import torch
 
 from proverrl.files.disk import saving
 from proverrl.policy.lora import attach_adapter, merge_adapter
-from proverrl.run.pairs import PairSource, make_source
+from proverrl.run.pairs import PairSource
 from proverrl.run.session import Session
 from proverrl.run.supervised import train_supervised
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
 
 
-def warm_start(
-    session: Session, proofs: Sequence[tuple[Problem, str]], taught: Sequence[PairSource]
-) -> None:
-    """Train on what is ``taught`` and on ``proofs`` of searches, and save the weights; the last
-    file written marks the end."""
+def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
+    """Train on what is ``taught``, and save the weights; the last file written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
     sources = [*taught]
-    sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:
         if step < settings.steps:

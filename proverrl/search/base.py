@@ -8,13 +8,14 @@ a policy is asked (the caller brings both).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, Self
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RunError
 from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
+from proverrl.policy.base import Policy
 from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
 from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Verdict
@@ -22,7 +23,7 @@ from proverrl.types import Candidate, Problem, Verdict
 StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 
 # What may change when a search is continued: how long, and how many at once.
-_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
+_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,6 @@ class Proposal:
 Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
 """Problem, prefix, how many, seed."""
 
-ValueFn = Callable[[Problem, Sequence[Prefix]], Awaitable[list[float]]]
-
 CorrectFn = Callable[[Problem, str, Verdict, int], Awaitable[Proposal]]
 """Problem, refused body, its verdict, seed: a corrected body."""
 
@@ -60,16 +59,15 @@ class Functions:
     """What a search calls. Only ``propose`` and ``verify`` are always needed.
 
     ``confirm`` is a verifier with fresh workers: a proof counts only when it agrees. Its calls are
-    counted apart. ``count_tokens`` is needed where ``max_prefix_tokens`` is set.
+    counted apart. ``policy`` is what ``propose`` asks, for a search of somebody's own.
     """
 
     propose: Propose
     verify: Verify
     segment: SegmentFn | None = None
-    value: ValueFn | None = None
     correct: CorrectFn | None = None
     confirm: Verify | None = None
-    count_tokens: Callable[[str], int] | None = None
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +216,10 @@ class Search(ABC):
     def describe(self) -> dict[str, Any]:
         """What the search knows, as JSON values; the tree under "tree"."""
 
+    @property
     @abstractmethod
-    def trees(self) -> list[tuple[str, Tree]]:
-        """Its trees with the ids of their problems, that of the whole problem first."""
+    def tree(self) -> Tree | None:
+        """Its tree; None where no search of whole bodies has begun."""
 
     @property
     def is_enough(self) -> bool:
@@ -257,7 +256,7 @@ class Search(ABC):
         return asked
 
     def _add_point(self) -> None:
-        nodes = sum(len(tree) for _, tree in self.trees())
+        nodes = len(self.tree) if self.tree is not None else 0
         self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
 
     def _stop_reason(self) -> StopReason | None:
@@ -301,8 +300,7 @@ class Search(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken; ``RunError`` when it is of another problem, seed or
         kind of search."""
-        # Searches that were saved before there were options know none.
-        saved = {"search.options": {}, **state["of"]}
+        saved = state["of"]
         other = [key for key, value in self._identity().items() if saved.get(key) != value]
         if other:
             raise RunError(

@@ -28,7 +28,7 @@ from proverrl.search.base import Search, SearchResult
 from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
 from proverrl.search.spending import SearchTurn
-from proverrl.search.view import describe_trees, draw_tree
+from proverrl.search.view import describe_tree, draw_tree
 from proverrl.types import Candidate, Problem
 from proverrl.version import __version__
 
@@ -143,8 +143,8 @@ class SearchFolder:
 
     def write_tree(self, search: Search, bodies: Sequence[str]) -> None:
         """The tree as JSON and as a picture, with the ways to the proofs in ``bodies``."""
-        described = describe_trees(
-            search.trees(), problem_id=search.problem.id, name=self.config.name, bodies=bodies
+        described = describe_tree(
+            search.tree, problem_id=search.problem.id, name=self.config.name, bodies=bodies
         )
         write_whole(self.path / TREE, json.dumps(described, indent=1) + "\n")
         line = (

@@ -1,4 +1,4 @@
-"""What an expansion asks of the policy, the verifier and the value model, counted as it asks.
+"""What an expansion asks of the policy and the verifier, counted as it asks.
 
 Flows in: a search and the spending of one of its expansions. Flows out: proposals and verdicts. A
 body that the search has judged, or is judging, costs no second call.
@@ -16,7 +16,7 @@ from proverrl.lang.records import Prefix
 from proverrl.plugins import refuse
 from proverrl.search.base import CountedProposal, JudgedProposal, Proposal, Search
 from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
-from proverrl.types import Candidate, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 
 
 @dataclass(slots=True)
@@ -38,6 +38,11 @@ class MeteredFunctions:
         self._asked = asked
         self.num_unasked = 0
 
+    @property
+    def problem(self) -> Problem:
+        """What is to be proved."""
+        return self._search.problem
+
     async def propose(self, prefix: Prefix, num: int, seed: int) -> list[CountedProposal]:
         """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
         search = self._search
@@ -58,17 +63,6 @@ class MeteredFunctions:
         """Those that could be judged, in order: not after the budget's end or the last proof."""
         found = await finish_all(self._judge_one(item) for item in proposals)
         return tuple(judged for judged in found if judged is not None)
-
-    async def value(self, prefixes: Sequence[Prefix]) -> list[float]:
-        """The value model's estimate for each prefix."""
-        search = self._search
-        assert search.functions.value is not None  # Strategy.NEEDS
-        if not prefixes:
-            return []
-        values = await search.functions.value(search.problem, prefixes)
-        if len(values) != len(prefixes):
-            raise RecordError(f"{len(values)} values for {len(prefixes)} prefixes")
-        return values
 
     def count(self, proposal: Proposal) -> CountedProposal:
         """Write a proposal into the spending, before it can be judged. A strategy that writes a

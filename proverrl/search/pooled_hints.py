@@ -18,16 +18,17 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from proverrl.config.search import SearchConfig
-from proverrl.lang import find_language
+from proverrl.errors import UsageError
+from proverrl.lang import find_language, list_languages
 from proverrl.lang.parts import Pooling
 from proverrl.lang.records import PooledHint, Prefix, RefusedHints
 from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite
+from proverrl.search.composite import Composite
 from proverrl.search.spending import SearchTurn
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
@@ -38,17 +39,19 @@ _OPENINGS = 4
 
 
 class PooledHints(Composite):
-    """Whole bodies, and pools of their hints."""
-
-    NEEDS: ClassVar[Literal["pooling"]] = "pooling"
-    LACK: ClassVar[str] = "proof hints that bodies share"
+    """Whole bodies, and pools of their hints. Raises ``UsageError`` if the language has none for
+    problems of this kind."""
 
     def __init__(
         self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
         super().__init__(problem, functions, config, seed=seed)
         pooling = find_language(problem.language).pooling
-        assert pooling is not None  # NEEDS
+        if pooling is None or problem.kind not in pooling.kinds:
+            raise UsageError(
+                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no proof hints "
+                f"that bodies share; {_explain_kinds()}: choose another search.name"
+            )
         self._pooling: Pooling = pooling
         self._written: dict[str, list[str]] = {}
         self._begin()
@@ -76,7 +79,7 @@ class PooledHints(Composite):
     async def _run_round(self, number: int) -> None:
         """Whole bodies with a share of the calls; then the pool, until nothing new is written."""
         calls = math.ceil(self.left * self.config.whole_share)
-        search = await self.search_part(ROOT, self.problem, calls, number)
+        search = await self.search_whole(calls, number)
         seen = self.decide(f"round {number}/seen", len(search.spent.verdicts))
         verdicts = dict(list(search.spent.verdicts.items())[self._num_seen : seen])
         self._num_seen = seen
@@ -164,7 +167,7 @@ class PooledHints(Composite):
             chosen = [*alive, *(queue[0] for queue in queues.values() if queue[0])]
             body = self._pooling.put_together(self.problem, [self.pool[key].text for key in chosen])
             candidate = Candidate(self.problem, body)
-            verdict = await self.judge(candidate)
+            verdict = await self.judge(body)
             if verdict is None:
                 return self.standing
             if verdict.proved:
@@ -249,3 +252,13 @@ class PooledHints(Composite):
             )
         self._written[name] = [one.body if one.is_read else "" for one in written]
         self._tick()
+
+
+def _explain_kinds() -> str:
+    """Which problems have hints to pool, in words."""
+    found = [(one.title, one.pooling) for one in list_languages()]
+    return "; ".join(
+        f"{title} problems of the kinds {', '.join(sorted(has.kinds))} have some"
+        for title, has in found
+        if has is not None
+    )

@@ -23,7 +23,7 @@ from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import Functions, Job, Search, SearchResult, StopReason
 from proverrl.search.frontier import BestFirst
-from proverrl.search.mcts import Puct, RMaxTS
+from proverrl.search.mcts import RMaxTS
 from proverrl.search.metering import Asked, MeteredFunctions
 from proverrl.search.spending import SearchSpending, SearchTurn, check_count
 from proverrl.search.strategy import Expansion, Strategy
@@ -37,7 +37,6 @@ SEARCHES: dict[BaseName, type[Strategy]] = {
     "self_correct": SelfCorrect,
     "best_first": BestFirst,
     "rmax_ts": RMaxTS,
-    "puct": Puct,
 }
 
 
@@ -65,8 +64,9 @@ class TreeSearch(Search):
         self._spent_by_job: dict[int, SearchSpending] = {}
         self._asked = Asked({}, asyncio.Semaphore(config.max_in_flight))
 
-    def trees(self) -> list[tuple[str, Tree]]:
-        return [(self.problem.id, self.strategy.tree)]
+    @property
+    def tree(self) -> Tree:
+        return self.strategy.tree
 
     @property
     def calls(self) -> int:
@@ -164,8 +164,6 @@ class TreeSearch(Search):
         self._idle = 0 if spending.calls else self._idle + 1
         self._num_expansions += 1
         self._add_point()
-        if self.config.check:
-            self.strategy.tree.check_invariants()
 
     def _close(self, job: Job) -> SearchSpending:
         """End a job; what it spent stays spent."""

@@ -8,7 +8,6 @@ is spent, and which node comes next (each strategy's ``pick``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,14 +23,9 @@ from proverrl.search.tree import Node, Tree, steps_of
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What came of a job: judged bodies in the order of writing.
-
-    ``values`` has, for each, the values of its states after the prefix, where a value model is
-    asked; else it is empty.
-    """
+    """What came of a job: judged bodies in the order of writing."""
 
     judged: tuple[JudgedProposal, ...]
-    values: tuple[tuple[float, ...], ...] = ()
 
 
 def text_of(judged: JudgedProposal) -> str:
@@ -40,10 +34,7 @@ def text_of(judged: JudgedProposal) -> str:
     return body + "\n" if segments and segments[-1].text == body + "\n" else body
 
 
-_REMEDIES = {
-    "value": "a value model: train one with configs/value.toml, and name it with search.value",
-    "segment": "states: set search.states",
-}
+_REMEDIES = {"segment": "states: set search.states"}
 """What to give a search that lacks a function, where it is not given from Python."""
 
 
@@ -62,12 +53,10 @@ class Strategy(ABC):
             if getattr(functions, name) is None:
                 remedy = _REMEDIES.get(name, f"a function {name}")
                 raise ConfigError(f'search.name = "{config.name}" needs {remedy}')
-        if config.max_prefix_tokens and functions.count_tokens is None:
-            raise ConfigError("search.max_prefix_tokens needs a function count_tokens")
         self.config = config
         self.functions = functions
         self.width = config.width or self.WIDTH
-        self.tree = Tree(gamma=gamma, max_prefixes=config.max_prefixes)
+        self.tree = Tree(gamma=gamma)
 
     @abstractmethod
     def pick(self) -> Node | None:
@@ -107,24 +96,13 @@ class Strategy(ABC):
         )
 
     def usable_steps(self, judged: JudgedProposal) -> Sequence[tuple[int, str]]:
-        """The steps that may become nodes.
-
-        A finished proof is no place to continue from, and neither is a text of more than
-        ``max_prefix_tokens`` tokens. ``keep_states = "last"`` leaves the last of the others.
-        """
-        steps = self._list_steps(judged)
-        return steps if self.config.keep_states == "all" else steps[-1:]
-
-    def _list_steps(self, judged: JudgedProposal) -> Sequence[tuple[int, str]]:
+        """The steps that may become nodes: a finished proof is no place to continue from."""
         body = text_of(judged)
         steps = steps_of(body, judged.segments)
-        if judged.verdict.proved:
-            whole = len(body.rstrip())
-            steps = tuple(step for step in steps if step[0] < whole)
-        limit, count = self.config.max_prefix_tokens, self.functions.count_tokens
-        if limit and count is not None:
-            return steps[: bisect_right(steps, limit, key=lambda step: count(body[: step[0]]))]
-        return steps
+        if not judged.verdict.proved:
+            return steps
+        whole = len(body.rstrip())
+        return tuple(step for step in steps if step[0] < whole)
 
     def fresh_prefixes(self, job: Job, judged: JudgedProposal) -> list[Prefix]:
         """The places after the job's prefix that a body leads to, in order."""

@@ -1,6 +1,6 @@
 """What there is to see of a search tree: its nodes as rows, its figures, and a picture of it.
 
-Flows in: trees and bodies that were proved. Flows out: rows for ``tree.json``, the figures that a
+Flows in: a tree and bodies that were proved. Flows out: rows for ``tree.json``, the figures that a
 terminal shows while a tree grows, and an SVG that stands alone: the root on the left, a column for
 each depth, a row for each leaf. The size of a node follows its visits; the ways to proofs are green
 and end in a square; pointing at a node shows its state and text. In a large tree, the nodes on the
@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -60,25 +59,10 @@ def count_open(state: str, language: str) -> int | None:
     return None if searching is None else searching.count_open(state)
 
 
-def measure_trees(trees: Sequence[tuple[str, Tree]], language: str) -> TreeFigures:
-    """The figures of trees side by side; ``way`` and ``num_open`` are those of the first of
-    the deepest. O(nodes)."""
-    measured = [_measure_tree(tree, language) for _, tree in trees]
-    if not measured:
+def measure_tree(tree: Tree | None, language: str) -> TreeFigures:
+    """The figures of a tree, of one that has not begun too. O(nodes)."""
+    if tree is None:
         return TreeFigures(0, 0, 0, None, (), ())
-    deepest = max(measured, key=lambda figures: figures.depth)
-    widths = zip_longest(*(figures.widths for figures in measured), fillvalue=0)
-    return TreeFigures(
-        nodes=sum(figures.nodes for figures in measured),
-        depth=deepest.depth,
-        open_states=sum(figures.open_states for figures in measured),
-        num_open=deepest.num_open,
-        way=deepest.way,
-        widths=tuple(map(sum, widths)),
-    )
-
-
-def _measure_tree(tree: Tree, language: str) -> TreeFigures:
     widths: list[int] = []
     for node in tree.nodes:
         widths += [0] * (node.depth + 1 - len(widths))
@@ -100,42 +84,37 @@ def _measure_tree(tree: Tree, language: str) -> TreeFigures:
     )
 
 
-def describe_trees(
-    trees: Sequence[tuple[str, Tree]], *, problem_id: str, name: str, bodies: Sequence[str]
+def describe_tree(
+    tree: Tree | None, *, problem_id: str, name: str, bodies: Sequence[str]
 ) -> dict[str, Any]:
     """What ``tree.json`` holds: the nodes, parents first, and for each proof those on its way.
 
     ``text`` is the first text that reached a state; ``visits`` and ``reward`` are the sums of its
     subtree and ``expansions`` counts its own, all three discounted where the search discounts.
-    Further trees hang below the first one's root; ``part`` names their problems.
     """
-    nodes: list[dict[str, Any]] = []
-    for part, tree in trees:
-        start = len(nodes)
-        nodes += (
-            {
-                "id": node.id + start,
-                "parent": node.parent.id + start if node.parent else (0 if start else None),
-                "depth": node.depth + bool(start),
-                "state": node.state,
-                "text": tree.prefix(node).text,
-                "texts": len(node.prefixes),
-                "visits": node.sub_count,
-                "reward": node.sub_reward,
-                "expansions": node.own_count,
-                "value": node.value,
-                "under_way": node.own_jobs,
-                "part": part,
-            }
-            for node in tree.nodes
-        )
-    first = trees[0][1] if trees else None
-    ways = [find_way(first, body) if first else [] for body in bodies]
     return {
         "problem": problem_id,
         "search": name,
-        "nodes": nodes,
-        "proofs": [{"way": way, "body": body} for way, body in zip(ways, bodies, strict=True)],
+        "nodes": [] if tree is None else [_describe_node(tree, node) for node in tree.nodes],
+        "proofs": [
+            {"way": [] if tree is None else find_way(tree, body), "body": body} for body in bodies
+        ],
+    }
+
+
+def _describe_node(tree: Tree, node: Node) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "parent": node.parent.id if node.parent else None,
+        "depth": node.depth,
+        "state": node.state,
+        "text": tree.prefix(node).text,
+        "texts": len(node.prefixes),
+        "visits": node.sub_count,
+        "reward": node.sub_reward,
+        "expansions": node.own_count,
+        "value": node.value,
+        "under_way": node.own_jobs,
     }
 
 
@@ -295,7 +274,7 @@ def _describe(row: Row) -> str:
         return f"proof:\n{_cut(row['text'])}"
     counts = {name: f"{row[name]:.3g}" for name in ("visits", "reward", "expansions", "value")}
     figures = ", ".join(f"{name} {value}" for name, value in counts.items())
-    head = f"{row['part']}, node {row['id']}, depth {row['depth']}, {figures}"
+    head = f"node {row['id']}, depth {row['depth']}, {figures}"
     state = row["state"] or "(not known)"
     return f"{head}\nstate: {_cut(state)}\ntext:\n{_cut(row['text']) or '(empty)'}"
 

@@ -15,6 +15,8 @@ from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import Node
 from proverrl.seeds import derive_seed
 
+_CORRECTIONS = 2
+
 
 class BestOfN(Strategy):
     """``width`` bodies are written together: the baseline of every search. What is written
@@ -34,7 +36,7 @@ class BestOfN(Strategy):
 
 
 class SelfCorrect(BestOfN):
-    """Sequential self-correction. A chain is a body from nothing and up to ``rounds`` corrections,
+    """Sequential self-correction. A chain is a body from nothing and up to two corrections,
     each made from the last body and what the verifier said of it. Every link is a verifier call;
     ``width`` is ignored.
 
@@ -46,7 +48,7 @@ class SelfCorrect(BestOfN):
 
     def __init__(self, config: SearchConfig, functions: Functions) -> None:
         super().__init__(config, functions)
-        self.width = 1 + config.rounds
+        self.width = 1 + _CORRECTIONS
 
     async def expand(self, job: Job, functions: MeteredFunctions) -> Expansion:
         """One chain; it ends with a proof, or with a body that could not be judged."""

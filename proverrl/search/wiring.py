@@ -6,10 +6,9 @@ a problem of any language, and a ``Search`` that can be run. Not handled here: f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 from proverrl.config import PoolConfig, SearchConfig
@@ -19,20 +18,15 @@ from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn
-from proverrl.policy.base import Policy
-from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.base import Functions, Search, ValueFn
+from proverrl.search.base import Functions, Search
 from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
-from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
+from proverrl.search.proposals import Corrector, Proposer
 from proverrl.search.run import SEARCHES, TreeSearch
-from proverrl.search.subgoal_search import SubgoalSearch
-from proverrl.search.values import load_value
 from proverrl.types import Problem
 from proverrl.verifier.base import FRESH_GROWTH, Limits, Verifier
 
 COMPOSITES: dict[CompositeName, type[Composite]] = {
-    "subgoals": SubgoalSearch,
     "pooled_hints": PooledHints,
 }
 
@@ -50,15 +44,14 @@ def make_search(
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all searches of a command share. ``confirm`` judges proofs again, with fresh workers;
-    ``value`` is needed by searches with a value model only."""
+    """What all searches of a command share. ``confirm`` judges proofs again, with fresh
+    workers."""
 
     propose: Proposer
     correct: Corrector
     verifier: Verifier
     confirm: Verifier
     deadline_seconds: float
-    value: ValueFn | None = None
 
 
 def open_confirm(pool: PoolConfig, languages: Iterable[str] = ()) -> Verifier:
@@ -85,18 +78,6 @@ def open_confirm(pool: PoolConfig, languages: Iterable[str] = ()) -> Verifier:
     return router
 
 
-def open_value(policy: Policy, folder: Path) -> ValueFn:
-    """The value model in ``folder``, which was fitted on this policy's hidden states. Raises
-    ``UsageError`` if the policy's model is not in this process, or there is no value model for
-    it."""
-    if not isinstance(policy, TransformersPolicy):
-        raise UsageError(
-            f"a value model reads the hidden states of the policy's own model, which "
-            f'{policy.engine} does not give; set policy.engine = "transformers"'
-        )
-    return load_value(policy, folder)
-
-
 def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Functions:
     """The functions of one problem's search. Raises ``UsageError`` if the search needs states, and
     problems of this kind or layout have none."""
@@ -104,28 +85,17 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
         propose=tools.propose,
         verify=partial(tools.verifier.verify, deadline_seconds=tools.deadline_seconds),
         segment=choose_states(problem, config),
-        value=tools.value,
         correct=tools.correct,
         confirm=partial(
             tools.confirm.verify, deadline_seconds=FRESH_GROWTH * tools.deadline_seconds
         ),
-        count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
+        policy=tools.propose.policy,
     )
 
 
 def uses_states(config: SearchConfig) -> bool:
     """Whether the search reads states from verdicts; of one of somebody's own it is assumed."""
     return config.base_name not in SEARCHES or _needs(config, "segment")
-
-
-def check_search(config: SearchConfig) -> None:
-    """Raise ``UsageError`` if there is a value model that the search would not ask."""
-    if config.value and config.base_name in SEARCHES and not _needs(config, "value"):
-        key = "name" if config.base_name == config.name else "base"
-        raise UsageError(
-            f'search.{key} = "{config.base_name}" asks no value model: leave out search.value '
-            f'(search.value), or set search.{key} = "puct"'
-        )
 
 
 def _needs(config: SearchConfig, name: str) -> bool:
@@ -156,8 +126,3 @@ def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
-
-
-def _make_count(policy: Policy) -> Callable[[str], int]:
-    tokenizer = find_tokenizer(policy)
-    return lambda text: len(encode(tokenizer, text))

@@ -23,7 +23,7 @@ from proverrl.search.run import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict
 
-METHODS: tuple[BaseName, ...] = ("rmax_ts", "puct", "best_first")
+METHODS: tuple[BaseName, ...] = ("rmax_ts", "best_first")
 TARGET_PER_SECOND = 5000
 TARGET_BYTES = 2048
 _REFUSED = Verdict(Status.REJECTED)
@@ -54,7 +54,7 @@ def _no_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
 def make_strategy(name: BaseName) -> Strategy:
     """A strategy with the default constants, on functions that are never called."""
     asked = cast(Callable[..., Awaitable[Any]], _never)
-    functions = Functions(asked, asked, segment=_no_segments, value=asked, correct=asked)
+    functions = Functions(asked, asked, segment=_no_segments, correct=asked)
     config = SearchConfig(name=name)
     return SEARCHES[name](config, functions)
 

@@ -24,7 +24,6 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import (
     load_problems,
     load_references,
-    load_texts,
     make_row,
     write_problems,
 )
@@ -350,35 +349,6 @@ def test_the_chance_that_all_is_right(place: Path, monkeypatch: pytest.MonkeyPat
     assert only.exit_code == 0
     assert "it is not what is meant, by proof\n  proved" in only.output
     assert "and is proved: 0 of 1, 0.0 %" in only.output
-
-
-@pytest.mark.dafny
-@pytest.mark.slow
-def test_statements_that_were_proved_are_preferred(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_problems("words.jsonl", [make_row(make_known(0)), make_row(make_own(1))])
-    script = {
-        # What means something else is chosen and proved, and preferred to nothing.
-        "own0": [WEAK, WEAK, SAME, RIGHT],
-        "own0-proof-1": ["invariant r >= k"],
-        "own0-proof-2": ["invariant i < n"],
-        "own0-proof-3": [INVARIANTS],
-        # Where nobody says what is meant, it may be a weaker one.
-        "own1": [RIGHT, RIGHT, WEAK, "requires false"],
-        "own1-proof-1": ["invariant i < n"],
-        "own1-proof-2": ["invariant r >= k"],
-    }
-    both = ("--formaliser", "c.toml", "--prover", "c.toml", "--samples", "4")
-    out = ("--out", "o", "--preferences", "p.jsonl")
-    done = call(monkeypatch, script, "prove", "words.jsonl", *both, *out)
-    assert "2 pairs: p.jsonl" in done.output
-    assert read_lines(place / "p.jsonl") == [
-        make_row(make_known(0)) | {"id": "own0-1", "chosen": RIGHT, "rejected": SAME},
-        make_row(make_own(1)) | {"id": "own1-1", "chosen": WEAK, "rejected": RIGHT},
-    ]
-    found = load_texts(place / "p.jsonl", "chosen", "rejected")
-    assert [problem.kind for _, problem, _ in found] == ["contract", "contract"]
 
 
 def test_what_cannot_be_proved_or_written_is_refused(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lab.words.command import words
+from proverrl import plugins
 from tests.test_docs import (
     COMMANDS,
     LAB_PAGES,
@@ -18,7 +18,10 @@ from tests.test_docs import (
     walk_commands,
 )
 
-KNOWN = {**COMMANDS, **dict(walk_commands(words, "proverrl words"))}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+KNOWN = dict(COMMANDS)
+for name, place in PROJECT["entry-points"]["proverrl.command"].items():
+    KNOWN |= dict(walk_commands(plugins.load("command", place), f"proverrl {name}"))
 LAB = ROOT / "proverrl" / "lab"
 
 

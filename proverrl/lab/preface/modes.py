@@ -135,7 +135,6 @@ class Instruct(Mode):
             return f'is for loop = "grpo", not {config.loop!r}'
         bodies = {
             "experiments": config.experiments,
-            "samples.passes": config.samples.passes,
             "learner.replay_samples": config.learner.replay_samples,
             "evaluation.search": config.evaluation.search,
         }

@@ -319,12 +319,6 @@ def judge(
 @_LEAST
 @_CRITICS
 @click.option("--out", type=FOLDER, default=Path("searches/prove"), help="Write everything here.")
-@click.option(
-    "--preferences",
-    type=FILE,
-    help="Try to prove every statement that is not known to be at fault, and write pairs to learn "
-    'from (loop = "preferences") here: those proved before those not.',
-)
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Proofs to search for at once.")
 def prove(
@@ -339,7 +333,6 @@ def prove(
     least: float,
     critics: tuple[Path, ...],
     out: Path,
-    preferences: Path | None,
     resume: bool,
     parallel: int,
 ) -> None:
@@ -353,7 +346,7 @@ def prove(
     if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
     from proverrl.jobs.search import SearchOptions
-    from proverrl.lab.words.prove import estimate_chances, write_preferences
+    from proverrl.lab.words.prove import estimate_chances
     from proverrl.lab.words.prove import prove as prove_words
 
     written = _read_policy(formaliser, _sample(overrides, samples))
@@ -366,7 +359,6 @@ def prove(
         runs=(_name_run(formaliser), _name_run(prover)),
         least=least,
         critics=critics,
-        all_fit=preferences is not None,
         options=SearchOptions(out, resume, parallel, minimise_calls=0),
         stream=sys.stdout,
     )
@@ -380,8 +372,6 @@ def prove(
             f"{100 * chance.count / chance.num:.1f} % "
             f"({100 * chance.low:.1f} to {100 * chance.high:.1f})"
         )
-    if preferences is not None:
-        click.echo(f"{write_preferences(preferences, proved)} pairs: {preferences}")
     click.echo(f"written: {out}")
     sys.exit(0 if all(one.is_proved for one in proved) else 1)
 

@@ -9,7 +9,7 @@ proved. The statement is chosen without a look at what is meant, as it is where 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -18,7 +18,6 @@ from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.jobs.search import SearchOptions, search_problems
 from proverrl.lab.words.formalize import Formalized, FormalizeOptions, formalize, make_proof
-from proverrl.lab.words.judging import JudgedStatement
 from proverrl.lab.words.parts import find_formalizing
 from proverrl.problems.load import make_row, write_problems
 from proverrl.statistics import clopper_pearson
@@ -30,17 +29,10 @@ NAME = "statements"
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What came of a problem: its statements, and whether a proof was found of each that was tried,
-    by its body."""
+    """What came of a problem: its statements, and whether the one that was chosen is proved."""
 
     formalized: Formalized
-    tried: Mapping[str, bool]
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether the statement that was chosen is proved."""
-        kept = self.formalized.kept
-        return kept is not None and self.tried[kept.body]
+    is_proved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,63 +54,41 @@ async def prove(
     runs: tuple[Path | None, Path | None],
     least: float,
     critics: Sequence[Path],
-    all_fit: bool,
     options: SearchOptions,
     stream: TextIO,
 ) -> list[Proved]:
-    """Write statements as ``config`` says, prove the one that is chosen of each problem as
-    ``prover`` does, or ``all_fit`` ones; ``runs`` are those whose weights are meant. All is kept in
-    ``options.out``. Raises as ``formalize`` and ``search_problems`` do."""
+    """Write statements as ``config`` says, and prove the one that is chosen of each problem as
+    ``prover`` does; ``runs`` are those whose weights are meant. All is kept in ``options.out``.
+    Raises as ``formalize`` and ``search_problems`` do."""
     formalizing = FormalizeOptions(NAME, least, by_meaning=False, critics=critics)
     folder = options.out / "formaliser"
     writing = config.model_copy(update={"run": folder})
     found = await formalize(writing, source, from_run=runs[0], options=formalizing)
-    wanted = [_list_proofs(one, source, all_fit=all_fit) for one in found]
-    proofs = [proof for tried in wanted for proof in tried.values()]
-    is_proved: dict[str, bool] = {}
-    if proofs:
+    wanted = [_ask_proof(one, source) for one in found]
+    proved: set[str] = set()
+    if proofs := [proof for proof in wanted if proof is not None]:
         searching = dataclasses.replace(options, out=options.out / "proofs")
         results = await search_problems(
             prover, proofs, from_run=runs[1], options=searching, stream=stream
         )
-        is_proved = {p.id: bool(r["proved"]) for p, r in zip(proofs, results, strict=True)}
+        proved = {p.id for p, r in zip(proofs, results, strict=True) if r["proved"]}
     return [
-        Proved(one, {body: is_proved[proof.id] for body, proof in tried.items()})
-        for one, tried in zip(found, wanted, strict=True)
+        Proved(one, proof is not None and proof.id in proved)
+        for one, proof in zip(found, wanted, strict=True)
     ]
 
 
-def write_preferences(path: Path, proved: Sequence[Proved]) -> int:
-    """Write a row for each statement of which a proof was found beside each of which none was, of
-    the same problem: what is proved is preferred (HPO of Mathesis). Returns their number."""
-    rows = []
-    for one in proved:
-        # A wrong statement may have been chosen, and is tried; it is not preferred to another.
-        fit = [s.body for s in _list_fit(one.formalized) if s.body in one.tried]
-        pairs = [(a, b) for a in fit if one.tried[a] for b in fit if not one.tried[b]]
-        for number, (chosen, rejected) in enumerate(pairs, start=1):
-            row = make_row(one.formalized.problem) | {"chosen": chosen, "rejected": rejected}
-            rows.append(row | {"id": f"{row['id']}-{number}"})
-    return write_problems(path, rows)
-
-
-def _list_proofs(one: Formalized, source: str, *, all_fit: bool) -> dict[str, Problem]:
-    """The problem of proving each statement that is tried, by its body: the one that is kept, or
-    all that are not known to be at fault."""
-    fit = _list_fit(one) if all_fit else []
-    tried = [s for s in one.judged if s is one.kept or s in fit]
-    found = {}
-    for number, statement in enumerate(tried):
-        proof = make_proof(one.problem, statement.body)
-        if proof is None:
-            raise UsageError(
-                f"{source}: problem {one.problem.id!r} has no program of which its statement could "
-                "be proved; give --program, or rows of `words generate "
-                "--with-program`"
-            )
-        name = f"{proof.id}-{number + 1}" if all_fit else proof.id
-        found[statement.body] = dataclasses.replace(proof, id=name)
-    return found
+def _ask_proof(one: Formalized, source: str) -> Problem | None:
+    """The problem of proving the statement that is kept; None where none is."""
+    if one.kept is None:
+        return None
+    proof = make_proof(one.problem, one.kept.body)
+    if proof is None:
+        raise UsageError(
+            f"{source}: problem {one.problem.id!r} has no program of which its statement could be "
+            "proved; give --program, or rows of `words generate --with-program`"
+        )
+    return proof
 
 
 def estimate_chances(proved: Sequence[Proved]) -> list[Chance]:
@@ -147,11 +117,6 @@ def write_words(path: Path, language: str, text: str, kind: str, words: str) -> 
     if formalizing is None:
         raise UsageError(f"no statements are written from words in {language}")
     write_problems(path, [make_row(formalizing.ask_words(text, kind, words))])
-
-
-def _list_fit(one: Formalized) -> list[JudgedStatement]:
-    """The statements without a fault that are proved to mean what is meant, if that is known."""
-    return [s for s in one.judged if not s.fault and (s.means or not one.knows_meaning)]
 
 
 def _is_right(proved: Proved) -> bool:

@@ -39,7 +39,6 @@ from proverrl.lang.parts import (
     Composing,
     Pooling,
     Searching,
-    Sketching,
 )
 from proverrl.lang.records import Extraction, Includes, Part
 from proverrl.lang.words import drop_names, find_words
@@ -76,12 +75,6 @@ class Dafny(Language):
         from proverrl.lang.dafny.search.states import SEARCHING
 
         return SEARCHING
-
-    @property
-    def sketching(self) -> Sketching:
-        from proverrl.lang.dafny.search import subgoals
-
-        return subgoals
 
     @property
     def pooling(self) -> Pooling:

@@ -27,7 +27,6 @@ from proverrl.lang.lean.verify.canaries import CANARIES
 from proverrl.lang.parts import (
     Composing,
     Searching,
-    Sketching,
 )
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import find_words
@@ -62,12 +61,6 @@ class Lean(Language):
         from proverrl.lang.lean.search.states import SEARCHING
 
         return SEARCHING
-
-    @property
-    def sketching(self) -> Sketching:
-        from proverrl.lang.lean.search import subgoals
-
-        return subgoals
 
     @property
     def composing(self) -> Composing:

@@ -82,7 +82,7 @@ def teach_composer(session: Session) -> list[PairSource]:
     settings = session.config.selfplay
     composes = "selfplay" in find_traits(session.config.loop).takes
     asked = composes and settings.composer == "policy"
-    if not asked or settings.format != "edit":
+    if not asked:
         return []
     rng = random.Random(derive_seed(session.config.seed, "warm_pairs"))
     problems = sorted(session.problems.all, key=lambda problem: problem.id)
@@ -105,7 +105,6 @@ def open_composer(
     return PolicyComposer(
         writer,
         session.policy,
-        form=settings.format,
         operators=settings.operators,
         temperature=config.sampling.temperature,
         max_new_tokens=settings.max_new_tokens,

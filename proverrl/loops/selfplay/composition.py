@@ -2,7 +2,7 @@
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
 parents; tools of the filters; beliefs about operators. Not handled here: what is put in
-(``state``, ``data_loop``).
+(``state``).
 """
 
 from __future__ import annotations

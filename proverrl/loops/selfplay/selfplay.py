@@ -82,7 +82,7 @@ def _say_who_composes(session: Session) -> None:
     else:
         whose = "the solver's weights" if settings.weights == "shared" else "weights of its own"
         trained = "not trained" if settings.weights == "frozen" else "trained"
-        text = f"a policy with {whose}, form {settings.format}, {trained}"
+        text = f"a policy with {whose}, {trained}"
     session.monitor.phase("composer", text)
 
 

@@ -68,7 +68,8 @@ def list_inputs(
     """Values for all parameters: first all alike in size, then mixed; [] when a type has none."""
     columns = []
     for _, kind in target.formals:
-        more = numbers if kind in ("nat", "int") else ()
+        wanted = {"int": numbers, "nat": [n for n in numbers if not n.startswith("-")]}
+        more = wanted.get(kind, ())
         columns.append(list(dict.fromkeys((*list_values(kind, program), *more))))
     if not all(columns):
         return []
@@ -117,17 +118,19 @@ def list_runs(target: Declaration, program: Program) -> list[Declaration]:
     return runs
 
 
-def list_denials(target: Declaration, program: Program) -> list[Declaration]:
-    """Lemmas without parameters that what ``target`` claims fails for small arguments."""
+def list_denials(
+    target: Declaration, program: Program, numbers: Sequence[str] = ()
+) -> list[Declaration]:
+    """Lemmas without parameters that what ``target`` claims fails for small arguments, and for
+    ``numbers``."""
     denied = _deny(target)
+    inputs = list_inputs(target, program, NUM_WITNESSES + len(numbers), numbers)
+    tried = dict.fromkeys(substitute(denied, values) for values in inputs)
     return [
         target.rewrite(
-            name=f"{RUN_NAME}{number}",
-            formals=(),
-            clauses=(("ensures", substitute(denied, values)),),
-            body="{ }",
+            name=f"{RUN_NAME}{number}", formals=(), clauses=(("ensures", claim),), body="{ }"
         )
-        for number, values in enumerate(list_inputs(target, program, NUM_WITNESSES))
+        for number, claim in enumerate(tried)
     ]
 
 

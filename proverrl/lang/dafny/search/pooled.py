@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.search import annotated
-from proverrl.lang.dafny.search.branches import read_facts
-from proverrl.lang.dafny.search.declaration import join
+from proverrl.lang.dafny.search.facts import read_facts
 from proverrl.lang.dafny.search.places import rename_new, split_body
-from proverrl.lang.dafny.search.sketch import CLAUSE_KINDS
 from proverrl.lang.dafny.search.states import (
     DECREASES,
     find_unknown,
@@ -32,7 +30,8 @@ from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import ANNOTATE, Candidate, Problem, Stage, Status, Verdict
 
-kinds = frozenset({"statements", ANNOTATE, *CLAUSE_KINDS})
+_CLAUSE_KINDS = frozenset({"invariants", "assertions"})
+kinds = frozenset({"statements", ANNOTATE, *_CLAUSE_KINDS})
 """Kinds of problems whose bodies have hints that can be pooled."""
 
 _LOOP = "loop"
@@ -45,7 +44,7 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     of it that can."""
     if problem.kind == ANNOTATE:
         return annotated.list_hints(problem, body)
-    if problem.kind in CLAUSE_KINDS:
+    if problem.kind in _CLAUSE_KINDS:
         pieces = [body[start:end] for start, end in split_body(body)]
     else:
         pieces = _list_facts(body) or [
@@ -70,7 +69,8 @@ def _list_facts(body: str) -> list[str]:
 
 def _condition(path: Sequence[str], statement: str) -> str:
     text = " ".join(statement.split())
-    return f"if {join(path)} {{ {text} }}" if path else text
+    known = path[0] if len(path) == 1 else " && ".join(f"({part})" for part in path)
+    return f"if {known} {{ {text} }}" if path else text
 
 
 def put_together(problem: Problem, hints: Sequence[str]) -> str:
@@ -101,7 +101,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     refuted, failed = set[str](), set[str]()
     endless = frozenset[str]()
     for error in list_errors(verdict):
-        if problem.kind in CLAUSE_KINDS and any(word in error.message for word in DECREASES):
+        if problem.kind in _CLAUSE_KINDS and any(word in error.message for word in DECREASES):
             endless = frozenset({_LOOP})
             continue
         place = offset(body, error)
@@ -117,7 +117,7 @@ def is_covered(problem: Problem, body: str) -> bool:
     in no order that matters, statements may declare and branch."""
     if problem.kind == ANNOTATE:
         return annotated.is_covered(problem, body)
-    return problem.kind in CLAUSE_KINDS
+    return problem.kind in _CLAUSE_KINDS
 
 
 def is_ordered(problem: Problem) -> bool:
@@ -127,7 +127,7 @@ def is_ordered(problem: Problem) -> bool:
 
 
 def _split(problem: Problem, body: str) -> list[tuple[int, int]]:
-    if problem.kind in CLAUSE_KINDS:
+    if problem.kind in _CLAUSE_KINDS:
         return split_body(body)
     ends = [0]
     for line in body.split("\n"):

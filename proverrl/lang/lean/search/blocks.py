@@ -48,16 +48,6 @@ def find_inmost(blocks: list[Block], place: int) -> Block | None:
     return next((block for block in reversed(blocks) if block.holds(place)), None)
 
 
-def find_tactic(problem: Problem, body: str, block: Block, place: int) -> int:
-    """Where the tactic of a block begins that holds a place."""
-    first = block.start
-    for token in _find_line_starts(body):
-        if block.start <= token.offset <= min(place, block.end) and not _goes_on(token):
-            column = token.column + (hole_column(problem) if token.line == 1 else 0)
-            first = token.offset if column == block.column else first
-    return first
-
-
 def _find_line_starts(body: str) -> list[Token]:
     line = 0
     found = []

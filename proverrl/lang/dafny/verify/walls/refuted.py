@@ -2,11 +2,16 @@
 
 Flows in: a problem. Flows out: a program in which Dafny proves an entry only where a claim of the
 problem fails (``compose.attack``): a method runs on a few inputs with its loops unrolled, a lemma's
-parameters are small values. Nothing that a policy wrote is in it. Not covered: what fails on larger
-inputs only, type parameters, types without known values, members of classes and modules.
+parameters are small values, numbers that the problem writes, and those beside them. (For methods
+such numbers would cost as much again, and there is a program to forget.) Nothing that a policy
+wrote is in it. Not covered: what fails on other inputs only, type parameters, types without known
+values, members of classes and modules.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.attack import RUN_NAME, list_denials, list_runs
@@ -21,7 +26,9 @@ from proverrl.types import Problem
 _RLIMIT = 300_000
 """For values that are written out it takes little to see that a claim fails."""
 _MAX_TARGETS = 4
-_TRIED = {"method": list_runs, "lemma": list_denials}
+_CLAIMING = ("method", "lemma")
+_MAX_NUMBERS = 3
+_NUMBER = re.compile(r"-?\b\d+\b")
 
 
 def write_runs(problem: Problem) -> tuple[str, list[str]]:
@@ -32,13 +39,26 @@ def write_runs(problem: Problem) -> tuple[str, list[str]]:
         return "", []
     runs: list[Declaration] = []
     names: list[str] = []
-    claiming = [d for d in found if d.word in _TRIED and d.list_clauses("ensures") and d.body]
+    claiming = [d for d in found if d.word in _CLAIMING and d.list_clauses("ensures") and d.body]
     for target in [d for d in claiming if d.has_hole] or claiming[:_MAX_TARGETS]:
-        tried = _TRIED[target.word](target, Program(found))
+        program = Program(found)
+        if target.word == "method":
+            tried = list_runs(target, program)
+        else:
+            tried = list_denials(target, program, _list_numbers(target, found))
         runs += [run.rewrite(name=f"{RUN_NAME}{len(names) + i}") for i, run in enumerate(tried)]
         names += [target.name] * len(tried)
     others = (d for d in found if not d.has_hole)
     return (Program((*others, *runs)).text if runs else ""), names
+
+
+def _list_numbers(target: Declaration, found: Sequence[Declaration]) -> list[str]:
+    """The largest numbers in a declaration and in functions, and those beside them: where a claim
+    may turn. Small ones are tried anyway."""
+    read = [target.text, *(d.text for d in found if d.word.startswith(("function", "predicate")))]
+    written = {int(number) for text in read for number in _NUMBER.findall(text)}
+    largest = sorted((n for n in written if abs(n) > 3), key=abs, reverse=True)[:_MAX_NUMBERS]
+    return [str(n + beside) for n in largest for beside in (0, -1, 1)]
 
 
 async def find_refuted(process: DafnyProcess, problem: Problem) -> str:

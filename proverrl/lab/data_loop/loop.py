@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from proverrl.compose.archive import Composed
@@ -28,9 +29,12 @@ from proverrl.compose.filters import (
     make_filters,
     run_filters,
 )
-from proverrl.compose.grades import GRADES, Grade, grade_statement
+from proverrl.config import Config
 from proverrl.config.compose import FilterName
+from proverrl.config.loops import loop_traits
 from proverrl.errors import UsageError
+from proverrl.lab.data_loop.grades import GRADES, Grade, grade_statement
+from proverrl.lab.data_loop.options import DataLoopOptions
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.selfplay.composer import open_composer
@@ -46,14 +50,33 @@ ATTACKED: tuple[FilterName, ...] = ("refuted",)
 COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 
-async def run_data_loop(session: Session) -> None:
+def against_data_loop(config: Config, _: DataLoopOptions) -> str:
+    """Why the settings of self-play are none of the data loop's; empty when they are."""
+    selfplay = config.selfplay
+    if selfplay.composer == "policy" and selfplay.weights != "shared":
+        return 'the data loop has one policy; set selfplay.weights = "shared"'
+    unused = {
+        "late_filters": selfplay.late_filters,
+        "operator_choice": selfplay.operator_choice != "uniform",
+    }
+    names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
+    return f"the data loop has no use for {', '.join(names)}; drop it" if names else ""
+
+
+@loop_traits(
+    "data loop",
+    counts="expert_iteration.rounds",
+    takes=frozenset({"selfplay"}),
+    against=against_data_loop,
+)
+async def data_loop(session: Session, *, options: DataLoopOptions) -> None:
     """Run rounds until gains vanish, ``expert_iteration.rounds``, ``max_verifier_calls`` or
     ``max_minutes``; resumes by itself. Raises ``UsageError``: there are several processes."""
     if session.policy.world.size > 1:
-        raise UsageError('loop = "data_loop" runs in one process; start it without a launcher')
+        raise UsageError("the data loop runs in one process; start it without a launcher")
     composer = session.config.selfplay.composer
     session.monitor.phase("composer", f"{composer}, {session.config.selfplay.statements} a round")
-    await run_expert_iteration(session, Statements)
+    await run_expert_iteration(session, partial(Statements, options=options))
 
 
 @dataclass
@@ -89,10 +112,10 @@ class OpenRound:
 class Statements:
     """The ``Supply`` of the data loop: composes, grades, filters and attacks before each round."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, *, options: DataLoopOptions) -> None:
         self._session = session = state.session
         self._state = state
-        self._settings = session.config.data_loop
+        self._settings = options
         self._composed = ComposedProblems(session)
         self._archive, self._filters = self._composed.archive, self._composed.filters
         self._by_id = {problem.id: problem for problem in session.problems.all}

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from proverrl.config.selfplay import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
+from proverrl.lab.data_loop.options import DataLoopOptions, GradeName
 from proverrl.lang import find_composing
 from proverrl.types import Problem
 
@@ -38,7 +38,7 @@ def grade_statement(
     problem: Problem,
     parents: Sequence[Problem],
     obligations: int | None,
-    settings: DataLoopConfig,
+    settings: DataLoopOptions,
 ) -> Grade:
     """The grade of a statement. ``obligations`` is None where the verifier counts none, and is left
     out then. What cannot be read is poor; a program that cannot be taken apart is not asked about

@@ -22,7 +22,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from proverrl.config.training import ValueConfig
+from proverrl.lab.value.options import ValueOptions
 from proverrl.seeds import derive_seed
 from proverrl.statistics import compute_calibration
 
@@ -66,7 +66,7 @@ class ValueData:
         return list(order.split(counts.tolist()))  # type: ignore[no-untyped-call]
 
 
-def choose_side(problem_id: str, config: ValueConfig, seed: int) -> Side:
+def choose_side(problem_id: str, config: ValueOptions, seed: int) -> Side:
     """What a problem is for: decided by its id, so that more pairs move none."""
     place = derive_seed(seed, "value", problem_id) / 2**63
     if place < config.valid_share:
@@ -88,7 +88,7 @@ class HeadFit:
     """A head in training. ``best`` is the one to keep; ``done`` when no epoch is to follow."""
 
     def __init__(
-        self, data: ValueData, train: Tensor, valid: Tensor, config: ValueConfig, seed: int
+        self, data: ValueData, train: Tensor, valid: Tensor, config: ValueOptions, seed: int
     ) -> None:
         self.data = data
         self.config = config

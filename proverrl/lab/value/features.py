@@ -1,7 +1,7 @@
 """What a value model sees of a prefix: the policy's own hidden states, and how likely it finds it.
 
 Flows in: a policy, problems with prefixes. Flows out: a row of features for each. The policy's
-weights are not trained. Not handled here: what is fitted to the features (``value_fit``).
+weights are not trained. Not handled here: what is fitted to the features (``fit``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_layers(policy: TransformersPolicy, layers: int) -> None:
     """Raise ``UsageError`` if the model has fewer than ``layers`` layers."""
     depth = policy.model.config.get_text_config(decoder=True).num_hidden_layers
     if layers > depth:
-        raise UsageError(f"value.layers is {layers} and the policy has {depth} layers; lower it")
+        raise UsageError(f"layers is {layers} and the policy has {depth} layers; lower it")
 
 
 def count_features(policy: TransformersPolicy, layers: int) -> int:

@@ -1,4 +1,4 @@
-"""Preferences between bodies: the loss by hand, the loop, the file of pairs, and who ranks them."""
+"""Preferences between bodies: the loss by hand, the loop and the file of pairs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from proverrl.config import Config
-from proverrl.errors import ConfigError, ProblemError
-from proverrl.losses.preference import dpo_loss
+from proverrl.errors import ProblemError, UsageError
+from proverrl.lab.dpo import dpo_loss
 from proverrl.problems.load import load_texts, write_problems
 from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair
@@ -90,7 +90,8 @@ def prefer(tmp_path: Path, make_config: Callable[..., Config]) -> Callable[..., 
     def make(name: str, pairs: Path | str, **changes: Any) -> Config:
         table = {"pairs": str(pairs), "learning_rate": 2e-3, "batch_size": 8, "epochs": 6}
         quiet = {"before": False, "after": False, "ks": [1]}
-        return make_config(name, loop="preferences", preferences=table | changes, evaluation=quiet)
+        loop = "proverrl.lab.dpo:dpo"
+        return make_config(name, loop=loop, loop_options=table | changes, evaluation=quiet)
 
     return make
 
@@ -140,5 +141,6 @@ def test_a_file_of_pairs_is_refused_before_anything_is_trained(
         load_texts(path, "chosen", "rejected")
     with pytest.raises(ProblemError, match=r"nothing\.jsonl"):
         run(prefer("bad", tmp_path / "nothing.jsonl"))
-    with pytest.raises(ConfigError, match=r"needs preferences\.pairs"):
-        prefer("bad", "")
+    config = prefer("bad", path).model_copy(update={"loop_options": {}})
+    with pytest.raises(UsageError, match=r"loop_options\.pairs: Field required"):
+        run(config)

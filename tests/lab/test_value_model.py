@@ -16,18 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from proverrl.config import ValueConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.lang.dafny.search.states import DafnySearching
-from proverrl.lang.records import Prefix
-from proverrl.policy.loading import build_policy
-from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import render_opening
-from proverrl.search.proposals import render_prefix
-from proverrl.search.samples import SearchSample
-from proverrl.search.value_features import compute_features
-from proverrl.search.value_fit import (
+from proverrl.lab.value.features import compute_features
+from proverrl.lab.value.fit import (
     HeadFit,
     ValueData,
     choose_side,
@@ -35,7 +26,7 @@ from proverrl.search.value_fit import (
     compute_within,
     measure_values,
 )
-from proverrl.search.values import (
+from proverrl.lab.value.model import (
     SETTINGS,
     WEIGHTS,
     ValueModel,
@@ -49,13 +40,22 @@ from proverrl.search.values import (
     open_fit,
     save_value,
 )
+from proverrl.lab.value.options import ValueOptions
+from proverrl.lang.dafny.search.states import DafnySearching
+from proverrl.lang.records import Prefix
+from proverrl.policy.loading import build_policy
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_opening
+from proverrl.search.proposals import render_prefix
+from proverrl.search.samples import SearchSample
 from proverrl.statistics import compute_calibration
 from proverrl.types import HOLE, Problem
 from tests.builders import build_problem
 from tests.test_policy import TINY, tiny_policy
 from tests.tolerance import FLOAT32
 
-SMALL = ValueConfig(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)
+SMALL = ValueOptions(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)
 
 
 def test_auc_by_hand() -> None:
@@ -157,11 +157,11 @@ def fit_pairs(policy: TransformersPolicy, pairs: list[ValuePair]) -> tuple[HeadF
 
 
 def test_problems_are_held_back_whole_and_by_their_id() -> None:
-    sides = [choose_side(f"p{i}", ValueConfig(), 0) for i in range(1000)]
+    sides = [choose_side(f"p{i}", ValueOptions(), 0) for i in range(1000)]
     # 1000 draws at 0.2: five standard deviations are 5 * sqrt(160) = 63.
     assert 137 < sides.count("valid") < 263
     assert 137 < sides.count("test") < 263
-    assert sides != [choose_side(f"p{i}", ValueConfig(), 1) for i in range(1000)]
+    assert sides != [choose_side(f"p{i}", ValueOptions(), 1) for i in range(1000)]
 
 
 def test_features_do_not_depend_on_the_batch() -> None:
@@ -276,13 +276,13 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
     about = json.loads((tmp_path / SETTINGS).read_text())
     about["features"] -= 1
     (tmp_path / SETTINGS).write_text(json.dumps(about))
-    with pytest.raises(UsageError, match=r"by another version of proverrl.*; train one with"):
+    with pytest.raises(UsageError, match=r"by another version of proverrl.*; fit one with"):
         load_value(policy, tmp_path)
 
 
 def test_pairs_of_searches_have_the_state_of_each_end() -> None:
     problem = build_problem("p", n=7)
-    sample = SearchSample(problem, "a; b;", True, (2, 5), ("s", ""), (0.5, 1.0), (0, 0), "puct", 2)
+    sample = SearchSample(problem, "a; b;", True, (2, 5), ("s", ""), "puct", 2)
     other = replace(sample, states=("t", ""))
     pairs = list_pairs([sample])
     assert pairs == [
@@ -322,7 +322,7 @@ def test_training_keeps_the_head_whose_held_back_loss_was_lowest() -> None:
     features = torch.tensor([[-1.0], [1.0]]).repeat(40, 1)
     labels = torch.tensor([0.0, 1.0]).repeat(20)
     first = torch.arange(80) < 40
-    change = ValueConfig(hidden=4, epochs=50, patience=2, learning_rate=0.05, rank_weight=0.0)
+    change = ValueOptions(hidden=4, epochs=50, patience=2, learning_rate=0.05, rank_weight=0.0)
     confidence = []
     for held in (1 - labels, labels):
         data = ValueData(
@@ -367,14 +367,14 @@ def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
         ),
     ):
         (tmp_path / SETTINGS).write_text(json.dumps({**about, **change}))
-        with pytest.raises(UsageError, match=f"is damaged: {told}.*; train one with"):
+        with pytest.raises(UsageError, match=f"is damaged: {told}.*; fit one with"):
             load_value(policy, tmp_path)
     (tmp_path / SETTINGS).write_text(json.dumps(about))
     save_file({**weights, "last.bias": torch.tensor([float("nan")])}, tmp_path / WEIGHTS)
-    with pytest.raises(UsageError, match="is damaged: a weight is not finite; train one with"):
+    with pytest.raises(UsageError, match="is damaged: a weight is not finite; fit one with"):
         load_value(policy, tmp_path)
     (tmp_path / SETTINGS).write_text("{")
-    with pytest.raises(RunError, match=r"value\.json: cannot be read as JSON: .*; train one with"):
+    with pytest.raises(RunError, match=r"value\.json: cannot be read as JSON: .*; fit one with"):
         load_value(policy, tmp_path)
     (tmp_path / SETTINGS).write_text(json.dumps({**about, "policy_sha256": "0" * 64}))
     with pytest.raises(UsageError, match="of other weights"):

@@ -1,4 +1,4 @@
-"""The loop "value": a run folder with a value model, resumed exactly, refused with reasons."""
+"""The command fit-value: a folder with a value model, resumed exactly, refused with reasons."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from proverrl.cli.main import cli
-from proverrl.config import Config, ValueConfig, parse_config
-from proverrl.errors import ConfigError, RunError, UsageError
-from proverrl.jobs import value as value_module
-from proverrl.jobs.train import LOOPS, is_finished, train
+from proverrl.config.search import SearchConfig
+from proverrl.errors import RunError, UsageError
+from proverrl.lab.value import command
+from proverrl.lab.value.command import fit_value, fit_value_command
+from proverrl.lab.value.fit import HeadFit, ValueData, compute_rank_loss
+from proverrl.lab.value.model import load_value, read_about
+from proverrl.lab.value.options import ValueOptions
+from proverrl.lab.value.search import Puct, PuctOptions, puct
 from proverrl.lang.records import Prefix
 from proverrl.problems.load import make_row
-from proverrl.report.run import load_runs
-from proverrl.report.sections import describe_state
+from proverrl.search.base import Functions
 from proverrl.search.samples import write_samples
-from proverrl.search.value_fit import HeadFit, ValueData, compute_rank_loss
-from proverrl.search.values import load_value
 from proverrl.types import Problem
 from tests.builders import build_problem
+from tests.search_world import World
 from tests.test_policy import tiny_policy
 from tests.test_search_samples import make_sample
+
+MakeOptions = Callable[..., ValueOptions]
 
 
 def make_rows(problem: Problem) -> list[dict[str, Any]]:
@@ -47,7 +50,7 @@ def make_rows(problem: Problem) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def make_config(tmp_path: Path) -> Callable[..., Config]:
+def make_options(tmp_path: Path) -> MakeOptions:
     policy = tiny_policy()
     policy.save(tmp_path / "policy")
     rollouts = tmp_path / "rollouts"
@@ -57,52 +60,35 @@ def make_config(tmp_path: Path) -> Callable[..., Config]:
         rows = [json.dumps(row) for problem in problems for row in make_rows(problem)]
         (rollouts / f"step_{step}.jsonl").write_text("\n".join(rows) + "\n", "utf-8")
 
-    def make(name: str = "value", **value: Any) -> Config:
+    def make(**value: Any) -> ValueOptions:
         settings = {
+            "policy": str(tmp_path / "policy"),
             "rollouts": [str(rollouts)],
             "hidden": 8,
             "epochs": 12,
             "learning_rate": 0.01,
             "batch_size": 16,
-            **value,
         }
-        table = {
-            "loop": "value",
-            "run": str(tmp_path / name),
-            "policy": {"path": str(tmp_path / "policy"), "device": "cpu"},
-            "value": settings,
-        }
-        return parse_config(table, source="test")
+        return ValueOptions.model_validate({**settings, **value})
 
     return make
-
-
-def run(config: Config) -> Path:
-    return asyncio.run(train(config, live=False))
-
-
-def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
-    rows = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows if row["kind"] == kind]
 
 
 def weights_of(folder: Path) -> bytes:
     return (folder / "value" / "value.safetensors").read_bytes()
 
 
+def figures_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_about(folder / "value")["test"]
+    return found
+
+
 @pytest.mark.slow
-def test_a_value_run_leaves_a_model_that_a_search_loads(make_config: Callable[..., Config]) -> None:
-    config = make_config()
-    folder = run(config)
-    assert is_finished(config)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        ".lock",
-        "metrics.jsonl",
-        "resolved.json",
-        "value",
-    ]
-    assert [row["step"] for row in lines(folder, "epoch")] == list(range(1, 13))
-    (figures,) = lines(folder, "value")
+def test_a_fit_leaves_a_model_for_a_search(make_options: MakeOptions, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    fit_value(folder, make_options())
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "value"]
+    figures = figures_of(folder)
     # What a prefix with text says decides; half of all pairs are empty prefixes.
     assert figures["inside"]["within"] == figures["inside"]["auc"] == 1.0
     assert figures["all"]["num_pairs"] == 2 * figures["inside"]["num_pairs"]
@@ -111,19 +97,23 @@ def test_a_value_run_leaves_a_model_that_a_search_loads(make_config: Callable[..
     prefixes = [Prefix("invariant k", "s"), Prefix("invariant 0", "t")]
     good, bad = asyncio.run(model(build_problem("new", n=9), prefixes))
     assert good > 0.5 > bad
-    before = weights_of(folder), (folder / "metrics.jsonl").read_bytes()
-    run(config)
-    assert (weights_of(folder), (folder / "metrics.jsonl").read_bytes()) == before
+    before, told = weights_of(folder), list[str]()
+    fit_value(folder, make_options(), tell=told.append)
+    assert weights_of(folder) == before
+    assert told == [f"{folder} is finished; nothing to do"]
     # The policy's weights are named: with others the model says so.
     with pytest.raises(UsageError, match="hidden states of other weights"):
         load_value(tiny_policy(seed=1), folder / "value")
+    functions = Functions(World().propose, World().verify, World().segment, policy=policy)
+    options = PuctOptions(value=folder / "value")
+    assert isinstance(puct(SearchConfig(), functions, options=options), Puct)
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_and_ends_the_same(
-    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_fit_goes_on_and_ends_the_same(
+    make_options: MakeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    whole = run(make_config("whole"))
+    fit_value(tmp_path / "whole", make_options())
     original = HeadFit.run_epoch
     calls: list[int] = []
 
@@ -134,43 +124,35 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
         return original(fit)
 
     monkeypatch.setattr(HeadFit, "run_epoch", stop_once)
-    config = make_config("cut")
     with pytest.raises(KeyboardInterrupt):
-        run(config)
-    assert not is_finished(config)
-    folder = config.run
-    # What was logged after the last saved epoch is dropped, and the features are not made again.
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write('{"kind":"epoch","step":6,"seconds":1.0,"loss":9.0,"valid_loss":9.0}\n')
-    monkeypatch.setattr(value_module, "build_data", None)
-    run(config)
+        fit_value(tmp_path / "cut", make_options())
+    # The features are not made again.
+    monkeypatch.setattr(command, "build_data", None)
+    fit_value(tmp_path / "cut", make_options())
     assert calls == [0, 1, 2, 3, 4, 5, *range(5, 12)]
-    assert weights_of(folder) == weights_of(whole)
-    assert lines(folder, "epoch") == lines(whole, "epoch")
-    assert lines(folder, "value") == lines(whole, "value")
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+    assert figures_of(tmp_path / "cut") == figures_of(tmp_path / "whole")
 
 
 @pytest.mark.slow
-def test_a_run_whose_rollouts_changed_is_refused(
-    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("changed", ["rollouts", "layers"])
+def test_a_fit_of_something_else_is_refused(
+    make_options: MakeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changed: str
 ) -> None:
     def stop(fit: HeadFit) -> dict[str, float]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(HeadFit, "run_epoch", stop)
     with pytest.raises(KeyboardInterrupt):
-        run(make_config())
-    (tmp_path / "rollouts" / "step_2.jsonl").unlink()
-    with pytest.raises(
-        RunError, match="rollouts, samples or proverrl changed since this run was begun"
-    ):
-        run(make_config())
-    with pytest.raises(RunError, match=r"was begun with value.layers = 1, now it is 2"):
-        run(make_config(layers=2))
+        fit_value(tmp_path / "out", make_options())
+    if changed == "rollouts":
+        (tmp_path / "rollouts" / "step_2.jsonl").unlink()
+    with pytest.raises(RunError, match="samples or keys changed since this fit was begun"):
+        fit_value(tmp_path / "out", make_options(**({"layers": 2} if changed == "layers" else {})))
 
 
 @pytest.mark.slow
-def test_samples_of_searches_are_pairs(make_config: Callable[..., Config], tmp_path: Path) -> None:
+def test_samples_of_searches_are_pairs(make_options: MakeOptions, tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
     write_samples(
         file,
@@ -185,8 +167,8 @@ def test_samples_of_searches_are_pairs(make_config: Callable[..., Config], tmp_p
             for word in ("k", "0")
         ],
     )
-    folder = run(make_config(rollouts=[], samples=[str(file)], rank_weight=0.0))
-    (figures,) = lines(folder, "value")
+    fit_value(tmp_path / "out", make_options(rollouts=[], samples=[str(file)], rank_weight=0.0))
+    figures = figures_of(tmp_path / "out")
     assert figures["inside"]["within"] == 1.0
     # Of each sample the empty prefix and its first stretch.
     assert figures["all"]["num_pairs"] == 2 * figures["inside"]["num_pairs"]
@@ -214,7 +196,7 @@ def test_ranking_within_problems_learns_what_all_problems_hide() -> None:
     features = torch.stack([easy, better], dim=1)
     data = ValueData(features, torch.arange(240), labels, problems)
     train, valid = problems < 40, problems >= 40
-    config = ValueConfig(hidden=8, epochs=20, learning_rate=0.02, rank_weight=0.9, patience=20)
+    config = ValueOptions(hidden=8, epochs=20, learning_rate=0.02, rank_weight=0.9, patience=20)
     fit = HeadFit(data, train, valid, config, seed=0)
     while not fit.done:
         fit.run_epoch()
@@ -239,63 +221,35 @@ def test_batches_are_of_whole_problems() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rollouts": []}, "nothing to learn values from; set value.run"),
-        ({"rollouts": ["none"]}, "value.rollouts names none, which is not there"),
-        ({"layers": 9}, "value.layers is 9 and the policy has"),
+        ({"rollouts": []}, "nothing to learn values from; set run to"),
+        ({"rollouts": ["none"]}, "rollouts names none, which is not there"),
+        ({"layers": 9}, "layers is 9 and the policy has"),
         ({"test_share": 0.001}, "pairs for test are not both solved and unsolved"),
         ({"run": "none"}, "none is no run with rollouts"),
+        ({"policy": ""}, "set run to a run, or policy to the folder of one"),
     ],
 )
 def test_what_cannot_be_learned_from_is_named(
-    make_config: Callable[..., Config], change: dict[str, Any], message: str
+    make_options: MakeOptions, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        run(make_config(**change))
+        fit_value(tmp_path / "out", make_options(**change))
 
 
-def test_held_out_problems_teach_no_values(
-    make_config: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_held_out_problems_teach_no_values(make_options: MakeOptions, tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
     write_samples(file, [make_sample(problem=replace(build_problem("h"), split="heldout"))])
     with pytest.raises(UsageError, match="'h', a held-out problem"):
-        run(make_config(samples=[str(file)]))
+        fit_value(tmp_path / "out", make_options(samples=[str(file)]))
 
 
-def test_a_policy_is_needed(tmp_path: Path, make_config: Callable[..., Config]) -> None:
-    config = make_config()
-    with pytest.raises(UsageError, match=r"set value.run to a run, or policy.path"):
-        run(config.model_copy(update={"policy": config.policy.model_copy(update={"path": ""})}))
-
-
-def test_every_loop_but_value_is_in_the_table() -> None:
-    with pytest.raises(ConfigError, match="'selfplay', 'preferences' or 'value'"):
-        parse_config({"loop": "none"}, source="test")
-    rounds = {"expert_iteration", "data_loop"}
-    assert set(LOOPS) == {"warm_start", "grpo", "selfplay", "preferences", *rounds}
-
-
-def test_the_command_says_what_came_of_it(
-    make_config: Callable[..., Config], tmp_path: Path
-) -> None:
-    config = make_config(epochs=2)
-    file = tmp_path / "value.toml"
-    values = "\n".join(f"{k} = {json.dumps(v)}" for k, v in config.value.model_dump().items())
-    file.write_text(
-        f'loop = "value"\nrun = "{config.run}"\n[policy]\npath = "{config.policy.path}"\n'
-        f'device = "cpu"\n[value]\n{values}\n'
-    )
-    result = CliRunner().invoke(cli, ["train", str(file)], catch_exceptions=False)
+def test_the_command_says_what_came_of_it(make_options: MakeOptions, tmp_path: Path) -> None:
+    keys = make_options(epochs=2).model_dump(exclude_defaults=True)
+    given = [word for k, v in keys.items() for word in ("--set", f"{k}={json.dumps(v)}")]
+    out = tmp_path / "out"
+    result = CliRunner().invoke(fit_value_command, [str(out), *given], catch_exceptions=False)
     assert result.exit_code == 0
-    assert f"value model: {config.run / 'value'}" in result.output
+    assert f"value model: {out / 'value'}" in result.output
     assert "all prefixes of held-back problems: AUC" in result.output
-    (record,) = load_runs([config.run])
-    assert describe_state(record).startswith("value model of 2 epochs, finished. On held-back")
-    again = CliRunner().invoke(cli, ["train", str(file)], catch_exceptions=False)
-    assert "is finished; nothing to do" in again.output
-    problems = tmp_path / "new.jsonl"
-    problems.write_text(json.dumps(make_row(build_problem("new", n=9))) + "\n", "utf-8")
-    words = ["search", str(problems), "--config", str(file), "--out", str(tmp_path / "searches")]
-    unused = CliRunner().invoke(cli, [*words, "--set", f"search.value={config.run / 'value'}"])
-    assert 'search.name = "best_of_n" asks no value model' in str(unused.exception)
-    assert not (tmp_path / "searches").exists()
+    wrong = CliRunner().invoke(fit_value_command, [str(out), "--set", "epcohs=2"])
+    assert str(wrong.exception).startswith("--set: epcohs: Extra inputs are not permitted")

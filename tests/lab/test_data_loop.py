@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from proverrl.compose.archive import ProblemArchive
-from proverrl.compose.grades import GRADES, RUN, Grade, grade_statement, measure_novelty
 from proverrl.config import Config, parse_config
-from proverrl.config.selfplay import DataLoopConfig
-from proverrl.errors import ConfigError
+from proverrl.config.loops import check_loop
+from proverrl.errors import UsageError
 from proverrl.jobs import train as train_module
+from proverrl.lab.data_loop.grades import GRADES, RUN, Grade, grade_statement, measure_novelty
+from proverrl.lab.data_loop.options import DataLoopOptions
 from proverrl.problems.load import write_problems
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.types import HOLE, Candidate, Problem, Status
@@ -32,6 +33,7 @@ from tests.test_grpo import (
 
 __all__ = ["make_config"]
 
+DATA_LOOP = "proverrl.lab.data_loop.loop:data_loop"
 ROUNDS = {"rounds": 3, "problems_per_round": 8, "problems_per_draw": 8, "samples_per_problem": 4}
 LEMMA = "lemma L(n: nat)\n  ensures n + {a} >= {b}\n{{\n  {hole}\n}}\n"
 
@@ -59,7 +61,7 @@ def make_loop(
                 "operators": ["change_constant", "flip_sign"],
                 "filters": ["duplicate", "leak", "trivial", "refuted"],
             },
-            "data_loop": {
+            "loop_options": {
                 "keep": GRADES,
                 "attack_samples": 4,
                 "min_gain": 0.0,
@@ -67,7 +69,7 @@ def make_loop(
             },
             **changes,
         }
-        return make_config(name, loop="data_loop", **table)
+        return make_config(name, loop=DATA_LOOP, **table)
 
     return make
 
@@ -216,7 +218,7 @@ KILLED_RUN = """
 import asyncio, json, sys
 from proverrl.config import parse_config
 from proverrl.jobs import train as train_module
-from tests.test_data_loop import answer
+from tests.lab.test_data_loop import answer
 from tests.test_grpo import StubVerifier
 
 train_module.open_configured = lambda *a, **k: StubVerifier(answer)
@@ -275,13 +277,13 @@ def test_a_grade_loses_a_step_for_each_limit_and_two_below_half(
 ) -> None:
     # 13 tokens: below 20, not below 10.
     problem = loop_problem("a", f"lemma L(n: nat) ensures n >= 3 {{ {HOLE} }}")
-    settings = DataLoopConfig(min_obligations=4, min_tokens=min_tokens)
+    settings = DataLoopOptions(min_obligations=4, min_tokens=min_tokens)
     parents = [] if novel else [problem]
     assert grade_statement(problem, parents, obligations, settings) == Grade(name, reasons)  # type: ignore[arg-type]
 
 
 def test_conclusions_that_leave_out_what_is_given_cost_a_step() -> None:
-    settings = DataLoopConfig(min_tokens=1)
+    settings = DataLoopOptions(min_tokens=1)
     texts = {
         f"lemma L(n: nat) ensures 3 >= 3 {{ {HOLE} }}": "good",
         f"lemma L(n: nat) {{ {HOLE} }}": "above_average",
@@ -293,16 +295,12 @@ def test_conclusions_that_leave_out_what_is_given_cost_a_step() -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    for data_loop, text in (({"keep": []}, "keep names no grade"), ({"min_tokens": 400}, "above")):
-        with pytest.raises(ConfigError, match=text):
-            parse_config({"data_loop": data_loop}, source="test")
-    for name, value in (
-        ("late_filters", ["trivial"]),
-        ("operator_choice", "useful"),
-    ):
-        play = {"loop": "data_loop", "selfplay": {name: value}}
-        with pytest.raises(ConfigError, match=f"no use for selfplay.{name}"):
-            parse_config(play, source="test")
-    table = {"loop": "data_loop", "selfplay": {"composer": "policy", "weights": "own"}}
-    with pytest.raises(ConfigError, match="one policy"):
-        parse_config(table, source="test")
+    def refuse(said: str, **table: Any) -> None:
+        with pytest.raises(UsageError, match=said):
+            check_loop(parse_config({"loop": DATA_LOOP, **table}, source="test"))
+
+    refuse("keep names no grade", loop_options={"keep": []})
+    refuse("above", loop_options={"min_tokens": 400})
+    refuse("no use for selfplay.late_filters", selfplay={"late_filters": ["trivial"]})
+    refuse("no use for selfplay.operator_choice", selfplay={"operator_choice": "useful"})
+    refuse("one policy", selfplay={"composer": "policy", "weights": "own"})

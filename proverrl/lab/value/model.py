@@ -2,8 +2,8 @@
 
 Flows in: a policy, and pairs of a prefix and whether the whole body was proved, from rollouts of a
 run and from samples of searches. Flows out: a ``ValueFn``, the chance that a prefix can be
-completed. Features of prompt and prefix are computed once (``value_features``), and a perceptron
-with one hidden layer is fitted to them (``value_fit``). How likely the policy finds the prefix is a
+completed. Features of prompt and prefix are computed once (``features``), and a perceptron
+with one hidden layer is fitted to them (``fit``). How likely the policy finds the prefix is a
 feature: a policy that is surprised by what it wrote is often wrong.
 Not handled here: policies that give no hidden states.
 """
@@ -25,18 +25,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from proverrl.config.training import ValueConfig
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.disk import saving
 from proverrl.files.typed_rows import ROW, read_row
-from proverrl.lang import find_language
-from proverrl.lang.records import Prefix
-from proverrl.policy.engines import name_weights
-from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.proposals import render_prefix
-from proverrl.search.samples import SearchSample
-from proverrl.search.value_features import FEATURES, compute_features, count_features
-from proverrl.search.value_fit import (
+from proverrl.lab.value.features import FEATURES, compute_features, count_features
+from proverrl.lab.value.fit import (
     HeadFit,
     Side,
     ValueData,
@@ -45,12 +38,19 @@ from proverrl.search.value_fit import (
     choose_side,
     measure_values,
 )
+from proverrl.lab.value.options import ValueOptions
+from proverrl.lang import find_language
+from proverrl.lang.records import Prefix
+from proverrl.policy.engines import name_weights
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.search.proposals import render_prefix
+from proverrl.search.samples import SearchSample
 from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 VALUE_FOLDER = "value"
-"""Where a run that trains a value model keeps it."""
-_REMEDY = "train one with proverrl train configs/value.toml"
+"""Where ``proverrl fit-value`` keeps it."""
+_REMEDY = "fit one with proverrl fit-value"
 
 
 # A figure that needs pairs which there are none of is NaN.
@@ -182,7 +182,7 @@ def build_data(policy: TransformersPolicy, pairs: Sequence[ValuePair], layers: i
 
 
 def open_fit(
-    data: ValueData, pairs: Sequence[ValuePair], config: ValueConfig, seed: int
+    data: ValueData, pairs: Sequence[ValuePair], config: ValueOptions, seed: int
 ) -> HeadFit:
     """A fit of the pairs of ``build_data``, with the problems held back that ``choose_side`` names.
     Raises ``UsageError`` if the pairs of one side are all solved or all not, so that nothing can be
@@ -203,7 +203,7 @@ def measure_head(
     head: ValueHead,
     data: ValueData,
     pairs: Sequence[ValuePair],
-    config: ValueConfig,
+    config: ValueOptions,
     seed: int,
 ) -> dict[str, ValueMetrics]:
     """Figures on the problems that had no part in the fit: ``all`` of their pairs, and those
@@ -226,12 +226,12 @@ def measure_head(
     return found
 
 
-def _mask(pairs: Sequence[ValuePair], config: ValueConfig, seed: int, side: Side) -> Tensor:
+def _mask(pairs: Sequence[ValuePair], config: ValueOptions, seed: int, side: Side) -> Tensor:
     return torch.tensor([choose_side(p.problem.id, config, seed) == side for p in pairs])
 
 
 def save_value(
-    model: ValueModel, folder: Path, config: ValueConfig, metrics: dict[str, ValueMetrics]
+    model: ValueModel, folder: Path, config: ValueOptions, metrics: dict[str, ValueMetrics]
 ) -> None:
     """Write the head with the name of the weights that it belongs to."""
     state = {name: tensor.contiguous() for name, tensor in model.head.state_dict().items()}

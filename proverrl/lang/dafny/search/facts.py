@@ -1,23 +1,19 @@
-"""The branches of a Dafny proof, and under which conditions each is reached.
+"""What a Dafny proof says in its branches, and under which conditions each is reached.
 
-Flows in: the statements of a lemma, as text. Flows out: its branches (those of ``if`` and
-``match``, an ``else`` that is not there included), its assertions and its calls, with their places
-and paths. Not handled here: what is inside ``forall``, ``calc``, blocks and the proof of an
-assertion; text that cannot be read (it has no branches).
+Flows in: the statements of a lemma, as text. Flows out: its assertions and its calls with their
+paths through ``if`` and ``match``. Not handled here: what is inside ``forall``, ``calc``, blocks
+and the proof of an assertion; text that cannot be read (it says nothing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.declarations import parse_text
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
-
-Arms = tuple[tuple[int, int], ...]
-"""For each branching statement on the way: its place, and which of its branches was taken."""
 
 Path = tuple[str, ...] | None
 """The conditions under which a place is reached; None when they cannot be said in the names that
@@ -27,35 +23,18 @@ _HEAD = "lemma L() {"
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """A branch. ``head`` is the place where Dafny names it, ``start`` to ``end`` its statements.
-    ``is_missing`` marks an ``else`` that is not written."""
-
-    head: int
-    start: int
-    end: int
-    path: Path
-    arms: Arms
-    is_missing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ProofLine:
-    """An assertion or a call: its text from ``start`` to ``end``, and what it says. ``path`` is
-    None too where what it says is about names that are not known outside."""
+    """An assertion or a call: what it says. ``path`` is None too where that is about names that are
+    not known outside."""
 
-    start: int
-    end: int
     text: str
     path: Path
-    arms: Arms
     has_proof: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
     path: Path = ()
-    arms: Arms = ()
     bound: frozenset[str] = frozenset()
 
     def narrow(self, condition: str | None) -> _Scope:
@@ -63,9 +42,6 @@ class _Scope:
         if condition is None or self.path is None or names_of(condition) & self.bound:
             return replace(self, path=None)
         return replace(self, path=(*self.path, condition))
-
-    def take(self, statement: int, arm: int) -> _Scope:
-        return replace(self, arms=(*self.arms, (statement, arm)))
 
     def bind(self, text: str) -> _Scope:
         return replace(self, bound=self.bound | names_of(text))
@@ -76,7 +52,6 @@ class _ProofReader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.branches: list[Branch] = []
         self.assertions: list[ProofLine] = []
         self.calls: list[ProofLine] = []
         try:
@@ -107,38 +82,27 @@ class _ProofReader:
                 has_proof = self.words[last] == "}"
                 stop = element.slots[-1].start - 2 if has_proof else last
                 said = self.between(first, stop).strip()
-                self.assertions.append(self.make_step(element, said, scope, has_proof=has_proof))
+                self.assertions.append(self.make_step(said, scope, has_proof=has_proof))
             elif self.words[last] == ";":
                 said = self.text[self.places[first] : self.end(last)]
-                self.calls.append(self.make_step(element, said, scope, has_proof=False))
+                self.calls.append(self.make_step(said, scope, has_proof=False))
 
-    def make_step(
-        self, element: Element, said: str, scope: _Scope, *, has_proof: bool
-    ) -> ProofLine:
+    def make_step(self, said: str, scope: _Scope, *, has_proof: bool) -> ProofLine:
         path = None if names_of(said) & scope.bound else scope.path
-        start, end = self.places[element.start], self.end(element.end - 1)
-        return ProofLine(start, end, said, path, scope.arms, has_proof)
+        return ProofLine(said, path, has_proof)
 
     def read_if(self, element: Element, scope: _Scope) -> None:
-        blocks = [slot for slot in element.slots if slot.kind == "statements"]
-        first, at = self.places[element.start], element.start
-        denied = scope
-        for number, block in enumerate(blocks):
-            opening, inner = block.start - 1, denied
+        at, denied = element.start, scope
+        for block in element.slots:
+            if block.kind != "statements":
+                continue
+            inner = denied
             if self.words[at] == "if":
-                condition = self.between(at, opening).strip()
+                condition = self.between(at, block.start - 1).strip()
                 is_said = ":|" not in condition
                 inner = denied.narrow(condition if is_said else None)
                 denied = denied.narrow(f"!({condition})" if is_said and condition else None)
-            inner = inner.take(first, number)
-            span = self.end(opening), self.places[block.end]
-            self.branches.append(Branch(self.places[opening], *span, inner.path, inner.arms))
             self.read(block.elements, inner)
-            has_else = block.end + 1 < element.end
-            if not has_else and self.words[at] == "if":
-                head, end = self.places[at], self.end(block.end)
-                arms = denied.take(first, number + 1).arms
-                self.branches.append(Branch(head, end, end, denied.path, arms, is_missing=True))
             at = block.end + 2
 
     def read_match(self, element: Element, scope: _Scope) -> None:
@@ -148,41 +112,20 @@ class _ProofReader:
         head = next(i for i in range(cases[0].start - 1, 0, -1) if self.words[i] == "case")
         opening = head - (self.words[head - 1] == "{")
         subject = self.between(element.start, opening).strip()
-        for number, case in enumerate(cases):
+        for case in cases:
             arrow = case.start - 1
             name = self.words[head + 1]
             is_plain = self.words[head + 2] in ("=>", "(") and name[0] not in "(0123456789"
             inner = scope.narrow(f"({subject}).{name}?" if is_plain else None)
-            inner = inner.take(self.places[element.start], number)
             inner = inner.bind(self.between(head + 1, arrow))
-            span = self.end(arrow), self.places[case.end]
-            self.branches.append(Branch(self.places[head], *span, inner.path, inner.arms))
             self.read(case.elements, inner)
             head = case.end
-
-
-def read_branches(text: str) -> tuple[list[Branch], list[ProofLine]]:
-    """The branches and assertions of a row of statements, in the order of the text."""
-    reader = _ProofReader(text)
-    return reader.branches, reader.assertions
 
 
 def read_facts(text: str) -> tuple[list[ProofLine], list[ProofLine]]:
     """The assertions and the calls of lemmas in a row of statements, in the order of the text."""
     reader = _ProofReader(text)
     return reader.assertions, reader.calls
-
-
-def find_inmost(branches: Iterable[Branch], place: int) -> Branch | None:
-    """The smallest branch around a place."""
-    around = (branch for branch in branches if branch.start <= place < branch.end)
-    return max(around, key=lambda branch: branch.start, default=None)
-
-
-def are_disjoint(one: Arms, other: Arms) -> bool:
-    """Whether two places never lie on one way: they are in different branches of a statement."""
-    taken = dict(one)
-    return any(statement in taken and taken[statement] != arm for statement, arm in other)
 
 
 def names_of(text: str) -> frozenset[str]:

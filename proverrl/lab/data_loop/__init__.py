@@ -1,0 +1,1 @@
+"""Expert iteration on statements that the run composes, grades and attacks itself."""
