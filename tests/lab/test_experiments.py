@@ -12,10 +12,18 @@ import pytest
 from proverrl.config import load_config
 from proverrl.jobs import train as train_module
 from proverrl.jobs.train import is_finished, train
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from tests.test_grpo import StubVerifier, judge, write_split
 from tests.test_presets import TINY
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "lab"
+
+
+def tell(candidate: Candidate) -> Verdict:
+    """A verdict with a message, which a teacher reads."""
+    error = Diagnostic("error", "no", 1, 0)
+    status = judge(candidate)
+    return Verdict(status, () if status is Status.PROVED else (error,), checks=("audit",))
 
 
 @pytest.mark.slow
@@ -24,7 +32,7 @@ def test_it_trains_and_evaluates(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def open_stub(*_: Any, **__: Any) -> StubVerifier:
-        return StubVerifier(judge)
+        return StubVerifier(tell)
 
     monkeypatch.setattr(train_module, "open_configured", open_stub)
     places = [

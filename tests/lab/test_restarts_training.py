@@ -111,8 +111,6 @@ def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
     assert shown
     trained = {problem.id for problem in load_training(config("whole", 4)).without_reference}
     assert trained.issuperset(shown)
-    names = [name for _, name, *_ in final["rewards"]["moments"]]
-    assert any(" + reference " in name for name in names)
     run(config("parts", 2))
     shutil.rmtree(whole.parent / "parts" / "policy")
     again = run(config("parts", 4))
