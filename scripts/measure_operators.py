@@ -38,7 +38,7 @@ from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.config.compose import FilterName
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
-from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from proverrl.lang.dafny.generate.stream import GENERATOR
-from proverrl.lang.generating import CurriculumDraft
+from proverrl.generate.dafny.stream import GENERATOR
+from proverrl.generate.families import CurriculumDraft
 from proverrl.types import Split
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.generate.dafny.code import GENERATOR, UNSEEN
+from proverrl.generate.families import CurriculumDraft
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, check_problem
 from proverrl.lang.dafny.audit.methods import gives_contract
-from proverrl.lang.dafny.generate.code import GENERATOR, UNSEEN
-from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_messages
 from proverrl.rollout.feedback import FEEDBACK

@@ -21,6 +21,7 @@ from proverrl.compose.filters import (
 )
 from proverrl.config.compose import FilterName
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang import find_language
 from proverrl.lang.dafny.compose.attack import (
     build_runs,
@@ -31,7 +32,6 @@ from proverrl.lang.dafny.compose.attack import (
     write_witnesses,
 )
 from proverrl.lang.dafny.compose.declarations import read_program, rename
-from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton

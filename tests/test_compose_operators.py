@@ -12,13 +12,13 @@ from proverrl.compose.filters import FILTERS
 from proverrl.compose.operators import compose
 from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.dafny.audit.bodies import audit
 from proverrl.lang.dafny.compose import forms as dafny_forms
 from proverrl.lang.dafny.compose import fuse as dafny_fuse
 from proverrl.lang.dafny.compose import mutate as dafny_mutate
 from proverrl.lang.dafny.compose.composing import OPERATORS
 from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, substitute
-from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.syntax.declarations import split_at
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import LEAN_OPERATORS, read_claim

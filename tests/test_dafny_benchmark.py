@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.dafny.audit.bodies import audit_candidate
-from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import ANNOTATE, HOLE, Candidate, Status

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.dafny.audit.bodies import audit
 from proverrl.lang.dafny.audit.vacuity import build_requires_probe, check_vacuity
-from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict

@@ -29,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "config parallel",
         "verifier",
         "lang",
+        "generate",
         "problems benchmarks policy",
         "rollout rewards advantages",
         "losses learner curriculum",
@@ -47,10 +48,11 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 
 LANGUAGES = ("dafny", "lean")
 # The rooms of a language, lowest first.
-LANGUAGE_ROOMS = "syntax known_bugs audit compose verify generate search".split()
+LANGUAGE_ROOMS = "syntax known_bugs audit compose verify search".split()
 # Rooms that read the files of others, which are in one language each; and experiments.
 KNOW_A_LANGUAGE = (
     "lang/",
+    "generate/",
     "lab/",
     "benchmarks/lean_text",
     "benchmarks/programs",
@@ -320,7 +322,7 @@ def find_twin_names(package: Path) -> list[str]:
                 places[node.name.lstrip("_")].append(module_parts(package, path))
     found = []
     for name, modules in sorted(places.items()):
-        rooms = {m[2] for m in modules if m[1] == "lang" and m[2] in LANGUAGES}
+        rooms = {m[2] for m in modules if m[1] in ("lang", "generate") and m[2] in LANGUAGES}
         if len(modules) > 1 and len(rooms) != len(modules):
             found.append(f"{name}: " + ", ".join(".".join(m[1:]) for m in modules))
     return found

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.generate.families import CurriculumDraft, Generator
+from proverrl.generate.lean.code import GENERATOR as CODE
+from proverrl.generate.lean.generator import GENERATOR
+from proverrl.generate.lean.names import POOLS
 from proverrl.lang import find_language
-from proverrl.lang.generating import CurriculumDraft, Generator
-from proverrl.lang.lean.generate.code import GENERATOR as CODE
-from proverrl.lang.lean.generate.generator import GENERATOR
-from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references

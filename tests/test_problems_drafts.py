@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ProblemError, RunError, VerifierError
-from proverrl.lang.dafny.generate.stream import GENERATOR
-from proverrl.lang.generating import Names, ProgramText
+from proverrl.generate.dafny.stream import GENERATOR
+from proverrl.generate.families import Names, ProgramText
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict

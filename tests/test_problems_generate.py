@@ -12,18 +12,11 @@ from itertools import islice
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.generate.dafny.stream import GENERATOR
+from proverrl.generate.families import CurriculumDraft, Names, NamesExhaustedError, ProgramText
 from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
-from proverrl.lang.generating import (
-    NUMBER_PERIOD,
-    NUMBER_RESIDUES,
-    CurriculumDraft,
-    Names,
-    NamesExhaustedError,
-    ProgramText,
-    is_train_number,
-)
+from proverrl.lang.pools import NUMBER_PERIOD, NUMBER_RESIDUES, is_train_number
 from proverrl.types import HOLE, Split
 from tests.dafny_drafts import generate_drafts
 

@@ -79,10 +79,11 @@ def generate(
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
+    from proverrl.generate import find_generator
     from proverrl.problems.drafts import DraftChecker, generate_file
 
-    known = find_language(language)
-    generator = known.code_generator if code else known.generator
+    find_language(language)
+    generator = find_generator(language, code=code)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(

@@ -14,7 +14,6 @@ from typing import Any
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError, UsageError
-from proverrl.lang.generating import Generator
 from proverrl.lang.kinds import Kind, find_kind, list_kinds
 from proverrl.lang.parts import (
     Composing,
@@ -115,17 +114,6 @@ class Language(ABC):
     @property
     def composing(self) -> Composing | None:
         """What composers and filters ask of it; None where there are none."""
-        return None
-
-    @property
-    def generator(self) -> Generator | None:
-        """What makes a curriculum of it; None where there is none."""
-        return None
-
-    @property
-    def code_generator(self) -> Generator | None:
-        """Makes problems that ask for a function with its proof; None where ``--code`` takes the
-        code out of the problems of ``generator``."""
         return None
 
     @abstractmethod

@@ -3,7 +3,7 @@
 Flows in: drafts, a verifier. Flows out: rows for a file of problems, and counts. A draft is kept
 when its reference body is PROVED and every trivial body of its language is judged and not proved;
 its row records what the verifier saw, such as Dafny's entries.
-Not handled here: how drafts are made (``proverrl.lang.generating``), and an interrupted run:
+Not handled here: how drafts are made (``proverrl.generate.families``), and an interrupted run:
 nothing is written then, and the same call makes the same file later.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.files.lines import check_place
-from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata, take_turns
+from proverrl.generate.families import CurriculumDraft, Generator, LearnMetadata, take_turns
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
 from proverrl.verifier.base import Verifier

@@ -13,6 +13,7 @@ import pytest
 
 from proverrl.errors import ProblemError, RecordError, ToolchainError
 from proverrl.evaluation.attempt_rows import attempt_row
+from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
 from proverrl.lab.words.rewards import program
 from proverrl.lab.words.statement_drafts import StatementGenerator
@@ -20,7 +21,6 @@ from proverrl.lab.words.written import tell_grades
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, audit, check_problem
 from proverrl.lang.dafny.syntax.text import normalise
-from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
 from proverrl.rollout.feedback import FEEDBACK

@@ -13,6 +13,7 @@ import pytest
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import RecordError
+from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.errors import ERRORS
 from proverrl.lab.words.dafny.phrases import read_phrase
 from proverrl.lab.words.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
@@ -21,7 +22,6 @@ from proverrl.lab.words.parts import find_formalizing
 from proverrl.lab.words.rewards import statement
 from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang import find_language
-from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems
 from proverrl.problems.prompt import (

@@ -37,9 +37,9 @@ from proverrl.lang import find_language
 
 if TYPE_CHECKING:
     from proverrl.config import Config
+    from proverrl.generate.families import Generator
     from proverrl.lab.words.formalize import Formalized
     from proverrl.lab.words.prove import Proved
-    from proverrl.lang.generating import Generator
     from proverrl.types import Split
 
 _MAX_SHOWN = 5

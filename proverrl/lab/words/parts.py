@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from proverrl.errors import ProblemError
+from proverrl.generate.families import ProgramText
 from proverrl.lab.words.english import English
 from proverrl.lang import find_language
-from proverrl.lang.generating import ProgramText
 from proverrl.plugins import load
 from proverrl.types import Candidate, Problem, Verdict
 

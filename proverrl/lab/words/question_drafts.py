@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from proverrl.errors import ProblemError
-from proverrl.lab.words.answers import EXPECTED, read_given
-from proverrl.lab.words.english import English
-from proverrl.lab.words.parts import find_answering
-from proverrl.lang.base import BackendOptions, Language
-from proverrl.lang.generating import (
+from proverrl.generate import find_generator
+from proverrl.generate.families import (
     CurriculumDraft,
     DerivedGenerator,
     LearnMetadata,
     Names,
     ProgramText,
 )
+from proverrl.lab.words.answers import EXPECTED, read_given
+from proverrl.lab.words.english import English
+from proverrl.lab.words.parts import find_answering
+from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.open import open_router
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import LanedVerifier, Limits
@@ -35,7 +36,7 @@ class QuestionGenerator(DerivedGenerator):
     mark = "a"
 
     def __init__(self, language: Language, *, known_words: bool = False) -> None:
-        base, answering = language.generator, find_answering(language.name)
+        base, answering = find_generator(language.name), find_answering(language.name)
         if base is None or answering is None:
             raise ProblemError(f"there are no {language.title} questions to be answered")
         self._answering = answering

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lab.words.english import English
-from proverrl.lab.words.parts import Asking, find_formalizing, find_programming
-from proverrl.lang.base import Language
-from proverrl.lang.generating import (
+from proverrl.generate import find_generator
+from proverrl.generate.families import (
     CurriculumDraft,
     DerivedGenerator,
     LearnMetadata,
     Names,
     ProgramText,
 )
+from proverrl.lab.words.english import English
+from proverrl.lab.words.parts import Asking, find_formalizing, find_programming
+from proverrl.lang.base import Language
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import LanedVerifier
 
@@ -41,7 +42,7 @@ class StatementGenerator(DerivedGenerator):
         known_words: bool = False,
         with_program: bool = False,
     ) -> None:
-        base = language.generator
+        base = find_generator(language.name)
         asking: Asking | None = (
             find_programming(language.name) if programs else find_formalizing(language.name)
         )

@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lab.words.parts import find_deciding
-from proverrl.lang.base import BackendOptions, Language
-from proverrl.lang.generating import (
+from proverrl.generate import find_generator
+from proverrl.generate.families import (
     CurriculumDraft,
     DerivedGenerator,
     LearnMetadata,
     Names,
     ProgramText,
 )
+from proverrl.lab.words.parts import find_deciding
+from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.open import open_router
 from proverrl.types import Candidate
 from proverrl.verifier.base import LanedVerifier, Limits
@@ -34,7 +35,7 @@ class TheoremGenerator(DerivedGenerator):
     mark = "d"
 
     def __init__(self, language: Language) -> None:
-        base, deciding = language.generator, find_deciding(language.name)
+        base, deciding = find_generator(language.name), find_deciding(language.name)
         if base is None or deciding is None:
             raise ProblemError(f"there are no {language.title} theorems to be decided")
         self.deciding = deciding

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import Variant
 from proverrl.lab.words.sides import DECIDE, SIDES
 from proverrl.lab.words.theorem_drafts import TheoremGenerator
-from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, Row, build_problem
 from proverrl.problems.load import make_row
 from proverrl.types import Candidate, Problem

@@ -34,7 +34,6 @@ from proverrl.lang.dafny.syntax.text import (
 from proverrl.lang.dafny.verify.backend import open_dafny
 from proverrl.lang.dafny.verify.canaries import CANARIES
 from proverrl.lang.dafny.verify.workers.toolchain import check_dafny
-from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
     Composing,
     Pooling,
@@ -87,18 +86,6 @@ class Dafny(Language):
         from proverrl.lang.dafny.compose.composing import COMPOSING
 
         return COMPOSING
-
-    @property
-    def generator(self) -> Generator:
-        from proverrl.lang.dafny.generate.stream import GENERATOR
-
-        return GENERATOR
-
-    @property
-    def code_generator(self) -> Generator:
-        from proverrl.lang.dafny.generate.code import GENERATOR
-
-        return GENERATOR
 
     def open_backend(self, options: BackendOptions) -> Backend:
         return open_dafny(options)

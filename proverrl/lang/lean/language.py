@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 
 from proverrl.lang.base import BackendOptions, Language
-from proverrl.lang.generating import Generator
 from proverrl.lang.lean.audit.text import (
     LEAN_KINDS,
     PROPOSITION,
@@ -67,18 +66,6 @@ class Lean(Language):
         from proverrl.lang.lean.compose import COMPOSING
 
         return COMPOSING
-
-    @property
-    def generator(self) -> Generator:
-        from proverrl.lang.lean.generate.generator import GENERATOR
-
-        return GENERATOR
-
-    @property
-    def code_generator(self) -> Generator:
-        from proverrl.lang.lean.generate.code import GENERATOR
-
-        return GENERATOR
 
     def open_backend(self, options: BackendOptions) -> Backend:
         from proverrl.lang.lean.verify.backend import open_lean

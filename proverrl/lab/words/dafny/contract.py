@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
+from proverrl.generate.dafny.code import UNSEEN, read_contract, write_head
+from proverrl.generate.families import ProgramText
 from proverrl.lab.words.dafny.difference import (
     ask_admitted,
     ask_difference,
@@ -35,10 +37,8 @@ from proverrl.lab.words.dafny.stated import (
 from proverrl.lab.words.english import English, Forms, sentence
 from proverrl.lang.dafny.audit.bodies import CONTRACT
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
-from proverrl.lang.dafny.generate.code import UNSEEN, read_contract, write_head
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import find_fresh, find_own_entries
-from proverrl.lang.generating import ProgramText
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _GIVEN = frozenset(("function", "predicate", "datatype"))

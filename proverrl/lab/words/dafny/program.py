@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
+from proverrl.generate.dafny.code import read_contract, write_head
+from proverrl.generate.families import ProgramText
 from proverrl.lab.words.dafny.contract import (
     FORMALIZING,
     read_meaning,
@@ -28,10 +30,8 @@ from proverrl.lab.words.parts import ProgramGrade
 from proverrl.lang.dafny.audit.bodies import PROGRAM
 from proverrl.lang.dafny.audit.methods import gives_contract, read_declared
 from proverrl.lang.dafny.compose.attack import list_idle_bodies
-from proverrl.lang.dafny.generate.code import read_contract, write_head
 from proverrl.lang.dafny.syntax.declarations import read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, find_own_entries, scan_tokens
-from proverrl.lang.generating import ProgramText
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 

@@ -12,10 +12,10 @@ import random
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
+from proverrl.generate.families import ProgramText
 from proverrl.lab.words.answers import ANSWER
 from proverrl.lab.words.english import ASKS, English, write_digits
 from proverrl.lab.words.lean.proposition import describe_theorem
-from proverrl.lang.generating import ProgramText
 from proverrl.lang.lean.audit.text import check_lean_problem
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import scan_code

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
+from proverrl.generate.families import ProgramText
 from proverrl.lab.words.english import English, Forms, forms, list_names, sentence
 from proverrl.lab.words.lean.closed import Closed, read_binders, split_binders
 from proverrl.lab.words.lean.difference import ask_difference
 from proverrl.lab.words.lean.errors import reword, spoil
 from proverrl.lab.words.lean.phrases import read_phrase
-from proverrl.lang.generating import ProgramText
 from proverrl.lang.lean.audit.text import PROPOSITION
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.types import HOLE, Candidate, Problem, Stage, Verdict

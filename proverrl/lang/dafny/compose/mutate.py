@@ -14,7 +14,7 @@ from itertools import pairwise
 from proverrl.lang.dafny.compose.declarations import Piece, map_tokens, read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
-from proverrl.lang.generating import is_train_number
+from proverrl.lang.pools import is_train_number
 from proverrl.lang.records import Made, Parent
 
 MIN_CONSTANT = 3

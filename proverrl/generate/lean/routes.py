@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.generating import Family, Names, NamesExhaustedError, ProgramText
-from proverrl.lang.lean.generate.plans import Plan, Style
+from proverrl.generate.families import Family, Names, NamesExhaustedError, ProgramText
+from proverrl.generate.lean.plans import Plan, Style
 
 _MAX_TRIES = 300
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.generating import NamesExhaustedError
+from proverrl.generate.families import NamesExhaustedError
 
 MAX_STEPS = 12
 MAX_DRAWS = 400

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.generating import Names, ProgramText
+from proverrl.generate.families import Names, ProgramText
 from proverrl.types import HOLE
 
 Term = Callable[[str], str]

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import (
     arm,
     ask_theorem,
     equate,

@@ -2,9 +2,9 @@
 
 Level 1 has one or two tactics; levels 2 and 3 have first case distinctions, quantifiers, rewriting
 and inductions; levels 4 to 6 have proofs of 6 to 20 tactics that branch, about propositions,
-relations, own types, predicates, functions and small programs. How drafts are drawn and split:
-``proverrl.lang.generating``. Everything that a theorem needs and core Lean does not surely have is
-declared in the statement.
+relations, own types, predicates, functions and small programs. Everything that a theorem needs and
+core Lean does not surely have is declared in the statement. Not handled here: how drafts are drawn
+and split (``proverrl.generate.families``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
-from proverrl.lang.base import BackendOptions
-from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
-from proverrl.lang.lean.generate import (
+from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
+from proverrl.generate.lean import (
     data,
     level1,
     level2,
@@ -25,9 +24,11 @@ from proverrl.lang.lean.generate import (
     routes,
     trees,
 )
-from proverrl.lang.lean.generate.names import POOLS
+from proverrl.generate.lean.names import POOLS
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.verify.backend import open_lean
+from proverrl.lang.pools import Pools
 from proverrl.verifier.base import LanedVerifier, Limits
 
 _PORTFOLIO = ("rfl", "trivial", "decide", "simp", "omega")

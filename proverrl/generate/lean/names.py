@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from proverrl.lang.generating import Pools, split_pool
+from proverrl.lang.pools import Pools, split_pool
 
 POOLS: Pools = MappingProxyType(
     {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from proverrl.lang.dafny.generate.draft import (
+from proverrl.generate.dafny.draft import (
     LOOP_FORMS_UP,
     Loop,
     ask_invariants,
@@ -19,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     shuffled,
     write_while,
 )
-from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.generate.families import Family, Names, ProgramText
 
 
 def make_triangle(rng: random.Random, names: Names) -> ProgramText:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import (
     arm,
     ask_theorem,
     equate,

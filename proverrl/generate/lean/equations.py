@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.setting import (
+from proverrl.generate.families import Names, ProgramText
+from proverrl.generate.lean.setting import (
     Setting,
 )
-from proverrl.lang.lean.generate.terms import Term, draw_claim
+from proverrl.generate.lean.terms import Term, draw_claim
 
 
 def make_words(rng: random.Random, names: Names) -> ProgramText:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from proverrl.lang.dafny.generate.draft import (
+from proverrl.generate.dafny.draft import (
     Term,
     ask_invariants,
     draw_line,
@@ -21,7 +21,7 @@ from proverrl.lang.dafny.generate.draft import (
     list_below,
     write_while,
 )
-from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.generate.families import Family, Names, ProgramText
 
 
 @dataclass(frozen=True, slots=True)

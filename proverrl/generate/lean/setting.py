@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.draft import arm, ask_theorem, prove_all, split, wrap
-from proverrl.lang.lean.generate.terms import Law, Term, draw_claim, parse_term
+from proverrl.generate.families import Names, ProgramText
+from proverrl.generate.lean.draft import arm, ask_theorem, prove_all, split, wrap
+from proverrl.generate.lean.terms import Law, Term, draw_claim, parse_term
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
 Atom: TypeAlias = tuple[str, ...]

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import (
     ask_theorem,
     equate,
     have,
@@ -19,8 +19,8 @@ from proverrl.lang.lean.generate.draft import (
     split,
     write_function,
 )
-from proverrl.lang.lean.generate.lists import Lists, Maker, Shape
-from proverrl.lang.lean.generate.numbers import add
+from proverrl.generate.lean.lists import Lists, Maker, Shape
+from proverrl.generate.lean.numbers import add
 
 
 def make_holds(rng: random.Random, names: Names) -> ProgramText:

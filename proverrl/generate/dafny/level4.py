@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.generate.draft import (
+from proverrl.generate.dafny.draft import (
     Term,
     ask_lemma,
     draw_equation,
@@ -19,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     shuffled,
     write_lemma,
 )
-from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.generate.families import Family, Names, ProgramText
 from proverrl.types import HOLE
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import (
     ask_theorem,
     equate,
     have,
     prove_all,
 )
-from proverrl.lang.lean.generate.lists import (
+from proverrl.generate.lean.lists import (
     Lists,
     Maker,
     Shape,
@@ -24,7 +24,7 @@ from proverrl.lang.lean.generate.lists import (
     make_passing,
     make_reverse,
 )
-from proverrl.lang.lean.generate.numbers import add
+from proverrl.generate.lean.numbers import add
 
 
 def _draw_tree(rng: random.Random, names: Names) -> Shape:

@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import prove_all, stack, wrap
-from proverrl.lang.lean.generate.equations import make_laws, make_lift, make_words
-from proverrl.lang.lean.generate.setting import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import prove_all, stack, wrap
+from proverrl.generate.lean.equations import make_laws, make_lift, make_words
+from proverrl.generate.lean.setting import (
     Atom,
     Prove,
     Setting,
@@ -25,7 +25,7 @@ from proverrl.lang.lean.generate.setting import (
     write_exists,
     write_tree,
 )
-from proverrl.lang.lean.generate.terms import Term
+from proverrl.generate.lean.terms import Term
 
 
 def _lay_edges(setting: Setting, relation: str, nodes: list[str]) -> tuple[list[str], list[str]]:

@@ -11,8 +11,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.draft import (
+from proverrl.generate.families import Names, ProgramText
+from proverrl.generate.lean.draft import (
     arm,
     ask_theorem,
     equate,
@@ -24,7 +24,7 @@ from proverrl.lang.lean.generate.draft import (
     write_function,
     write_type,
 )
-from proverrl.lang.lean.generate.numbers import add
+from proverrl.generate.lean.numbers import add
 
 
 @dataclass(frozen=True, slots=True)

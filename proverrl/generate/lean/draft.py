@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from proverrl.lang.generating import ProgramText
+from proverrl.generate.families import ProgramText
 from proverrl.types import HOLE
 
 _WIDTH = 90

@@ -11,20 +11,20 @@ import random
 from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit.bodies import PROGRAM
-from proverrl.lang.dafny.audit.methods import read_declared
-from proverrl.lang.dafny.compose.attack import list_idle_bodies
-from proverrl.lang.dafny.compose.declarations import read_problem
-from proverrl.lang.dafny.generate.stream import GENERATOR as FAMILIES
-from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, write_formals
-from proverrl.lang.dafny.syntax.text import fill_hole
-from proverrl.lang.generating import (
+from proverrl.generate.dafny.stream import GENERATOR as FAMILIES
+from proverrl.generate.families import (
     CurriculumDraft,
     DerivedGenerator,
     LearnMetadata,
     Names,
     ProgramText,
 )
+from proverrl.lang.dafny.audit.bodies import PROGRAM
+from proverrl.lang.dafny.audit.methods import read_declared
+from proverrl.lang.dafny.compose.attack import list_idle_bodies
+from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, write_formals
+from proverrl.lang.dafny.syntax.text import fill_hole
 from proverrl.types import HOLE, Candidate, Problem
 from proverrl.verifier.base import LanedVerifier
 

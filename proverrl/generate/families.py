@@ -27,27 +27,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from proverrl.errors import ProblemError
+from proverrl.lang.pools import NUMBER_PERIOD, Pools, is_train_number
 from proverrl.types import Candidate, Problem, Split
 from proverrl.verifier.base import LanedVerifier
 
 MAX_MISSES = 600
 """Draws of one family in a row without a new program before it counts as used up."""
 
-NUMBER_PERIOD = 7
-"""One residue in this many is held out, for each role of number."""
-
-NUMBER_RESIDUES: Mapping[str, int] = MappingProxyType(
-    {"slope": 3, "offset": 5, "limit": 1, "base": 2}
-)
-"""For each role of number, the remainder of the values that train programs never use."""
-
 _Item = TypeVar("_Item")
-Pools = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
-"""Role of a name: its train names, and its valid and held-out names."""
 
 
 class NoDraftError(Exception):
@@ -56,12 +46,6 @@ class NoDraftError(Exception):
 
 class NamesExhaustedError(NoDraftError):
     """A program asked for more names of one role than its pool can still give."""
-
-
-def split_pool(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Train names, a bar, valid and held-out names."""
-    train, heldout = text.split("|")
-    return tuple(train.split()), tuple(heldout.split())
 
 
 class Names:
@@ -94,11 +78,6 @@ class Names:
             raise ValueError(f"{low}..{high} is too narrow to hold values of every split")
         values = [v for v in range(low, high + 1) if is_train_number(role, v) == self._is_train]
         return self._rng.choice(values)
-
-
-def is_train_number(role: str, value: int) -> bool:
-    """Whether train programs may draw ``value`` as a number of ``role``."""
-    return value % NUMBER_PERIOD != NUMBER_RESIDUES[role]
 
 
 @dataclass(frozen=True, slots=True)

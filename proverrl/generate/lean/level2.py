@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import prove_all, wrap
-from proverrl.lang.lean.generate.setting import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import prove_all, wrap
+from proverrl.generate.lean.setting import (
     Atom,
     Setting,
     enter,

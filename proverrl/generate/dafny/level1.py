@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.dafny.generate.draft import (
+from proverrl.generate.dafny.draft import (
     Loop,
     Term,
     ask_invariants,
@@ -19,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     list_below,
     shuffled,
 )
-from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.generate.families import Family, Names, ProgramText
 
 
 def _add(rng: random.Random, total: str, amount: int | str) -> str:

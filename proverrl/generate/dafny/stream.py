@@ -2,7 +2,7 @@
 
 Level 1 has linear accumulators, level 2 closed forms and recurrences, level 3 arrays, level 4
 lemmas by induction, level 5 search, sorting steps, nested loops and lemmas used by others. How
-drafts are drawn and split: ``proverrl.lang.generating``.
+drafts are drawn and split: ``proverrl.generate.families``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from proverrl.generate.dafny import level1, level2, level3, level4, level5
+from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
 from proverrl.lang.dafny.audit.bodies import audit_candidate
-from proverrl.lang.dafny.generate import level1, level2, level3, level4, level5
 from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.lang.dafny.verify.backend import start_dafny_worker
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
-from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
+from proverrl.lang.pools import Pools
 from proverrl.types import Problem
 from proverrl.verifier.base import LanedVerifier, Limits, Worker
 from proverrl.verifier.pool import VerifierPool

@@ -15,10 +15,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.draft import arm, ask_theorem, split, stack
-from proverrl.lang.lean.generate.formulas import FALSE, Fact, Formula, Scope, is_local, join
-from proverrl.lang.lean.generate.names import POOLS
+from proverrl.generate.families import Names, ProgramText
+from proverrl.generate.lean.draft import arm, ask_theorem, split, stack
+from proverrl.generate.lean.formulas import FALSE, Fact, Formula, Scope, is_local, join
+from proverrl.generate.lean.names import POOLS
 
 _MAX_WIDTH = 76
 _BOUND = ("point#90", "point#91", "point#92")

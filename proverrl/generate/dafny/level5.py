@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from proverrl.lang.dafny.generate.draft import (
+from proverrl.generate.dafny.draft import (
     LOOP_FORMS_UP,
     ask_invariants,
     ask_lemma,
@@ -23,8 +23,8 @@ from proverrl.lang.dafny.generate.draft import (
     write_method,
     write_while,
 )
-from proverrl.lang.dafny.generate.level4 import draw_list
-from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.generate.dafny.level4 import draw_list
+from proverrl.generate.families import Family, Names, ProgramText
 from proverrl.types import HOLE
 
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import wrap
-from proverrl.lang.lean.generate.setting import (
+from proverrl.generate.families import Family, Names, ProgramText
+from proverrl.generate.lean.draft import wrap
+from proverrl.generate.lean.setting import (
     Setting,
     grow,
     list_paths,
@@ -18,7 +18,7 @@ from proverrl.lang.lean.generate.setting import (
     write_atom,
     write_tree,
 )
-from proverrl.lang.lean.generate.terms import Term
+from proverrl.generate.lean.terms import Term
 
 
 def project(proof: str, path: Sequence[int]) -> str:

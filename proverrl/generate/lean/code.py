@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.generating import CurriculumDraft, Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import bullet, indent, prove_all, wrap
-from proverrl.lang.lean.generate.generator import LeanGenerator, number_names
+from proverrl.generate.families import CurriculumDraft, Family, Names, ProgramText
+from proverrl.generate.lean.draft import bullet, indent, prove_all, wrap
+from proverrl.generate.lean.generator import LeanGenerator, number_names
 from proverrl.types import HOLE
 
 _PAIR = "Nat × Nat"
