@@ -41,18 +41,19 @@ check() {
 # The tools and the tests start programs by name; those of .venv come first.
 export PATH="$PWD/.venv/bin:$PATH"
 if [[ -n $core ]]; then
-  # The copy has metadata of its own: its entry points name nothing of the lab. Python finds both
-  # before those of the environment.
-  copy=$(mktemp -d)
-  trap 'rm -rf "$copy"' EXIT
+  # Beside the copy lies metadata whose entry points name nothing of the lab: Python finds it before
+  # that of the environment.
+  place=$(mktemp -d)
+  trap 'rm -rf "$place"' EXIT
+  mkdir "$place/core"
   git ls-files --cached --others --exclude-standard -z \
     | grep -zEv '^(proverrl|tests|scripts)/lab/' | tar -c --null --files-from - --ignore-failed-read \
-    | tar -x -C "$copy"
-  cd "$copy"
+    | tar -x -C "$place/core"
+  cd "$place/core"
   sed -i '/= "proverrl\.lab\./d' pyproject.toml
-  python -m pip install -q --no-deps --no-build-isolation --target build/wheel . </dev/null
-  mv build/wheel/proverrl-*.dist-info . && rm -rf build
-  export PYTHONPATH=$copy
+  python -m pip install -q --no-deps --no-build-isolation --target "$place/wheel" . </dev/null
+  rm -rf build ./*.egg-info "$place/wheel/proverrl"
+  export PYTHONPATH=$place/core:$place/wheel
 fi
 check ruff format --check .
 check ruff check .

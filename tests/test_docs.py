@@ -179,7 +179,7 @@ def list_own_files() -> list[Path]:
             check=True,
         )
         return [ROOT / name for name in done.stdout.split("\0") if name]
-    left = {".git", ".venv", "runs", "build", "dist", "__pycache__", ".tools", ".lake"}
+    left = set(".git .hypothesis .lake .tools .venv __pycache__ build dist runs".split())
     return [
         path
         for path in ROOT.rglob("*")
