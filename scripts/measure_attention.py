@@ -25,7 +25,7 @@ from proverrl.learner import packed_attention
 from proverrl.learner.packed_rows import PackedRow, pack_rows, packed_logprobs
 from proverrl.learner.split_attention import why_not_split
 from proverrl.rollout.samples import build_replay_sample
-from tests.test_vocabulary import peak_bytes
+from tests.policy.test_vocabulary import peak_bytes
 
 VOCABULARY = 576
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}

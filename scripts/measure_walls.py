@@ -47,8 +47,8 @@ from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, V
 from proverrl.verifier.base import DEFAULT_LANE, Limits
 from proverrl.verifier.pool import VerifierPool
 from tests.dafnybench_tasks import read_tasks
-from tests.test_audit_attacks import CASES, make_candidate
-from tests.test_dafny_walls import BUGS, PRELUDE, BareProblems
+from tests.lang.dafny.test_audit_attacks import CASES, make_candidate
+from tests.lang.dafny.test_dafny_walls import BUGS, PRELUDE, BareProblems
 
 ROOT = Path(__file__).parents[1]
 Text = tuple[str, Candidate]

@@ -4,7 +4,7 @@
 #   bash scripts/test.sh                       all checks
 #   bash scripts/test.sh --fast                all but the tests marked slow
 #   bash scripts/test.sh --core                the fast tests in a copy without the lab
-#   bash scripts/test.sh tests/test_cli.py     other arguments are passed to pytest
+#   bash scripts/test.sh tests/cli/test_cli.py     other arguments are passed to pytest
 # --fast is for working on a change: it tests every module, sends the texts of attacks through the
 # audit, and has real Dafny judge true and false statements in a pool. The tests that it skips take
 # seconds each: whole training runs, killed and resumed, runs with two processes, searches with real

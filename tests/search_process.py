@@ -17,7 +17,7 @@ from proverrl.cli.main import main
 from proverrl.jobs import search as search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Completion, Prompt, Sampling
-from tests.test_policy import tiny_policy
+from tests.policy.test_policy import tiny_policy
 
 LINES = (
     "invariant 0 <= m <= x",

@@ -1,4 +1,4 @@
-"""Every known way to cheat with a claim or a question, as in tests/test_audit_attacks.py."""
+"""Every known way to cheat with a claim or a question, beside those of the core."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.types import Candidate
-from tests import test_audit_attacks as core
+from tests.lang.dafny import test_audit_attacks as core
 
 CASES = core.load_cases(Path(__file__).with_name("attacks"))
 

@@ -20,7 +20,7 @@ from proverrl.lab.data_loop.options import DataLoopOptions
 from proverrl.problems.load import write_problems
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.types import HOLE, Candidate, Problem, Status
-from tests.test_grpo import (
+from tests.run.test_grpo import (
     StubVerifier,
     judge,
     kill_at,
@@ -219,7 +219,7 @@ import asyncio, json, sys
 from proverrl.config import parse_config
 from proverrl.jobs import train as train_module
 from tests.lab.test_data_loop import answer
-from tests.test_grpo import StubVerifier
+from tests.run.test_grpo import StubVerifier
 
 train_module.open_configured = lambda *a, **k: StubVerifier(answer)
 config = parse_config(json.loads(sys.argv[1]), source="test")

@@ -17,7 +17,8 @@ from proverrl.lab.dpo import dpo_loss
 from proverrl.problems.load import load_texts, write_problems
 from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair
-from tests.test_grpo import (  # noqa: F401  (fixtures)
+from tests.policy.test_policy import tiny_policy
+from tests.run.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,
     run,
@@ -25,7 +26,6 @@ from tests.test_grpo import (  # noqa: F401  (fixtures)
     verifiers,
     weights,
 )
-from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT32
 
 

@@ -16,8 +16,8 @@ from proverrl.types import HOLE, Candidate, Problem, Rollout, Stage, Status, Tur
 from tests.builders import build_rollout
 from tests.fake_verifier import FakeVerifier
 from tests.lab.test_programs import ask
+from tests.lang.dafny.test_code import LOOP
 from tests.shared_verifier import ask_verifier, judge
-from tests.test_code import LOOP
 
 HEAD = "method Add(n: nat, k: int) returns (r: int)"
 STATED = Problem(

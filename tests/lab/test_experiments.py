@@ -13,8 +13,8 @@ from proverrl.config import load_config
 from proverrl.jobs import train as train_module
 from proverrl.jobs.train import is_finished, train
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from tests.test_grpo import StubVerifier, judge, write_split
-from tests.test_presets import TINY
+from tests.house.test_presets import TINY
+from tests.run.test_grpo import StubVerifier, judge, write_split
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "lab"
 

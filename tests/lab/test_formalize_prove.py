@@ -29,8 +29,8 @@ from proverrl.problems.load import (
 )
 from proverrl.types import HOLE, Candidate, Completion, Problem, Prompt, Sampling
 from proverrl.verifier.base import verify_all
+from tests.policy.test_policy import tiny_policy
 from tests.shared_verifier import ask_verifier
-from tests.test_policy import tiny_policy
 
 DAFNY: Formalizing = find_formalizing("dafny")  # type: ignore[assignment]
 LEAN: Formalizing = find_formalizing("lean")  # type: ignore[assignment]

@@ -44,9 +44,9 @@ from proverrl.types import (
 )
 from tests.builders import build_problem, build_turn
 from tests.fake_verifier import FakeVerifier
-from tests.test_policy import tiny_policy
-from tests.test_proofs import make_store
-from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
+from tests.policy.test_policy import tiny_policy
+from tests.rollout.test_proofs import make_store
+from tests.rollout.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
 
 LOOP = Problem(
     id="loop",

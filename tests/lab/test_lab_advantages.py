@@ -27,7 +27,7 @@ from proverrl.lab.objectives.rewards import entry_credits
 from proverrl.rewards.verdicts import build_reward
 from proverrl.types import Group, Obligations, Status
 from tests.builders import build_problem, build_test_group, build_turn, build_turns_group
-from tests.test_rewards import rollout
+from tests.rollout.test_rewards import rollout
 
 NAMES = ("batch_std", "max_rl", "ngrpo", "pkpo", "turn_credit", "w_reinforce")
 OBLIGATIONS = "proverrl.lab.objectives.rewards:obligations"

@@ -22,7 +22,7 @@ from proverrl.lab.curricula import (
 )
 from proverrl.types import Group, Problem
 from tests.builders import build_problem, build_test_group
-from tests.test_curriculum import check_state
+from tests.curriculum.test_curriculum import check_state
 
 FAMILIES = {"a": 1, "b": 2, "c": 3}
 PROBLEMS = [

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proverrl import plugins
-from tests.test_docs import (
+from tests import ROOT
+from tests.house.test_docs import (
     COMMANDS,
     LAB_PAGES,
-    ROOT,
     explain_command_line,
     iter_command_lines,
     walk_commands,

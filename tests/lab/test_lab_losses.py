@@ -23,9 +23,9 @@ from proverrl.lab.objectives.losses import (
     log_partition,
 )
 from proverrl.losses.total import compute_loss
+from tests.learner.test_learner import build_learner, count_forwards, flat
+from tests.learner.test_losses import add_up_micro_batches, value
 from tests.loss_builders import build_inputs, gradient, leaf, logs
-from tests.test_learner import build_learner, count_forwards, flat
-from tests.test_losses import add_up_micro_batches, value
 from tests.tiny_model import samples_of_lengths, tiny_model
 from tests.tolerance import MOVED
 

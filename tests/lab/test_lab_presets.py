@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_presets import check_training
+from tests.house.test_presets import check_training
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "lab" / "objectives.md").read_text("utf-8")

@@ -24,7 +24,7 @@ from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, load_references, read_problem
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from tests.lab.test_statements_lean import find_toolchain
-from tests.test_lean_real import judge_all
+from tests.lang.lean.test_lean_real import judge_all
 
 MEANT = "∀ (p q : Prop), (p → q) → p → q"
 MODES = "inductive Mode where\n  | on : Mode\n  | off : Mode\n  | idle : Mode\n"

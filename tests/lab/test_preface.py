@@ -27,7 +27,7 @@ from proverrl.types import Problem, Prompt, Sampling, Status
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.lean_builders import build_lean_problem
-from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy, judge_by_text
+from tests.rollout.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy, judge_by_text
 
 PROBLEM = build_problem("p")
 SHOWN = render_prompt(PROBLEM, "plain")

@@ -28,7 +28,7 @@ from proverrl.rollout.mode import open_mode
 from proverrl.run.beside import open_beside
 from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status
-from tests.test_grpo import StubVerifier, run, same, step_lines, weights
+from tests.run.test_grpo import StubVerifier, run, same, step_lines, weights
 
 BODIES = ["invariant i <= 1", "invariant i == 1", "invariant i % 1"]
 WORDS = ["bound", "equals", "remainder"]

@@ -37,11 +37,11 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from tests import test_code
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
+from tests.lang.dafny import test_code
+from tests.lang.dafny.test_code import LOOP
 from tests.shared_verifier import judge
-from tests.test_code import LOOP
 
 DAFNY = find_language("dafny")
 GENERATOR = StatementGenerator(DAFNY, programs=True)

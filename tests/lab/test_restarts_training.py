@@ -32,7 +32,9 @@ from proverrl.run.state import RunState
 from proverrl.run.tally import Tally
 from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict
 from tests.builders import build_problem, build_turn
-from tests.test_grpo import (  # noqa: F401  (fixtures)
+from tests.policy.test_policy import tiny_policy
+from tests.rollout.test_proofs import make_store
+from tests.run.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,
     run,
@@ -42,8 +44,6 @@ from tests.test_grpo import (  # noqa: F401  (fixtures)
     verifiers,
     weights,
 )
-from tests.test_policy import tiny_policy
-from tests.test_proofs import make_store
 
 
 async def _unasked(candidate: Candidate) -> Verdict:

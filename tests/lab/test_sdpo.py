@@ -23,7 +23,7 @@ from proverrl.rollout.samples import TrainingSample
 from proverrl.run.experiments import open_experiments
 from proverrl.types import Candidate, Completion, Diagnostic, Rollout, Status, Turn, Verdict
 from tests.builders import build_problem
-from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
+from tests.rollout.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 from tests.tolerance import FLOAT32
 

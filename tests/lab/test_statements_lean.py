@@ -21,7 +21,7 @@ from proverrl.problems.prompt import render_body, render_messages, render_prompt
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import refuse_text
 from tests.lab.test_statements import First
-from tests.test_lean_real import judge_all
+from tests.lang.lean.test_lean_real import judge_all
 
 GENERATOR = StatementGenerator(find_language("lean"))
 LOGIC = f"theorem t (p q r : Prop) (h : p → q) (k : p ∧ r) (g : q ↔ r) : q ∧ p := by\n  {HOLE}\n"

@@ -28,9 +28,9 @@ from proverrl.search.base import Functions
 from proverrl.search.samples import write_samples
 from proverrl.types import Problem
 from tests.builders import build_problem
+from tests.policy.test_policy import tiny_policy
+from tests.search.test_search_samples import make_sample
 from tests.search_world import World
-from tests.test_policy import tiny_policy
-from tests.test_search_samples import make_sample
 
 MakeOptions = Callable[..., ValueOptions]
 

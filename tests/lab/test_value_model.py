@@ -52,7 +52,7 @@ from proverrl.search.samples import SearchSample
 from proverrl.statistics import compute_calibration
 from proverrl.types import HOLE, Problem
 from tests.builders import build_problem
-from tests.test_policy import TINY, tiny_policy
+from tests.policy.test_policy import TINY, tiny_policy
 from tests.tolerance import FLOAT32
 
 SMALL = ValueOptions(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)

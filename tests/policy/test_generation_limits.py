@@ -1,0 +1,160 @@
+"""How often generation waits for the device, and how much it holds at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from proverrl.errors import ProverRLError
+from proverrl.policy.decoding import CachedRows, draw_tokens
+from proverrl.types import Prompt, Sampling
+from tests.builders import build_problem
+from tests.policy.test_policy import tiny_policy
+from tests.policy.test_vocabulary import peak_bytes
+
+WAITS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}
+"""Operators of torch whose result the host needs before it goes on; lists come on top."""
+
+
+class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts them, indexing with a mask among them."""
+
+    num = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        masks = name.startswith("index") and any(
+            index is not None and index.dtype == torch.bool
+            for index in (args[1] if isinstance(args[1], list | tuple) else ())
+        )
+        self.num += masks or name in WAITS
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows were left each time when some were dropped."""
+    found: list[int] = []
+    keep = CachedRows.keep
+
+    def count(self: CachedRows, rows: torch.Tensor) -> None:
+        found.append(len(rows))
+        keep(self, rows)
+
+    monkeypatch.setattr(CachedRows, "keep", count)
+    return found
+
+
+def prompts_of(lengths: list[int]) -> list[Prompt]:
+    return [
+        Prompt(f"p{i}", "", tuple(3 + (5 * i + 7 * j) % 200 for j in range(length)))
+        for i, length in enumerate(lengths)
+    ]
+
+
+@pytest.mark.parametrize("lengths", [[5] * 6, [3, 9, 4, 7, 5, 8]])
+@pytest.mark.parametrize("stop", [(), ("zzzz",)])
+def test_generation_waits_once_a_token(
+    monkeypatch: pytest.MonkeyPatch, kept: list[int], lengths: list[int], stop: tuple[str, ...]
+) -> None:
+    policy = tiny_policy(max_rows=64)
+    waits = Waits()  # type: ignore[no-untyped-call]
+    to_list = torch.Tensor.tolist
+
+    def tolist(tensor: torch.Tensor) -> Any:
+        waits.num += 1
+        return to_list(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", tolist)
+    counts = {}
+    for most in (60, 240):
+        waits.num = 0
+        kept.clear()
+        sampling = Sampling(temperature=1.0, max_new_tokens=most, seed=4, stop=stop)
+        with waits:
+            written = policy.generate_shared(prompts_of(lengths), 8, sampling)
+        assert max(len(c.token_ids) for group in written for c in group) == most
+        counts[most] = waits.num - len(kept)
+    # Some rows ended, were dropped, and cost one wait each time where prompts are padded.
+    assert kept
+    assert counts[240] - counts[60] <= 180
+    assert counts[60] >= 60
+
+
+def test_a_token_is_drawn_as_torch_draws_it() -> None:
+    logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
+    for seed in range(20):
+        token, _ = draw_tokens(logits, 0.8, torch.Generator().manual_seed(seed))
+        weights = torch.log_softmax(logits / 0.8, dim=-1).exp()
+        same = torch.multinomial(weights, 1, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(token, same.squeeze(-1))
+
+
+def test_logits_that_are_not_numbers_end_the_generation() -> None:
+    policy = tiny_policy()
+    with torch.no_grad():
+        policy.model.get_output_embeddings().weight[7] = float("nan")
+    for temperature in (0.0, 1.0):
+        sampling = Sampling(temperature=temperature, max_new_tokens=4, seed=0)
+        with pytest.raises(ProverRLError, match=r"not numbers \(NaN\)"):
+            policy.generate_shared(prompts_of([3]), 2, sampling)
+
+
+def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy(max_rows=12)
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 200)
+    begun: list[tuple[list[int], int]] = []
+    repeat = CachedRows.repeat
+
+    def note(self: CachedRows, rows: torch.Tensor) -> None:
+        begun.append((self._mask.sum(1).tolist(), len(rows) // len(self._mask)))
+        repeat(self, rows)
+
+    monkeypatch.setattr(CachedRows, "repeat", note)
+    sampling = Sampling(temperature=1.0, max_new_tokens=10, seed=4)
+    written = policy.generate_shared(prompts_of([30, 4, 10, 5, 90, 6]), 4, sampling)
+    # Of 4, 5 and 6 tokens at most 200 // 16 = 12 rows; of 10 tokens 200 // 20 = 10, which has room
+    # for two prompts, of 30 then 200 // 40 = 5; of 90 two rows at a time.
+    assert begun == [([4, 5, 6], 4), ([10], 4), ([30], 4), ([90], 2), ([90], 2)]
+    assert [[c.prompt_ids for c in group] for group in written] == [
+        [prompt.token_ids] * 4 for prompt in prompts_of([30, 4, 10, 5, 90, 6])
+    ]
+    begun.clear()
+    policy.max_rows = 3
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2**20)
+    assert [len(group) for group in policy.generate_shared(prompts_of([4, 5]), 7, sampling)] == [
+        7
+    ] * 2
+    assert begun == [([4], 3), ([4], 3), ([4], 1), ([5], 3), ([5], 3), ([5], 1)]
+    # What a prompt leaves of the model's context is all that a row can come to.
+    policy.max_rows = 64
+    monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2 * policy.context_tokens)
+    sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
+    cut = list(policy._cut_batches(prompts_of([4, 5]), 1, sampling.max_new_tokens))
+    assert cut == [([0, 1], 1)]
+
+
+def test_memory_grows_with_what_is_written_and_not_with_the_limit() -> None:
+    policy = tiny_policy()
+    prompts = [
+        policy.prompt(problem) for problem in (build_problem(f"p{i}", n=10**i) for i in range(5))
+    ]
+    with torch.no_grad():
+        # The end token is likely, so that all completions are short.
+        policy.model.get_input_embeddings().weight[policy.end_id] *= 0
+        policy.model.lm_head.bias = torch.nn.Parameter(
+            20.0 * torch.nn.functional.one_hot(torch.tensor(policy.end_id), len(policy.tokenizer))
+        )
+
+    def peak(limit: int) -> int:
+        sampling = Sampling(max_new_tokens=limit)
+        return peak_bytes(lambda: policy.generate_shared(prompts, 16, sampling))
+
+    peak(64)
+    # Token, log-probability: 12 bytes for each of 80 rows and 40,960 places would be 39 MB.
+    assert peak(40_960) < 1.1 * peak(64) < 12 * 80 * 40_960 / 4
