@@ -163,7 +163,7 @@ def test_a_whole_learner_takes_up_what_two_halves_saved(
         ({"learner": {"optimizer": "muon"}}, 'set optimizer = "adamw"'),
         ({"policy": {"path": "p", "lora": {"rank": 4}}}, "takes no adapters"),
         ({"policy": {"engine": "vllm"}}, "not been joined with vLLM"),
-        ({"loop": "expert_iteration"}, 'is for loop = "grpo" or "warm_start"'),
+        ({"loop": "expert_iteration"}, 'is for loop = "warm_start" or "grpo"'),
     ],
 )
 def test_what_cannot_be_cut_is_refused(changes: dict[str, Any], words: str) -> None:

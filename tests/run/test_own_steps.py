@@ -125,7 +125,7 @@ def open_all(table: dict[str, Any]) -> None:
         ({"rollout": {"options": {"mark": "X"}}}, "rollout.options are for a plug-in"),
         ({"experiments": {"own_steps:Other": {}}}, "return an object of a subclass of proverrl"),
         ({"experiments": {"own_steps:Opened": {"share": 1}}}, r'experiments\."own_steps:Opened"'),
-        ({"experiments": {"own_steps:Opened": {}}, "loop": "data_loop"}, "set experiments = {}"),
+        ({"experiments": {"own_steps:Opened": {}}, "loop": "expert_iteration"}, "experiments = {}"),
         ({"experiments": {"opened": {}}}, "unknown experiment 'opened'"),
     ],
 )
