@@ -86,7 +86,7 @@ class ProblemArchive:
             raise RunError(f"the archive holds no problem {problem_id!r}") from None
 
     def facts(self, problem_id: str) -> Mapping[str, Any]:
-        """What was noted about a problem."""
+        """The notes about a problem."""
         return self._facts.get(problem_id, {})
 
     def add(self, composed: Composed) -> bool:
@@ -109,7 +109,7 @@ class ProblemArchive:
         self._write({"type": "facts", "id": problem_id, "facts": facts})
 
     def state_dict(self) -> dict[str, Any]:
-        """How many lines there are, and the hash of their text."""
+        """The number of lines, and the hash of their text."""
         return {"num_lines": len(self._lines), "sha256": _hash(self._lines)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ def dump_composed(composed: Composed) -> dict[str, Any]:
 
 
 def load_composed(row: Mapping[str, Any]) -> Composed:
-    """What ``dump_composed`` wrote."""
+    """The problem that ``dump_composed`` wrote."""
     return Composed(
         problem=Problem(**row["problem"]),
         parents=tuple(row["parents"]),

@@ -1,4 +1,4 @@
-"""Composers: what writes new problems from pairs of problems.
+"""Composers write new problems from pairs of problems.
 
 Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in their order: a
 composed problem, or the reason why there is none, with the completion where a policy wrote it.
@@ -46,7 +46,7 @@ REPEATED = "the same statement earlier in the round"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids."""
+    """The result of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids."""
 
     parents: tuple[str, ...]
     composed: Composed | None
@@ -154,8 +154,10 @@ class FunctionComposer:
 
 
 def drop_repeats(drafts: Sequence[Draft]) -> list[Draft]:
-    """The drafts, with a reason in place of a problem that an earlier one of them is, id and all:
-    what becomes of a statement is noted by its id."""
+    """The drafts, with a reason in place of each problem that an earlier draft has already.
+
+    Results are noted by a problem's id, so that no id may come twice.
+    """
     known: set[str] = set()
     found = []
     for draft in drafts:
@@ -233,7 +235,7 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
 
 
 def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    """What ``dump_drafts`` wrote."""
+    """The drafts that ``dump_drafts`` wrote."""
     return [
         Draft(
             **{

@@ -1,4 +1,4 @@
-"""Filters: what a composed problem must pass before it may be trained on.
+"""Filters that a composed problem must pass before training uses it.
 
 Flows in: problems, a verifier. Flows out: the problems that pass, and for each of the others a
 ``Stop`` that says which filter stopped it and why; what was stopped and how many verifier calls it
@@ -64,8 +64,8 @@ Attack = Callable[[Problem], Awaitable[Sequence[str]]]
 
 @dataclass(slots=True)
 class FilterTally:
-    """What the filters did: problems seen and kept, stops by filter and reason, a few examples of
-    each filter, and verifier calls by filter (each candidate counts once)."""
+    """Counts of the filters' work: problems seen and kept, stops by filter and reason, a few
+    examples of each filter, and verifier calls by filter (each candidate counts once)."""
 
     num_seen: int = 0
     num_kept: int = 0
@@ -127,8 +127,8 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class FilterTools:
-    """What filters work with. ``held_out`` is the index of problems that must not leak, ``seen``
-    the skeletons of problems that exist already (it grows), ``attack`` further bodies to try."""
+    """The tools of the filters. ``held_out`` is the index of problems that must not leak; ``seen``
+    holds the skeletons of known problems and grows; ``attack`` gives further bodies to try."""
 
     asker: Asker
     held_out: OverlapIndex
@@ -138,7 +138,7 @@ class FilterTools:
 
 @dataclass(frozen=True, slots=True)
 class FilterRun:
-    """What came of a batch: problems kept and stops, each in the order of the input."""
+    """The result of a batch: problems kept and stops, each in the order of the input."""
 
     kept: tuple[Problem, ...]
     stops: tuple[Stop, ...]

@@ -68,7 +68,7 @@ def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
 
 
 def read_generation(problem: Problem) -> int:
-    """How many compositions lie between a problem and base problems, at most; 0 for those."""
+    """The greatest number of compositions between a problem and base problems; 0 for those."""
     lineage = problem.metadata.get("lineage")
     return int(lineage.get("generation", 0)) if isinstance(lineage, Mapping) else 0
 

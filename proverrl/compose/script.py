@@ -84,7 +84,7 @@ def read_script(text: str, operators: Sequence[str]) -> Script:
 def apply_script(
     script: Script, parents: Sequence[Parent], *, round_number: int
 ) -> Composed | None:
-    """What the script makes; None where a line has no hold on what it is given.
+    """The problem that a script makes; None where a line does not apply to its parents.
 
     Raises ``ProblemError`` when a parent is not a training problem.
     """

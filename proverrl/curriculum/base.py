@@ -1,4 +1,4 @@
-"""What all curricula share.
+"""The common part of all curricula.
 
 Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
 out: the problems of the next draw, and figures of what was drawn. The state holds everything that
@@ -21,7 +21,7 @@ from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
 
 DISCOUNT = 0.9
-"""How much of the past still counts after each new group, for the solve rate of a family."""
+"""The share of the past that still counts after each new group, for a family's solve rate."""
 
 
 def operator_of(problem: Problem) -> str:
@@ -190,7 +190,7 @@ class Curriculum(ABC):
         self._load(state)
 
     def metrics(self) -> dict[str, Any]:
-        """How many problems there are, and what was drawn since this was last called."""
+        """The number of problems, and the draws since the last call."""
         rates = [mean_rate(belief) for belief in self._posterior.values()]
         return {
             "curriculum_problems": len(self._problems),
@@ -221,7 +221,7 @@ class Curriculum(ABC):
         """A group on the problem came back with so many proofs."""
 
     def _dump(self) -> dict[str, Any]:
-        """What a curriculum's own state adds."""
+        """The state that a subclass adds."""
         return {}
 
     def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027

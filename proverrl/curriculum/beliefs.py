@@ -1,4 +1,4 @@
-"""What is believed of solve rates: one Beta distribution for each family or name."""
+"""Beliefs about solve rates: one Beta distribution for each family or name."""
 
 from __future__ import annotations
 

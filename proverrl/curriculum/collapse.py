@@ -152,9 +152,8 @@ def examine_round(
 
 
 def find_warnings(rounds: Sequence[RoundFigures]) -> list[CollapseWarning]:
-    """What the newest round gives cause to; oldest first in ``rounds``. A round with fewer than
-    eight problems says too little: it gives no warning but ``unreadable``, and is left
-    out when rounds are compared."""
+    """The warnings of the newest round; ``rounds`` are oldest first. A round with fewer than eight
+    problems says too little: it gives no warning but ``unreadable``, and no comparison uses it."""
     known = [figures for figures in rounds if figures.problems >= _MIN_PROBLEMS]
     if known and known[-1] is not rounds[-1]:
         known = []

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from proverrl.generate.families import Generator
 
 PROOFS = {"dafny": "dafny.stream", "lean": "lean.generator"}
-"""Where the generators of problems that ask for a proof stand."""
+"""The modules of the generators of problems that ask for a proof."""
 CODE = {"dafny": "dafny.code", "lean": "lean.code"}
-"""And of those that ask for code."""
+"""The modules of the generators of problems that ask for code."""
 
 
 def find_generator(language: str, *, code: bool = False) -> Generator | None:

@@ -1,4 +1,4 @@
-"""What the generators of problems share: drafts, names and numbers kept apart by split, streams.
+"""The common part of all generators of problems: drafts, streams, names and numbers by split.
 
 Flows in: families (functions that write a problem), pools of names, a level, a seed and a split.
 Flows out: ``CurriculumDraft``s in a fixed order: a statement with a hole and the reference body.
@@ -82,9 +82,11 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """What a family writes: a statement line by line, the body that should fill its hole, and what
-    it says in words, if that is to be shown. ``program`` is what a statement in words is about, for
-    the metadata."""
+    """The work of a family: a statement line by line, and the body that should fill its hole.
+
+    ``informal`` is the statement in words, where one is to be shown. ``program`` is the program
+    that such a statement is about, for the metadata.
+    """
 
     lines: list[str]
     reference: str
@@ -98,8 +100,7 @@ Family = Callable[[random.Random, Names], ProgramText]
 
 @dataclass(frozen=True, slots=True)
 class CurriculumDraft:
-    """A statement with a hole, the body that should fill it, and what it says in words, if any,
-    with what it is about."""
+    """A statement with a hole, and the body that should fill it; see ``ProgramText``."""
 
     level: int
     family: str
@@ -111,8 +112,8 @@ class CurriculumDraft:
 
 
 LearnMetadata = Callable[[Problem], dict[str, Any] | None]
-"""What a verifier saw of a problem whose reference it has just proved, for the problem's metadata;
-None where it saw too little."""
+"""Reads metadata of a problem from the verifier that has just proved its reference; None where the
+verifier saw too little."""
 
 
 class Generator(ABC):
@@ -139,7 +140,7 @@ class Generator(ABC):
         language is not installed."""
 
     def note(self, draft: CurriculumDraft) -> dict[str, Any]:
-        """What else its problem's metadata holds; no prompt shows it."""
+        """Further metadata of the draft's problem; no prompt shows it."""
         return {}
 
     def assign_split(self, statement: str) -> Split:
@@ -222,11 +223,11 @@ class DerivedGenerator(Generator):
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
-        """What is made of a draw of the other generator, which is ``known`` with its reference;
-        None where nothing is."""
+        """A problem made of a draw of the other generator, which is ``known`` with its reference;
+        None where the draw gives none."""
 
     def normalise(self, statement: str) -> str:
-        """That of the other generator."""
+        """The normal form that the other generator gives."""
         return self.base.normalise(statement)
 
     def build_id(self, draft: CurriculumDraft) -> str:

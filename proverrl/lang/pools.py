@@ -28,5 +28,5 @@ def split_pool(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def is_train_number(role: str, value: int) -> bool:
-    """Whether train programs may draw ``value`` as a number of ``role``."""
+    """True if train programs may draw ``value`` as a number of ``role``."""
     return value % NUMBER_PERIOD != NUMBER_RESIDUES[role]

@@ -70,7 +70,7 @@ class CodeGenerator(DerivedGenerator):
 
 
 def read_contract(declared: Declaration) -> list[tuple[str, str]]:
-    """What a declaration demands and promises: words with their claims."""
+    """The demands and promises of a declaration: words with their claims."""
     return [clause for clause in declared.clauses if clause[0] in ("requires", "ensures")]
 
 

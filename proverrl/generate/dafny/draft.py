@@ -146,7 +146,7 @@ def draw_test(rng: random.Random, names: Names) -> Term:
 
 
 def draw_weight(rng: random.Random, names: Names) -> Term:
-    """What one element adds to a measure: a multiple, a shifted multiple, or a choice."""
+    """The weight of one element in a measure: a multiple, a shifted multiple, or a choice."""
     slope, offset = names.number("slope", 2, 24), names.number("offset", 1, 40)
     forms: list[Term] = [
         lambda x: f"{slope} * {x}",

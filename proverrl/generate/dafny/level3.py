@@ -46,7 +46,7 @@ class Walk:
         return [f"var {self.counter} := {self.start};", *write_while(self.guard, body)]
 
     def claim(self, held: str) -> str:
-        """What a method ensures when ``held`` is so at all places."""
+        """The postcondition that ``held`` is so at all places."""
         return f"forall {self.index} :: {self.whole} ==> {held}"
 
     def ask(
@@ -107,7 +107,7 @@ def make_map(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_decision(rng: random.Random, names: Names, *, is_all: bool) -> ProgramText:
-    """Whether all elements pass a test, or some, leaving at the first that tells."""
+    """A test of all elements, or a search for one that passes; it stops at the first that tells."""
     method, array, flag, index, counter = names.picks("method", "array", "flag", "index", "counter")
     walk, test = draw_walk(rng, counter, array, index), draw_test(rng, names)
     held, found = test(f"{array}[{index}]"), test(f"{array}[{counter}]")
@@ -212,7 +212,7 @@ def make_copy(
 
 
 def make_compare(rng: random.Random, names: Names) -> ProgramText:
-    """Whether one array is a linear function of another, place by place."""
+    """A test that one array is a linear function of another, place by place."""
     method, flag, array, other = names.picks("method", "flag", "array", "array")
     index, counter = names.picks("index", "counter")
     walk, term = draw_walk(rng, counter, array, index), draw_term(rng, names)

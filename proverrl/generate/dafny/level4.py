@@ -140,7 +140,7 @@ def make_skip(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_tail(rng: random.Random, names: Names) -> ProgramText:
-    """What a function with an accumulator adds to it."""
+    """The closed form of a function with an accumulator."""
     function, lemma, arg, held = names.picks("function", "lemma", "arg", "total")
     bound, start = names.picks("bound", "total")
     slope, offset = names.number("slope", 2, 40), names.number("offset", 1, 40)

@@ -25,12 +25,12 @@ _LIST = "List Nat"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something about a number, and its negation."""
+    """A statement about a number, and its negation."""
 
     holds: str
     fails: str
     refute: str
-    """proves ``¬ holds`` from a proof {0} of ``fails``"""
+    """Proves ``¬ holds`` from a proof {0} of ``fails``."""
 
 
 class FunctionTask:
@@ -114,7 +114,7 @@ def make_formula(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_undo(rng: random.Random, names: Names) -> ProgramText:
-    """What takes back a multiplication and an addition."""
+    """The inverse of a multiplication and an addition."""
     asked = FunctionTask(names, "Nat")
     (x,) = asked.args
     slope, offset = names.number("slope", 1, 60), names.number("offset", 1, 99)
@@ -246,7 +246,7 @@ class ListTask(FunctionTask):
         return f"{self.list}.foldr (fun {self.head} {self.rest} => {step}) {empty}"
 
     def say_longer(self, step: str, condition: str = "") -> str:
-        """What is said of a longer list."""
+        """The claim about a longer list."""
         given = f"{condition} → " if condition else ""
         return f"(∀ {self.head} {self.list}, {given}{self.longer} = {step})"
 
@@ -299,7 +299,7 @@ def make_keep(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_count(rng: random.Random, names: Names) -> ProgramText:
-    """How many members meet a condition."""
+    """A number for the members that meet a condition."""
     walk = ListTask(names)
     condition = draw_condition(rng, names, walk.head, "<", "=")
     cases = rng.sample([f"{{0}} + {names.number('slope', 1, 60)}", "{0}"], 2)

@@ -27,7 +27,7 @@ class Formula:
 
     @property
     def strength(self) -> int:
-        """How tightly the outermost sign binds."""
+        """The binding strength of the outermost sign."""
         return _STRENGTH.get(self.head[0], 99)
 
     def put(self, old: str, new: str) -> Formula:
@@ -70,7 +70,7 @@ def join(sign: str, *parts: Formula) -> Formula:
 
 
 def is_local(point: str) -> bool:
-    """Whether a word is a witness that the proof takes out of a fact."""
+    """True if a word is a witness that the proof takes out of a fact."""
     return point.startswith("point#5")
 
 
@@ -85,7 +85,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a goal has besides the statement: facts, points, and the alternatives split so far."""
+    """A goal's local context: facts, points, and the alternatives split so far."""
 
     facts: tuple[Fact, ...] = ()
     points: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def make_deliver(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_derive(rng: random.Random, names: Names) -> ProgramText:
-    """What follows by implications from a part of a conjunction."""
+    """A proposition that follows by implications from a part of a conjunction."""
     setting = Setting(rng, names)
     parts = setting.props(rng.randrange(2, 5))
     tree = grow(rng, parts)

@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def binder(self) -> str:
-        """What a function or a theorem says of the type of labels, and a blank."""
+        """The binder of the type of labels, and a blank; empty where the type has a name."""
         return f"{{{self.parameter} : Type}} " if self.parameter else ""
 
     def declare(self) -> list[str]:
@@ -104,7 +104,7 @@ class Lists:
         self.other = names.pick("term")
 
     def both(self, nil: list[str], cons: list[str]) -> list[list[str]]:
-        """What belongs to the two constructors, in their order."""
+        """The items of the two constructors, in the order of the constructors."""
         return [cons, nil] if self.swapped else [nil, cons]
 
     def push(self, head: str, tail: str) -> str:

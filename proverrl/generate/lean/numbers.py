@@ -135,7 +135,7 @@ def _draw_steps(names: Names, base: int, stride: int) -> Steps:
 
 
 def make_steps(rng: random.Random, names: Names) -> ProgramText:
-    """What holds of the numbers that a predicate reaches, or which numbers it reaches."""
+    """A law about the numbers that a predicate reaches, or a list of such numbers."""
     n, hyp, ih, fact, theorem = names.picks("number", "hyp", "hyp", "hyp", "theorem")
     base, stride = names.number("base", 1, 20), names.number("slope", 2, 20)
     times, shift, style = rng.randrange(1, 4), rng.randrange(1, 20), rng.randrange(3)

@@ -27,11 +27,14 @@ _SLOT = re.compile(r"(\w+)#\d+")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What the plans of a family are like: the tactics they may have, the number of hypotheses
-    that mislead, and kinds, repeated by weight, of the theorem (``root``), of steps towards an
-    atom, of the premises of a rule and of alternatives. ``edges`` is the part of the relation
-    among atoms; a proof must hold the steps ``needs`` and so many ``splits``; ``reuse`` is how
-    often one is split again in another branch."""
+    """The style of a family's plans.
+
+    ``tactics`` and ``decoys`` are ranges: of the number of tactics, and of hypotheses that
+    mislead. ``root``, ``steps``, ``goals`` and ``clues`` are kinds, repeated by weight: of the
+    theorem, of steps towards an atom, of premises of a rule, of alternatives. ``edges`` is the
+    share of the relation among atoms. A proof must hold the steps ``needs`` and so many
+    ``splits``; ``reuse`` is the chance that a branch splits a used disjunction again.
+    """
 
     tactics: tuple[int, int]
     decoys: tuple[int, int]

@@ -47,7 +47,7 @@ class Term:
         return Term(self.head, tuple(arg.fill(values) for arg in self.args))
 
     def match(self, term: Term, values: dict[str, Term]) -> bool:
-        """Whether ``term`` is an instance; fills ``values``."""
+        """True if ``term`` is an instance; fills ``values``."""
         if self.head[0] == "?":
             return values.setdefault(self.head, term) == term
         if (self.head, len(self.args)) != (term.head, len(term.args)):
@@ -101,7 +101,7 @@ def simplify(laws: Sequence[Law], term: Term) -> tuple[list[str], Term]:
 
 
 def is_settled(term: Term) -> bool:
-    """Whether ``rw`` closes it by reflexivity."""
+    """True if ``rw`` closes the term by reflexivity."""
     return term.head == "=" and term.args[0] == term.args[1]
 
 

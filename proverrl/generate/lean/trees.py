@@ -42,7 +42,7 @@ def _draw_tree(rng: random.Random, names: Names) -> Shape:
 
 
 def make_tree(rng: random.Random, names: Names) -> ProgramText:
-    """What a function that turns own trees over says of two trees, after a lemma by induction."""
+    """A law about two trees and a function that turns trees over, after a lemma by induction."""
     tree, turn, size = _draw_tree(rng, names), *names.picks("recursive", "recursive")
     a, s, t, fact = names.picks("term", "term", "term", "hyp")
     given, got = names.picks("hyp", "hyp")

@@ -135,7 +135,7 @@ def list_denials(
 
 
 def _deny(target: Declaration) -> str:
-    """That what a lemma demands holds and what it ensures does not."""
+    """The claim that a lemma's demands hold and its conclusions do not."""
     requires = [f"({text})" for text in target.list_clauses("requires")]
     return " && ".join([*requires, f"!({conjoin(target.list_clauses('ensures'))})"])
 

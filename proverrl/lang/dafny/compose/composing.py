@@ -1,4 +1,4 @@
-"""What composers and filters ask of Dafny.
+"""Dafny's answers to composers and filters.
 
 Flows in: problems, verdicts. Flows out: what ``Composing`` promises.
 """

@@ -206,7 +206,7 @@ def _find_fed(target: Declaration) -> str | None:
 
 
 def _feed(target: Declaration, fed: str | None, own: dict[str, str], known: str) -> list[str]:
-    """What must hold for a call on the value ``known``."""
+    """The conditions of a call on the value ``known``."""
     values = {**own, **({fed: known} if fed else {})}
     found = [substitute(text, values) for text in target.list_clauses("requires")]
     if fed and dict(target.formals)[fed] == "nat":
@@ -215,7 +215,7 @@ def _feed(target: Declaration, fed: str | None, own: dict[str, str], known: str)
 
 
 def _find_value(target: Declaration) -> str | None:
-    """What the contract says that a method's only, whole-number result equals."""
+    """The value that the contract gives a method's only, whole-number result."""
     if len(target.returns) != 1 or target.returns[0][1] not in ("int", "nat"):
         return None
     result = target.returns[0][0]
