@@ -16,13 +16,7 @@ from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.operators import build_composed
-from proverrl.compose.script import (
-    NAMES,
-    apply_script,
-    check_operators,
-    read_script,
-    write_script,
-)
+from proverrl.compose.script import NAMES, apply_script, check_operators, read_script, write_script
 from proverrl.curriculum.beliefs import Belief
 from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
@@ -181,11 +175,7 @@ def encode_pair(policy: TransformersPolicy, pair: Pair) -> Prompt:
 
 
 def teach_scripts(
-    policy: TransformersPolicy,
-    pairs: Sequence[Pair],
-    operators: Sequence[str],
-    *,
-    seed: int,
+    policy: TransformersPolicy, pairs: Sequence[Pair], operators: Sequence[str], *, seed: int
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Prompt and script of each pair, as token ids, end token included; a pair on which no
     operator has a hold is left out."""
@@ -250,10 +240,7 @@ def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
 
 
 def _make_draft(
-    pair: Pair,
-    composed: Composed | None,
-    reason: str,
-    completion: Completion | None = None,
+    pair: Pair, composed: Composed | None, reason: str, completion: Completion | None = None
 ) -> Draft:
     parents = tuple(parent.problem.id for parent in pair)
     kept = "" if composed is not None else reason

@@ -220,9 +220,7 @@ RULES: dict[RuleName, Callable[[Sequence[RoundFigures]], str]] = {
     ),
     "operators_fade": _operators_fade,
     "overlap": lambda rounds: _above(
-        rounds[-1].overlap,
-        _MAX_OVERLAP,
-        "of a problem's n-grams stand in another problem too",
+        rounds[-1].overlap, _MAX_OVERLAP, "of a problem's n-grams stand in another problem too"
     ),
     "all_solved": lambda rounds: _above(
         rounds[-1].always, _MAX_ALWAYS, "of the problems are solved by every attempt"

@@ -81,11 +81,7 @@ def write_function(name: str, signature: str, equations: Sequence[tuple[str, str
 
 
 def ask_theorem(
-    name: str,
-    binders: Sequence[str],
-    claim: str,
-    proof: Sequence[str],
-    before: Sequence[str] = (),
+    name: str, binders: Sequence[str], claim: str, proof: Sequence[str], before: Sequence[str] = ()
 ) -> ProgramText:
     """A theorem, after the declarations ``before``, whose hole holds its proof by tactics.
     ``binders`` stand in their brackets."""

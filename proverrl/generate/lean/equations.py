@@ -8,9 +8,7 @@ from __future__ import annotations
 import random
 
 from proverrl.generate.families import Names, ProgramText
-from proverrl.generate.lean.setting import (
-    Setting,
-)
+from proverrl.generate.lean.setting import Setting
 from proverrl.generate.lean.terms import Term, draw_claim
 
 

@@ -14,16 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
-from proverrl.generate.lean import (
-    data,
-    level1,
-    level2,
-    level3,
-    numbers,
-    programs,
-    routes,
-    trees,
-)
+from proverrl.generate.lean import data, level1, level2, level3, numbers, programs, routes, trees
 from proverrl.generate.lean.names import POOLS
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.syntax.tokens import scan_code

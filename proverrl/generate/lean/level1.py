@@ -10,14 +10,7 @@ from collections.abc import Sequence
 
 from proverrl.generate.families import Family, Names, ProgramText
 from proverrl.generate.lean.draft import wrap
-from proverrl.generate.lean.setting import (
-    Setting,
-    grow,
-    list_paths,
-    pair,
-    write_atom,
-    write_tree,
-)
+from proverrl.generate.lean.setting import Setting, grow, list_paths, pair, write_atom, write_tree
 from proverrl.generate.lean.terms import Term
 
 

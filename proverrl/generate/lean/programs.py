@@ -11,14 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proverrl.generate.families import Family, Names, ProgramText
-from proverrl.generate.lean.draft import (
-    ask_theorem,
-    equate,
-    have,
-    prove_all,
-    split,
-    write_function,
-)
+from proverrl.generate.lean.draft import ask_theorem, equate, have, prove_all, split, write_function
 from proverrl.generate.lean.lists import Lists, Maker, Shape
 from proverrl.generate.lean.numbers import add
 

@@ -9,12 +9,7 @@ from __future__ import annotations
 import random
 
 from proverrl.generate.families import Family, Names, ProgramText
-from proverrl.generate.lean.draft import (
-    ask_theorem,
-    equate,
-    have,
-    prove_all,
-)
+from proverrl.generate.lean.draft import ask_theorem, equate, have, prove_all
 from proverrl.generate.lean.lists import (
     Lists,
     Maker,
