@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.operators import build_composed
 from proverrl.compose.script import NAMES, apply_script, check_operators, read_script, write_script
-from proverrl.curriculum.beliefs import Belief
+from proverrl.curriculum.base import Belief
 from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
 from proverrl.plugins import refuse

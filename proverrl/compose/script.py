@@ -27,7 +27,7 @@ from proverrl.compose.operators import (
     list_operators,
     read_generation,
 )
-from proverrl.curriculum.beliefs import Belief
+from proverrl.curriculum.base import Belief
 from proverrl.errors import ProblemError
 from proverrl.lang.records import Made, Parent
 
@@ -66,18 +66,17 @@ def read_script(text: str, operators: Sequence[str]) -> Script:
     rows = text.strip().split("\n")
     if len(rows) > MAX_LINES:
         return Script(reason=f"more than {MAX_LINES} lines")
-    known = {str(name): name for name in operators}
     lines = []
     for row in rows:
         match = _LINE.fullmatch(row.strip())
         if match is None:
             return Script(reason="not a line of a script")
-        if match[1] not in known:
+        if match[1] not in operators:
             return Script(reason="no such operator")
         names = tuple(match[2].split())
-        if len(set(names)) != len(names) or len(names) != get_operator(known[match[1]]).arity:
+        if len(set(names)) != len(names) or len(names) != get_operator(match[1]).arity:
             return Script(reason="the operator takes other parents")
-        lines.append(ScriptLine(known[match[1]], names, int(match[3])))
+        lines.append(ScriptLine(match[1], names, int(match[3])))
     return Script(tuple(lines))
 
 
@@ -100,7 +99,7 @@ def apply_script(
     if made is None:
         return None
     problem = made.problem
-    operators = [str(line.operator) for line in script.lines]
+    operators = [line.operator for line in script.lines]
     used = {name for line in script.lines for name in line.names}
     descent = [p.problem for name, p in zip(NAMES, parents, strict=True) if name in used]
     text = problem.preamble + problem.statement

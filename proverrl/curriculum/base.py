@@ -1,4 +1,4 @@
-"""The common part of all curricula.
+"""The common part of all curricula, and beliefs about solve rates.
 
 Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
 out: the problems of the next draw, and figures of what was drawn. The state holds everything that
@@ -15,13 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
 from proverrl.errors import ProblemError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
 
 DISCOUNT = 0.9
 """The share of the past that still counts after each new group, for a family's solve rate."""
+
+Belief = list[float]
+"""The two parameters of a Beta distribution, for proofs and failures; [1, 1] knows nothing."""
+
+
+def update_belief(belief: Belief, solved: int, total: int, discount: float) -> None:
+    """Let a belief fade towards [1, 1], then count a group: with discount d, each parameter x
+    becomes d x + (1 - d) plus the new proofs or failures (MoPPS, Qu et al. 2025,
+    arXiv 2507.04632). d = 1 forgets nothing; below 1 it follows a policy that changes."""
+    belief[0] = discount * belief[0] + (1.0 - discount) + solved
+    belief[1] = discount * belief[1] + (1.0 - discount) + total - solved
+
+
+def mean_rate(belief: Belief) -> float:
+    """The expected solve rate."""
+    return belief[0] / (belief[0] + belief[1])
 
 
 def operator_of(problem: Problem) -> str:

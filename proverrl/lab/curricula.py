@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from proverrl.curriculum.base import Curriculum
-from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
+from proverrl.curriculum.base import Belief, Curriculum, mean_rate, update_belief
 from proverrl.types import Group, Problem
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

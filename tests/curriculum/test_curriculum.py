@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from proverrl.config import CurriculumName
-from proverrl.curriculum.base import Curriculum, entropy
-from proverrl.curriculum.beliefs import update_belief
+from proverrl.curriculum.base import Curriculum, entropy, update_belief
 from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
 from proverrl.errors import ProblemError, RunError
 from proverrl.types import Group, Problem, Reward

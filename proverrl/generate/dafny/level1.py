@@ -69,11 +69,9 @@ def make_multiply(rng: random.Random, names: Names) -> ProgramText:
     line = draw_line(factor, offset, style)
     parameters = ", ".join(shuffled(rng, [f"{factor}: int", f"{bound}: nat"]))
     steps = shuffled(rng, [_add(rng, total, factor), loop.step])
-
-    def claim(x: str) -> str:
-        return equal(total, line(x))
-
-    return loop.ask(method, total, offset, steps, claim, parameters=parameters)
+    return loop.ask(
+        method, total, offset, steps, lambda x: equal(total, line(x)), parameters=parameters
+    )
 
 
 def make_pair(rng: random.Random, names: Names) -> ProgramText:

@@ -23,12 +23,6 @@ from proverrl.generate.lean.draft import (
 )
 
 
-def _write_table(name: str, kind: str, table: Mapping[str, str]) -> list[str]:
-    """A function on a type of few values."""
-    rows = [(f".{value}", f".{result}") for value, result in table.items()]
-    return write_function(name, f": {kind} → {kind}", rows)
-
-
 def _draw_turn(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, str], int]:
     """A function that gives every value back after so many calls, two at least."""
     while True:
@@ -82,7 +76,8 @@ def make_enum(rng: random.Random, names: Names) -> ProgramText:
 
     before = write_type(kind, [(value, ()) for value in values])
     for name in rng.sample(sorted(tables), len(tables)):
-        before += _write_table(name, kind, tables[name])
+        table = [(f".{value}", f".{result}") for value, result in tables[name].items()]
+        before += write_function(name, f": {kind} → {kind}", table)
     arms = [arm(value, prove(value)) for value in values]
     return ask_theorem(
         names.pick("theorem"), binders, claim, split(f"cases {point}", *arms), before
@@ -147,12 +142,8 @@ def make_table(rng: random.Random, names: Names) -> ProgramText:
             return ["rfl"]
         return split(f"cases {rest[0]}", *(arm(value, prove(rest[1:])) for value in values))
 
-    used = [
-        p
-        for p in points
-        if p in left.text.replace("(", " ").replace(")", " ").split()
-        or p in right.text.replace("(", " ").replace(")", " ").split()
-    ]
+    words = f"{left.text} {right.text}".replace("(", " ").replace(")", " ").split()
+    used = [p for p in points if p in words]
     binders = [f"({' '.join(rng.sample(used, len(used)))} : {kind})"]
     claim = equate(rng, left.text, right.text)
     return ask_theorem(names.pick("theorem"), binders, claim, prove(used), before)

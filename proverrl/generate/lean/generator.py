@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
 from proverrl.generate.lean import data, level1, level2, level3, numbers, programs, routes, trees
-from proverrl.generate.lean.names import POOLS
+from proverrl.generate.lean.draft import POOLS
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.verify.backend import open_lean

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.generate.families import Names, ProgramText
-from proverrl.generate.lean.draft import arm, ask_theorem, split, stack
+from proverrl.generate.lean.draft import POOLS, arm, ask_theorem, split, stack
 from proverrl.generate.lean.formulas import FALSE, Fact, Formula, Scope, is_local, join
-from proverrl.generate.lean.names import POOLS
 
 _MAX_WIDTH = 76
 _BOUND = ("point#90", "point#91", "point#92")

@@ -20,7 +20,7 @@ from proverrl.compose.composers import (
     teach_scripts,
 )
 from proverrl.config.loops import find_traits
-from proverrl.curriculum.beliefs import Belief
+from proverrl.curriculum.base import Belief
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.selfplay.composition import draw_pair
 from proverrl.plugins import bind

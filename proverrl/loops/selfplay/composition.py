@@ -19,7 +19,7 @@ from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
 from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
-from proverrl.curriculum.beliefs import Belief, update_belief
+from proverrl.curriculum.base import Belief, update_belief
 from proverrl.errors import ProblemError
 from proverrl.files.shipped import find_file
 from proverrl.lang.records import Parent

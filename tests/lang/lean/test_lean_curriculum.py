@@ -14,8 +14,8 @@ import pytest
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.generate.families import CurriculumDraft, Generator
 from proverrl.generate.lean.code import GENERATOR as CODE
+from proverrl.generate.lean.draft import POOLS
 from proverrl.generate.lean.generator import GENERATOR
-from proverrl.generate.lean.names import POOLS
 from proverrl.lang import find_language
 from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
