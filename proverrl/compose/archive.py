@@ -1,4 +1,4 @@
-"""Composed problems and what came of whom, in a file that only grows.
+"""Composed problems and their results, in a file that only grows.
 
 Flows in: ``Composed`` problems and facts about them (what stopped one, its solve rate). Flows out:
 the problems again.
@@ -181,7 +181,7 @@ def load_composed(row: Mapping[str, Any]) -> Composed:
 
 
 def _read_whole_lines(path: Path, *, cut: bool = True) -> list[str]:
-    """The lines that end in a line break; what stands after the last one is cut off the file."""
+    """The lines that end in a line break; text after the last one is cut off the file."""
     try:
         raw = path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]

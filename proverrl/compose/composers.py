@@ -2,8 +2,8 @@
 
 Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in their order: a
 composed problem, or the reason why there is none, with the completion where a policy wrote it.
-A program needs no model. A policy writes scripts of operators, which it was taught. What a function
-of somebody's own writes is audited, because it is trusted as the problem's own from then on.
+A program needs no model. A policy writes scripts of operators, which it was taught. The text of a
+plug-in function is audited, because it is trusted as the problem's own from then on.
 Not handled here: which pairs are drawn, filters, rewards.
 """
 
@@ -69,8 +69,8 @@ class Composer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramComposer:
-    """One operator per statement. Any that has a hold on the pair is as likely; with ``weigh``,
-    which is asked once a round, each is as likely as it is believed to be useful."""
+    """One operator per statement. All operators that apply to the pair are equally likely. With
+    ``weigh``, which is asked once a round, each is as likely as it is believed to be useful."""
 
     operators: Sequence[str]
     seed: int
@@ -126,8 +126,8 @@ class PolicyComposer:
 
 @dataclass(frozen=True, slots=True)
 class FunctionComposer:
-    """A function of somebody's own: ``compose(parents, seed)`` gives a whole text, or None. Its
-    statements are audited as a policy's are, and carry ``name`` as their operator."""
+    """A composer around a plug-in function: ``compose(parents, seed)`` gives a whole text, or None.
+    Its statements are audited as a policy's are, and carry ``name`` as their operator."""
 
     name: str
     compose: Callable[[Pair, int], object]
@@ -177,8 +177,8 @@ def encode_pair(policy: TransformersPolicy, pair: Pair) -> Prompt:
 def teach_scripts(
     policy: TransformersPolicy, pairs: Sequence[Pair], operators: Sequence[str], *, seed: int
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Prompt and script of each pair, as token ids, end token included; a pair on which no
-    operator has a hold is left out."""
+    """Prompt and script of each pair, as token ids, end token included; a pair to which no operator
+    applies is left out."""
     taught = []
     for number, pair in enumerate(pairs):
         rng = random.Random(derive_seed(seed, "teach", number))
@@ -194,8 +194,8 @@ def teach_scripts(
 def build_statement(
     text: str, pair: Sequence[Parent], round_number: int, *, operator: str
 ) -> tuple[Composed | None, str]:
-    """The problem of a text that nobody has checked, or why it is none: the audit refuses it, or
-    its hole is not there exactly once."""
+    """The problem of an unchecked text, or the reason why it is none: the audit refuses it, or it
+    does not hold exactly one hole."""
     code = text.strip() + "\n"
     first = pair[0].problem
     if code.count(HOLE) != 1:

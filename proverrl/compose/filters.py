@@ -37,8 +37,8 @@ _NUM_IN_FLIGHT = 4
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a problem may not be used. ``body`` is what proved too much; ``kept`` a problem that
-    came of it: the negation of a refuted statement, with ``body`` as its reference."""
+    """The reason why a problem may not be used. ``body`` proved too much; ``kept`` is a problem
+    that came of it: the negation of a refuted statement, with ``body`` as its reference."""
 
     filter: FilterName
     problem_id: str
@@ -174,8 +174,8 @@ async def run_filters(
             except ProblemError as error:
                 return Stop("well_formed", problem.id, "cannot be read", body=str(error))
 
-    # What needs no verifier goes in the order of the input: which of two equals is the duplicate
-    # must not depend on the verifier's speed.
+    # Filters without a verifier take the problems in their order: which of two equals is the
+    # duplicate must not depend on the verifier's speed.
     first = [await _run_all(problem, early) for problem in problems]
     async with asyncio.TaskGroup() as tasks:
         running = [
@@ -206,7 +206,7 @@ async def _run_all(problem: Problem, filters: Mapping[FilterName, Filter]) -> St
 
 
 async def filter_duplicate(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what differs from an existing problem in names, comments and layout only."""
+    """Stops a problem that differs from a known one in names, comments and layout only."""
     skeleton = make_skeleton(problem)
     if skeleton in tools.seen:
         return Stop("duplicate", problem.id, "the same but for names")
@@ -215,8 +215,8 @@ async def filter_duplicate(tools: FilterTools, problem: Problem) -> Stop | None:
 
 
 async def filter_leak(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what is a held-out problem under other names, or holds one whole (Wang et al. 2025,
-    Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
+    """Stops a problem that is a held-out one under other names, or holds one whole (Wang et al.
+    2025, Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
     for match in tools.held_out.find(*take_statements([problem])):
         if match.kind != "near" or match.share >= 1.0:
             return Stop("leak", problem.id, f"{match.kind} as {match.benchmark_id}")
@@ -224,8 +224,8 @@ async def filter_leak(tools: FilterTools, problem: Problem) -> Stop | None:
 
 
 async def filter_well_formed(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what the verifier cannot read, and what no body could prove. The text is audited first
-    as if a policy had written it, for a policy may have: nothing may be assumed or switched off."""
+    """Stops a problem that the verifier cannot read, or that no body could prove. An audit comes
+    first, since a policy may have written the text: nothing may be assumed or switched off."""
     composing = find_composing(problem.language)
     for rule, message in composing.find_cheats(problem):
         return Stop("well_formed", problem.id, f"refused by the audit: {rule}", body=message)
@@ -235,7 +235,7 @@ async def filter_well_formed(tools: FilterTools, problem: Problem) -> Stop | Non
 
 
 async def filter_trivial(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what an empty body, one that says nothing, or a fixed portfolio proves."""
+    """Stops a problem that an empty body, a body that says nothing, or a fixed portfolio proves."""
     for body in find_composing(problem.language).list_trivial(problem):
         if (await tools.asker.ask("trivial", Candidate(problem, body))).proved:
             reason = f"proved by {body or 'an empty body'}"
@@ -244,7 +244,7 @@ async def filter_trivial(tools: FilterTools, problem: Problem) -> Stop | None:
 
 
 async def filter_satisfiable(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what assumes a contradiction: ``false`` must not follow from the assumptions
+    """Stops a problem that assumes a contradiction: ``false`` must not follow from the assumptions
     (hypothesis rejection; Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333)."""
     composing = find_composing(problem.language)
     for candidate in composing.ask_contradiction(problem):
@@ -264,8 +264,8 @@ async def filter_weak_contract(tools: FilterTools, problem: Problem) -> Stop | N
 
 
 async def filter_refuted(tools: FilterTools, problem: Problem) -> Stop | None:
-    """Stops what is false. Statement and negation are attacked at the same time, a body of each at
-    a turn; a proof ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
+    """Stops a false problem. Statement and negation are attacked at the same time, a body of each
+    at a turn; a proof ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
 
     The negation of a refuted lemma is kept as a problem, with its proof. A method is refuted by a
     run on a small input that breaks its contract.

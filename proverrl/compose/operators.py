@@ -39,7 +39,7 @@ def get_operator(name: str) -> Operator:
 def compose(
     name: str, parents: Sequence[Parent], *, round_number: int, seed: int
 ) -> Composed | None:
-    """One problem by one operator, or None where the operator has no hold on these parents.
+    """One problem by one operator, or None where the operator does not apply to these parents.
 
     Raises ``ProblemError`` when a parent is not a training problem, or there are too few.
     """

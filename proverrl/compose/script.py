@@ -7,7 +7,7 @@ takes, and a number from 0 to 7 that picks one of its choices (a constant, a bou
     change_constant a 3
     sequence_loops a b 0
 
-What a line makes takes the place of its first parent; the last line makes the statement. The same
+The result of a line replaces its first parent; the last line makes the statement. The same
 script of the same parents is the same statement everywhere.
 Not handled here: who writes scripts, and whether a statement may be used (``filters``).
 """
@@ -127,9 +127,10 @@ def write_script(
     two_lines: float = 0.0,
     beliefs: Mapping[str, Belief] | None = None,
 ) -> Script | None:
-    """A random script that has a hold on the parents, of two lines with that chance; None where no
-    operator has a hold. Every operator is as likely to be tried first, or with ``beliefs`` as
-    likely as it is to be the most useful one (Thompson's sampling; Beta parameters by operator)."""
+    """A random script that applies to the parents, of two lines with the chance ``two_lines``; None
+    where no operator applies. Every operator has the same chance to be tried first; with
+    ``beliefs`` (Beta parameters by operator) the chance is that it is the most useful one
+    (Thompson's sampling)."""
     values = list(parents)
     lines: list[ScriptLine] = []
     for _ in range(1 + (rng.random() < two_lines)):

@@ -141,8 +141,8 @@ class Curriculum(ABC):
         return drawn
 
     def observe(self, group: Group) -> None:
-        """Count a group's proofs. Raises
-        ``RunError`` if the group's problem was never given to this curriculum."""
+        """Count a group's proofs. Raises ``RunError`` if the curriculum was never given the group's
+        problem."""
         name = group.rollouts[0].problem.id
         problem = self._problems.get(name)
         if problem is None:
@@ -183,9 +183,9 @@ class Curriculum(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote, before any ``add``; problems gone from the run's file
-        are forgotten. Raises ``RunError`` if the run has other families of problems than the
-        checkpoint, or some were added first."""
+        """Take the state that ``state_dict`` wrote, before any ``add``. Problems that are gone from
+        the run's file are forgotten. Raises ``RunError`` if the run has other families of problems
+        than the checkpoint, or some were added first."""
         if state["families"] != self._first_families:
             raise RunError(
                 "the checkpoint's curriculum was given other problems than this run has: their "
@@ -240,7 +240,7 @@ class Curriculum(ABC):
         return {}
 
     def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027
-        """Take back what ``_dump`` gave."""
+        """Take back the state that ``_dump`` gave."""
 
     def _figures(self) -> dict[str, Any]:
         """Figures of the curriculum's own."""
@@ -254,6 +254,6 @@ def dump_rng(rng: random.Random) -> list[Any]:
 
 
 def load_rng(rng: random.Random, state: list[Any]) -> None:
-    """Set a generator to what ``dump_rng`` wrote."""
+    """Set a generator to the state that ``dump_rng`` wrote."""
     version, internal, gauss = state
     rng.setstate((version, tuple(internal), gauss))

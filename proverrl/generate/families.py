@@ -230,8 +230,12 @@ class DerivedGenerator(Generator):
         """The normal form that the other generator gives."""
         return self.base.normalise(statement)
 
+    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+        """The verifier of the other generator."""
+        return self.base.open_verifier(workers)
+
     def build_id(self, draft: CurriculumDraft) -> str:
-        """See ``Generator``; with the mark."""
+        """The id that every generator gives, with the mark."""
         return f"{super().build_id(draft)}-{self.mark}"
 
     def _derive(self, family: Family) -> Family:

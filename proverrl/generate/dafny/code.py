@@ -12,13 +12,7 @@ from collections.abc import Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.generate.dafny.stream import GENERATOR as FAMILIES
-from proverrl.generate.families import (
-    CurriculumDraft,
-    DerivedGenerator,
-    LearnMetadata,
-    Names,
-    ProgramText,
-)
+from proverrl.generate.families import CurriculumDraft, DerivedGenerator, Names, ProgramText
 from proverrl.lang.dafny.audit.bodies import PROGRAM
 from proverrl.lang.dafny.audit.methods import read_declared
 from proverrl.lang.dafny.compose.attack import list_idle_bodies
@@ -26,7 +20,6 @@ from proverrl.lang.dafny.compose.declarations import read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, write_formals
 from proverrl.lang.dafny.syntax.text import fill_hole
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verifier.base import LanedVerifier
 
 UNSEEN = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
 """Families that no training file holds, where what is written is more than a proof."""
@@ -46,10 +39,6 @@ class CodeGenerator(DerivedGenerator):
         problem = Problem("draft", self.language, draft.kind, "", draft.statement)
         declared = read_declarations(Candidate(problem, "{ }").source)
         return ("{ }", *list_idle_bodies(declared[read_declared(problem).place]))
-
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """See ``Generator``."""
-        return self.base.open_verifier(workers)
 
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names

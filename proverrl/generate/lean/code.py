@@ -1,4 +1,4 @@
-"""Functions that are asked for by what they must do, with the proof that they do it.
+"""Functions to be written from their specification, with the proof that they meet it.
 
 Flows in: a random source and names. Flows out: definitions of a function with its specification,
 ``def NAME : { f : A → B // SPECIFICATION } :=`` and the hole, as benchmarks of code have them
@@ -46,7 +46,7 @@ class FunctionTask:
     def ask(
         self, gives: str, claims: Sequence[str], code: str, proofs: Sequence[Sequence[str]]
     ) -> ProgramText:
-        """The definition; ``code`` is what the function is of its arguments, and each claim has its
+        """The definition; ``code`` is the function's value for its arguments. Each claim has its
         proof."""
         kind = " → ".join([*self.takes, gives])
         lines = [f"def {self.name} :", f"    {{ {self.function} : {kind} //"]
@@ -75,7 +75,7 @@ def scale(slope: int, text: str) -> str:
 
 
 def draw_condition(rng: random.Random, names: Names, x: str, *relations: str) -> Condition:
-    """About ``x``, with one of ``relations``."""
+    """A condition on ``x`` with one of ``relations``."""
     limit = names.number("limit", 2, 199)
     conditions = {
         "<": Condition(f"{x} < {limit}", f"{limit} ≤ {x}", "Nat.not_lt.mpr {0}"),
@@ -91,7 +91,7 @@ def choose(code: str, condition: Condition, other: str) -> str:
 
 
 def prove_cases(names: Names, condition: Condition, *args: str) -> tuple[list[str], list[str]]:
-    """Proofs of what is said where the condition holds, and where it fails."""
+    """Proofs of the claims where the condition holds, and where it fails."""
     h = names.pick("hyp")
     intro = f"intro {' '.join([*args, h])}"
     refuted = wrap(condition.refute.format(h))
@@ -135,7 +135,7 @@ _TEST = prove_all(["exact of_decide_eq_true"], ["exact decide_eq_true"])
 
 
 def make_test(rng: random.Random, names: Names) -> ProgramText:
-    """A test of its argument."""
+    """A test of the argument."""
     asked = FunctionTask(names, "Nat")
     (x,) = asked.args
     slope = names.number("slope", 2, 60)
@@ -233,7 +233,7 @@ def make_order(rng: random.Random, names: Names) -> ProgramText:
 
 
 class ListTask(FunctionTask):
-    """A function of a list, by what it is of an empty one and of a longer one."""
+    """A function of a list, given by its values for the empty list and for longer lists."""
 
     def __init__(self, names: Names) -> None:
         super().__init__(names, _LIST)
@@ -251,7 +251,7 @@ class ListTask(FunctionTask):
         return f"(∀ {self.head} {self.list}, {given}{self.longer} = {step})"
 
     def ask_walk(self, gives: str, empty: str, step: str, code: str) -> ProgramText:
-        """The same is said of all longer lists; ``{0}`` is the result for the rest."""
+        """A task with one claim about all longer lists; ``{0}`` is the result for the rest."""
         claims = [f"{self.function} [] = {empty}", self.say_longer(step.format(self.call))]
         walk = [f"intro {self.head} {self.list}", "rfl"]
         return self.ask(gives, claims, code, [["rfl"], walk])
@@ -259,7 +259,7 @@ class ListTask(FunctionTask):
     def ask_cases(
         self, gives: str, empty: str, condition: Condition, one: str, other: str
     ) -> ProgramText:
-        """Two cases of longer lists; ``{0}`` is the result for the rest."""
+        """A task with two cases of longer lists; ``{0}`` is the result for the rest."""
         claims = [f"{self.function} [] = {empty}"]
         claims.append(self.say_longer(one.format(self.call), condition.holds))
         claims.append(self.say_longer(other.format(self.call), condition.fails))

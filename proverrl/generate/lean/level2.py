@@ -184,7 +184,7 @@ def make_rewrite_chain(rng: random.Random, names: Names) -> ProgramText:
 
 
 def make_choice(rng: random.Random, names: Names) -> ProgramText:
-    """A point that has one of some properties: what each of them gives."""
+    """A point with one of some properties, and a result of each property."""
     setting = Setting(rng, names)
     point = setting.bound(1)[0]
     held = setting.points(rng.randrange(2))

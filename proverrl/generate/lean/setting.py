@@ -153,8 +153,8 @@ class Setting:
     def rule(
         self, variables: Sequence[str], premises: Sequence[Atom], conclusion: Atom
     ) -> Callable[..., str]:
-        """Supposes that the premises imply the conclusion, whatever ``variables`` are. What it
-        returns makes a proof of proofs of the premises, ``at`` values of the variables."""
+        """Supposes that the premises imply the conclusion for all values of ``variables``. The
+        returned function makes a proof from proofs of the premises, ``at`` given values."""
         order = self.rng.sample(list(variables), len(variables))
         bound = dict(zip(order, self.bound(len(order)), strict=True))
         atoms = [tuple(bound.get(part, part) for part in atom) for atom in [*premises, conclusion]]

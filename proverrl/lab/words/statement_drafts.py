@@ -14,18 +14,11 @@ from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.generate import find_generator
-from proverrl.generate.families import (
-    CurriculumDraft,
-    DerivedGenerator,
-    LearnMetadata,
-    Names,
-    ProgramText,
-)
+from proverrl.generate.families import CurriculumDraft, DerivedGenerator, Names, ProgramText
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import Asking, find_formalizing, find_programming
 from proverrl.lang.base import Language
 from proverrl.types import Candidate, Problem
-from proverrl.verifier.base import LanedVerifier
 
 
 class StatementGenerator(DerivedGenerator):
@@ -60,10 +53,6 @@ class StatementGenerator(DerivedGenerator):
         """What says or does nothing."""
         problem = Problem("draft", self.language, draft.kind, "", draft.statement)
         return self._asking.list_empty(problem)
-
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """See ``Generator``."""
-        return self.base.open_verifier(workers)
 
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names

@@ -53,7 +53,7 @@ class Program:
 
 
 def read_problem(problem: Problem) -> Program:
-    """The program of a problem. Raises ``ProblemError`` for what is outside this module's forms."""
+    """The program of a problem. Raises ``ProblemError`` for a form outside this module's."""
     return read_program(problem.preamble + problem.statement)
 
 

@@ -1,9 +1,9 @@
 """Dafny problems made one: fused lemmas, loops in sequence and in each other, call chains.
 
 Flows in: parents. Flows out: one program with one hole; names that two parents share are made
-apart. What is not the hole is filled with a parent's reference, so most of these operators need
-one. Loops that return early or write to the heap are not fused. Call chains have the shape of
-DafnyComp's (Re:Form, 2025, arXiv 2507.16331): a caller that knows its callees by their contracts.
+apart. A parent's reference fills every hole but one, so most of these operators need it. Loops
+that return early or write to the heap are not fused. Call chains have the shape of DafnyComp's
+(Re:Form, 2025, arXiv 2507.16331): a caller that knows its callees by their contracts.
 Not handled here: preconditions that cannot hold together (the filters ask the verifier).
 """
 
@@ -47,11 +47,6 @@ class _FusedParent:
     @property
     def names(self) -> set[str]:
         return list_names(self.program.text + (self.reference or ""))
-
-    @property
-    def proved_body(self) -> str:
-        """The body with the reference, if there is one, in its hole."""
-        return fill_hole(self.target.body, self.reference or "")
 
 
 def _read_apart(rng: random.Random, parents: Sequence[Parent]) -> list[_FusedParent]:
@@ -99,7 +94,7 @@ def conjoin_lemmas(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     fused = targets[0].rewrite(
         name=name,
         formals=formals,
-        clauses=_sort_clauses([clause for target in targets for clause in target.clauses]),
+        clauses=_join_clauses(targets),
         body=OPEN_BODY,
     )
     bodies = []
@@ -137,7 +132,7 @@ def sequence_loops(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     fused = targets[0].rewrite(
         formals=tuple(formal for target in targets for formal in target.formals),
         returns=tuple(formal for target in targets for formal in target.returns),
-        clauses=_sort_clauses([clause for target in targets for clause in target.clauses]),
+        clauses=_join_clauses(targets),
         body="{\n" + "\n".join(bodies) + "\n}",
     )
     others = tuple(d for part in parts for d in part.program.others)
@@ -145,8 +140,9 @@ def sequence_loops(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     return Made(parents[kept].problem.kind, text, parts[kept].reference)
 
 
-def _sort_clauses(clauses: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _join_clauses(targets: Sequence[Declaration]) -> tuple[tuple[str, str], ...]:
     order = {"requires": 0, "modifies": 1, "ensures": 2, "decreases": 3}
+    clauses = [clause for target in targets for clause in target.clauses]
     return tuple(sorted(clauses, key=lambda clause: order.get(clause[0], 4)))
 
 
@@ -174,7 +170,8 @@ def chain_calls(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         given = _find_value(target)
         if given is None or (value and fed is None):
             return None
-        declared += [*part.program.others, target.rewrite(body=part.proved_body)]
+        proved = target.rewrite(body=fill_hole(target.body, part.reference or ""))
+        declared += [*part.program.others, proved]
         own = {name: fresh.pick(name) for name, _ in target.formals if name != fed}
         formals += [(own[name], kind) for name, kind in target.formals if name != fed]
         requires += _feed(target, fed, own, known)
