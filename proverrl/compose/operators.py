@@ -46,25 +46,22 @@ def compose(
     operator = get_operator(name)
     if len(parents) < operator.arity:
         raise ProblemError(f"{name} needs {operator.arity} parents, got {len(parents)}")
-    for parent in parents:
-        if parent.problem.split != "train":
+    problems = [parent.problem for parent in parents]
+    for problem in problems:
+        if problem.split != "train":
             raise ProblemError(
-                f"problem {parent.problem.id!r} is of the split {parent.problem.split!r}: compose "
-                "from training problems only"
+                f"problem {problem.id!r} is of the split {problem.split!r}: compose from training "
+                "problems only"
             )
-    ids = [parent.problem.id for parent in parents]
+    ids = [problem.id for problem in problems]
     rng = random.Random(derive_seed("compose", name, round_number, seed, *ids))
     made = operator.compose(rng, parents)
-    if made is None or _says_nothing_new(made, parents):
+    if made is None:
         return None
-    return build_composed(
-        made, [parent.problem for parent in parents], name, round_number=round_number, seed=seed
-    )
-
-
-def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
-    texts = [parent.problem.preamble + parent.problem.statement for parent in parents]
-    return any((made.preamble + made.statement).split() == text.split() for text in texts)
+    words = (made.preamble + made.statement).split()
+    if any((problem.preamble + problem.statement).split() == words for problem in problems):
+        return None
+    return build_composed(made, problems, name, round_number=round_number, seed=seed)
 
 
 def read_generation(problem: Problem) -> int:

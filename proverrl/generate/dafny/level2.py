@@ -122,13 +122,11 @@ def make_stride(rng: random.Random, names: Names) -> ProgramText:
         start, step, count = bound, f"{counter} := {counter} - {stride};", f"{bound} - {counter}"
         guard = rng.choice((f"{counter} > 0", f"0 < {counter}"))
     span = f"0 <= {counter} <= {bound} && {counter} % {stride} == 0"
-    return Loop(counter, start, guard, step, span, count, bound).ask(
-        method,
-        total,
-        offset,
-        shuffled(rng, [f"{total} := {total} + {stride * slope};", step]),
-        lambda x: equal(total, line(x)),
-        requires=[f"requires {bound} % {stride} == 0"],
+    loop = Loop(counter, start, guard, step, span, count, bound)
+    required = f"requires {bound} % {stride} == 0"
+    steps = shuffled(rng, [f"{total} := {total} + {stride * slope};", step])
+    return loop.ask(
+        method, total, offset, steps, lambda x: equal(total, line(x)), requires=[required]
     )
 
 
@@ -141,13 +139,10 @@ def make_recurrence(rng: random.Random, names: Names) -> ProgramText:
     loop = draw_loop(rng, counter, bound)
     line = draw_line(slope, offset, rng.randrange(6))
     rule = line(f"{function}({arg} - 1)")
+    steps = shuffled(rng, [f"{total} := {line(total)};", loop.step])
+    recursion = _recurse(function, arg, base, rule)
     return loop.ask(
-        method,
-        total,
-        base,
-        shuffled(rng, [f"{total} := {line(total)};", loop.step]),
-        lambda x: equal(total, f"{function}({x})"),
-        function=_recurse(function, arg, base, rule),
+        method, total, base, steps, lambda x: equal(total, f"{function}({x})"), function=recursion
     )
 
 
@@ -198,13 +193,10 @@ def make_sum(rng: random.Random, names: Names, *, is_product: bool = False) -> P
     def step(value: str, x: str) -> str:
         return f"({line(x)}) * {value}" if is_product else f"{value} + {line(x)}"
 
+    steps = [loop.step, f"{total} := {step(total, counter)};"]
+    recursion = _recurse(function, arg, base, step(f"{function}({arg} - 1)", arg))
     return loop.ask(
-        method,
-        total,
-        base,
-        [loop.step, f"{total} := {step(total, counter)};"],
-        lambda x: equal(total, f"{function}({x})"),
-        function=_recurse(function, arg, base, step(f"{function}({arg} - 1)", arg)),
+        method, total, base, steps, lambda x: equal(total, f"{function}({x})"), function=recursion
     )
 
 
