@@ -68,8 +68,14 @@ class RoutedVerifier:
         return self._opened[language]
 
     def identify(self, candidate: Candidate) -> str:
-        """What determines a candidate's verdict besides itself, for the key of a cache."""
-        return self.open_backend(candidate.problem.language).salt
+        """What determines a candidate's verdict besides itself, for the key of a cache: what a kind
+        makes of it too, since another kind of that name, or a later one, makes something else."""
+        salt = self.open_backend(candidate.problem.language).salt
+        settled = self._settle(candidate)
+        if settled is candidate:
+            return salt
+        made = settled.key if isinstance(settled, Candidate) else repr(settled)
+        return f"{salt}\0{made}"
 
     def stats(self) -> PoolStats | None:
         """The sums over all opened back ends; None before the first."""
