@@ -8,6 +8,7 @@ the others. Not handled here: how a back end is found (``proverrl.lang.open``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -75,7 +76,7 @@ class RoutedVerifier:
         if settled is candidate:
             return salt
         made = settled.key if isinstance(settled, Candidate) else repr(settled)
-        return f"{salt}\0{made}"
+        return f"{salt}\0{hashlib.sha256(made.encode()).hexdigest()}"
 
     def stats(self) -> PoolStats | None:
         """The sums over all opened back ends; None before the first."""
