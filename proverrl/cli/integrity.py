@@ -117,10 +117,11 @@ async def _recheck(
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.cli.second_look import open_patient
     from proverrl.evaluation.claims import Misfit, read_claims
-    from proverrl.evaluation.recheck import read_written, recheck_claims
+    from proverrl.evaluation.recheck import describe_conditions, read_written, recheck_claims
     from proverrl.lang.base import CANARY_RATE
 
     problems = open_benchmark(benchmark).problems
+    by_id = {problem.id: problem for problem in problems}
     counts: Counter[str] = Counter()
     written = read_written(out) if resume and out else {}
 
@@ -130,13 +131,18 @@ async def _recheck(
                 if not item.claimed:
                     counts["unclaimed"] += 1
                 elif (earlier := written.get((item.line, item.number))) is not None:
-                    digest, status = earlier
-                    if digest != item.digest:
+                    if earlier.digest != item.digest:
                         raise UsageError(
                             f"line {item.line} of {file} is not what {out} was made from; leave "
                             "out --resume to start anew"
                         )
-                    counts[status] += 1
+                    if earlier.conditions != describe_conditions(item, by_id, verifier.make_key):
+                        raise UsageError(
+                            f"line {item.line} of {file} was judged for {out} against another "
+                            "statement, or by other judges or limits (--benchmark, --rlimit, "
+                            "PROVERRL_DAFNY4, a version); leave out --resume to start anew"
+                        )
+                    counts[earlier.status] += 1
                     continue
             yield item
 
@@ -155,7 +161,7 @@ async def _recheck(
                     click.echo(f"error: {file}:{item.line}: {item.reason}", err=True)
                     continue
                 counts[item.status] += 1
-                _show(file, item, sink)
+                _show(file, item, sink, describe_conditions(item.claim, by_id, verifier.make_key))
     finally:
         await verifier.aclose()
     return counts
@@ -169,13 +175,14 @@ def _open_out(path: Path, mode: str) -> IO[str]:
         raise UsageError(f"--out {path}: cannot be written: {error.strerror}") from error
 
 
-def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
+def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None, conditions: str) -> None:
     from proverrl.files.disk import saving
     from proverrl.files.seal import write_sealed
 
     if sink is not None:
         with saving(Path(sink.name)):
-            sink.write(write_sealed(outcome.to_json()) + "\n")
+            row = outcome.to_json() | {"conditions": conditions}
+            sink.write(write_sealed(row) + "\n")
             sink.flush()
     if not outcome.holds:
         place = f"{file}:{outcome.claim.line}"

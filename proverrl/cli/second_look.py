@@ -58,6 +58,10 @@ class SecondLook:
             seconds=first.seconds + again.seconds,
         )
 
+    def make_key(self, candidate: Candidate) -> str:
+        """See ``CachedVerifier.make_key``."""
+        return self._verifier.make_key(candidate)
+
     async def aclose(self) -> None:
         """See ``Verifier.aclose``."""
         await self._verifier.aclose()

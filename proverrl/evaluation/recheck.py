@@ -12,7 +12,7 @@ import difflib
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.errors import RunError
+from proverrl.errors import ProblemError, RunError
 from proverrl.evaluation.claims import Claim, Misfit
 from proverrl.files.lines import iter_numbered_lines, write_atomically
 from proverrl.files.seal import CHANGED, has_own_seal
@@ -87,16 +87,39 @@ class _RecheckRow(TypedDict):
     sample: int
     claim: str
     status: RecheckStatus
+    conditions: str
 
 
 _RECHECK = TypeAdapter(_RecheckRow)
 _ANEW = "leave out --resume to start anew"
 
 
-def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
-    """Digest and status of each outcome that an interrupted run wrote, by line and sample. A last
-    line that was cut is dropped from the file, and so is what was not judged. Raises RunError: the
-    file cannot be read, or a line is no outcome."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An outcome that an interrupted run wrote: of which claim, and what it rests on."""
+
+    digest: str
+    status: str
+    conditions: str
+
+
+def describe_conditions(
+    claim: Claim, by_id: Mapping[str, Problem], make_key: Callable[[Candidate], str]
+) -> str:
+    """What the outcome of a claim rests on: the problem of this benchmark, judges and limits."""
+    found = prepare(claim, by_id)
+    if isinstance(found, RecheckedClaim):
+        return found.status
+    try:
+        return make_key(found)
+    except ProblemError as error:
+        return str(error)
+
+
+def read_written(path: Path) -> dict[tuple[int, int], Written]:
+    """Each outcome that an interrupted run wrote, by line and sample. A last line that was cut is
+    dropped from the file, and so is what was not judged. Raises RunError: the file cannot be read,
+    or a line is no outcome."""
     if not path.exists():
         return {}
     rows = []
@@ -108,7 +131,10 @@ def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
         if row["status"] not in ("timeout", "crashed"):
             rows.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
-    return {(row["line"], row["sample"]): (row["claim"], row["status"]) for row in rows}
+    return {
+        (row["line"], row["sample"]): Written(row["claim"], row["status"], row["conditions"])
+        for row in rows
+    }
 
 
 async def recheck_claims(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proverrl.config.base import LeanBackend
@@ -139,7 +139,9 @@ class Language(ABC):
         kind = self.find_kind(candidate.problem)
         if kind is None:
             return candidate
-        settled = kind.settle(candidate)
+        # What a candidate's key does not hold must not decide what is verified of it.
+        bare = replace(candidate.problem, informal="", metadata={})
+        settled = kind.settle(replace(candidate, problem=bare))
         if isinstance(settled, Verdict):
             return settled
         problem = settled.problem

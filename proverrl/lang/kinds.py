@@ -37,7 +37,9 @@ class Kind(ABC):
     @abstractmethod
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """What is audited and verified in place of a candidate, a problem of one of the language's
-        own kinds; the verdict where that is known without. Raises ``ProblemError`` as ``check``."""
+        own kinds; the verdict where that is known without. The problem comes without its words and
+        metadata, since a verdict is kept for its text alone. Raises ``ProblemError``, as ``check``
+        does."""
 
     def show(self, problem: Problem) -> str:
         """What a policy sees of a problem's text, with its hole; its words are shown beside it."""

@@ -8,6 +8,7 @@ the others. Not handled here: how a back end is found (``proverrl.lang.open``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -68,8 +69,14 @@ class RoutedVerifier:
         return self._opened[language]
 
     def identify(self, candidate: Candidate) -> str:
-        """What determines a candidate's verdict besides itself, for the key of a cache."""
-        return self.open_backend(candidate.problem.language).salt
+        """What determines a candidate's verdict besides itself, for the key of a cache: what a kind
+        makes of it too, since another kind of that name, or a later one, makes something else."""
+        salt = self.open_backend(candidate.problem.language).salt
+        settled = self._settle(candidate)
+        if settled is candidate:
+            return salt
+        made = settled.key if isinstance(settled, Candidate) else repr(settled)
+        return f"{salt}\0{hashlib.sha256(made.encode()).hexdigest()}"
 
     def stats(self) -> PoolStats | None:
         """The sums over all opened back ends; None before the first."""

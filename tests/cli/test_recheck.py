@@ -239,6 +239,19 @@ def test_real_dafny_finds_the_claims_that_do_not_hold(tmp_path: Path) -> None:
     assert (stopped.returncode, out.read_text()) == (2, damaged)
     assert f"{out}, line 2: not a JSON object" in stopped.stderr
     out.write_text("".join(lines))
+    # What was proved of one statement is no proof of another, and other limits are others.
+    own = tmp_path / "benchmark.jsonl"
+    known = [json.loads(line) for line in HELDOUT.read_text().splitlines()]
+    changed = [
+        row | {"statement": row["statement"].replace("n == x * 38", "n == x * 38 + 1")}
+        for row in known
+        if row["id"] in (problem.id, other.id)
+    ]
+    own.write_text("".join(json.dumps(row) + "\n" for row in changed))
+    for benchmark, more in ((own, ()), (HELDOUT, ("--rlimit", "5000000"))):
+        options = ("--benchmark", str(benchmark), "--out", str(out), "--resume", *more)
+        refused = recheck(str(path), *options)
+        assert (refused.returncode, "another statement" in refused.stderr) == (2, True)
     rows[1] = rows[0]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused = recheck(*arguments)

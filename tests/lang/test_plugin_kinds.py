@@ -53,6 +53,22 @@ class Stray(Guess):
         return Candidate(build_problem("p"), "")
 
 
+class Always(Guess):
+    """Another statement for each problem: not its own."""
+
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        return Candidate(replace(make_sum("own", 1, 1), metadata={}), "2")
+
+
+class Worded(Guess):
+    """What is verified hangs on the words, and on what stands in the metadata."""
+
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        problem = candidate.problem
+        said = problem.informal or problem.metadata.get("result") or candidate.body
+        return Candidate(replace(problem, kind="result"), str(said))
+
+
 class Figures(ReportSection):
     """Counts long bodies; it may not change a status."""
 
@@ -159,6 +175,31 @@ def test_a_kind_that_cannot_be_used_is_an_error_where_it_is_met() -> None:
         language.find_kind(replace(problem, kind="one"))
     with pytest.raises(UsageError, match="must be one of result, file of sums"):
         language.settle(Candidate(replace(problem, kind="stray"), "1"))
+
+
+def test_a_kept_verdict_is_one_on_what_this_kind_makes(tmp_path: Path) -> None:
+    def judge(kind: str, *problems: Problem) -> list[bool]:
+        kinds._PLACES["sums.guess"] = f"{HERE}:{kind}"
+        kinds._load_kind.cache_clear()
+
+        async def ask() -> list[Verdict]:
+            verifier = open_verifier(workers=1, needed=["sums"], cache_path=tmp_path / "kept")
+            try:
+                asked = [Candidate(problem, "guess 6") for problem in problems]
+                return await verify_all(verifier, asked, deadline_seconds=10)
+            finally:
+                await verifier.aclose()
+
+        return [verdict.proved for verdict in asyncio.run(ask())]
+
+    problem = replace(make_guess("g"), informal="")
+    assert judge("Always", problem) == [True]
+    # Another kind under the same name: "guess 6" is no proof of 2 + 3.
+    assert judge("Guess", problem) == [False]
+    assert judge("Always", problem) == [True]
+    # Equal keys, so the words and the metadata have no say.
+    told = [replace(problem, informal="5"), replace(problem, metadata={"result": "5"})]
+    assert judge("Worded", *told, problem) == [False, False, False]
 
 
 def use_sections(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:

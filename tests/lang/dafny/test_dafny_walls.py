@@ -15,8 +15,9 @@ from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.answers import Questioned
 from proverrl.lang.dafny.verify.walls.edited import OwnedProgram, own_program
 from proverrl.lang.dafny.verify.walls.forget import forget_program
-from proverrl.lang.dafny.verify.walls.refuted import write_runs
+from proverrl.lang.dafny.verify.walls.refuted import find_refuted, write_runs
 from proverrl.lang.dafny.verify.walls.relevance import WallFinding, ask_relevance
+from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
 from tests.shared_verifier import ask_worker
@@ -534,9 +535,36 @@ def test_small_inputs_are_tried_on_what_is_claimed() -> None:
     text, names = write_runs(LOOP_PROBLEM)
     assert names == ["M"] * 4
     assert text.count("ensures !((r == 2 * n))") == 4
+    # No name of the problem is that of a run, which would leave Dafny unable to read any.
+    lemma = f"lemma RunProbe0() {{ }}\nlemma L(n: nat)\n  ensures n > 1\n{{\n{HOLE}\n}}\n"
+    text, names = write_runs(Problem("l", "dafny", "statements", "", lemma))
+    assert (names, text.count("lemma RunProbes")) == (["L"] * 4, 4)
+    # Others may call what holds the hole.
+    lemma += "lemma Calls(n: nat)\n  ensures n > 1\n{\n  L(n);\n}\n"
+    text, _ = write_runs(Problem("l", "dafny", "statements", "", lemma))
+    assert "lemma L(n: nat)" in text
+    assert HOLE not in text
     # A member of a class is not tried.
     method = f"class C {{ method M() ensures false {{ {HOLE} }} }}"
     assert write_runs(Problem("c", "dafny", "statements", "", method)) == ("", [])
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_small_inputs_are_tried_where_the_program_calls_what_holds_the_hole() -> None:
+    lemma = f"lemma L(n: nat)\n  ensures n > 1\n{{\n{HOLE}\n}}\n"
+    calls = lemma + "lemma Calls(n: nat)\n  ensures n > 1\n{\n  L(n);\n}\n"
+    recursive = (
+        "method M(n: nat) returns (r: int)\n  ensures r == n + 1\n{{\n"
+        "  if n == 0 {{ r := {0}; }} else {{ r := M(n - 1); r := r + 1; }}\n{1}\n}}\n"
+    )
+    texts = [lemma, calls, recursive.format(0, HOLE), recursive.format(1, HOLE)]
+
+    async def ask(worker: DafnyServerWorker, toolchain: DafnyToolchain) -> list[str]:
+        problems = [Problem("p", "dafny", "statements", "", text) for text in texts]
+        return [await find_refuted(worker, problem) for problem in problems]
+
+    assert ask_worker(ask) == ["L", "L", "M", ""]
 
 
 @pytest.mark.slow

@@ -96,17 +96,25 @@ def build_runs(problem: Problem) -> Candidate | None:
     return Candidate(Problem(f"{problem.id}#runs", "dafny", "file", "", HOLE), text)
 
 
+def name_runs(text: str) -> str:
+    """How the names of runs begin: as no word of the program does, which would end all of them."""
+    name = RUN_NAME
+    while name in text:
+        name += "s"
+    return name
+
+
 def list_runs(target: Declaration, program: Program) -> list[Declaration]:
     """Copies of a method that Dafny proves only where it breaks its contract (``build_runs``)."""
     claims, unrolled = target.list_clauses("ensures"), unroll_loops(target.body)
     if not claims or unrolled is None:
         return []
-    runs = []
+    runs, name = [], name_runs(program.text)
     for number, values in enumerate(list_calls(target, program)):
         requires = "".join(f"\n  assert {text};" for text in target.list_clauses("requires"))
         runs.append(
             target.rewrite(
-                name=f"{RUN_NAME}{number}",
+                name=f"{name}{number}",
                 clauses=(
                     *(("requires", value) for value in values),
                     *((w, text) for w, text in target.clauses if w == "modifies"),
@@ -123,12 +131,12 @@ def list_denials(
 ) -> list[Declaration]:
     """Lemmas without parameters that what ``target`` claims fails for small arguments, and for
     ``numbers``."""
-    denied = _deny(target)
+    denied, name = _deny(target), name_runs(program.text)
     inputs = list_inputs(target, program, NUM_WITNESSES + len(numbers), numbers)
     tried = dict.fromkeys(substitute(denied, values) for values in inputs)
     return [
         target.rewrite(
-            name=f"{RUN_NAME}{number}", formals=(), clauses=(("ensures", claim),), body="{ }"
+            name=f"{name}{number}", formals=(), clauses=(("ensures", claim),), body="{ }"
         )
         for number, claim in enumerate(tried)
     ]

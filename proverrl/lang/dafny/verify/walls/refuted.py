@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.compose.attack import RUN_NAME, list_denials, list_runs
+from proverrl.lang.dafny.audit.written_types import get_empty_body
+from proverrl.lang.dafny.compose.attack import list_denials, list_runs, name_runs
 from proverrl.lang.dafny.compose.declarations import Program
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations
-from proverrl.lang.dafny.syntax.text import name_entry
+from proverrl.lang.dafny.syntax.text import fill_hole, name_entry
 from proverrl.lang.dafny.verify.known import DafnyProcess
 from proverrl.types import Problem
 
@@ -33,6 +35,7 @@ _NUMBER = re.compile(r"-?\b\d+\b")
 
 def write_runs(problem: Problem) -> tuple[str, list[str]]:
     """The program, and whose claim each of its runs is about; both empty where there is none."""
+    begin = name_runs(problem.preamble + problem.statement)
     try:
         found = read_declarations(problem.preamble + problem.statement)
     except ProblemError:
@@ -46,10 +49,12 @@ def write_runs(problem: Problem) -> tuple[str, list[str]]:
             tried = list_runs(target, program)
         else:
             tried = list_denials(target, program, _list_numbers(target, found))
-        runs += [run.rewrite(name=f"{RUN_NAME}{len(names) + i}") for i, run in enumerate(tried)]
+        runs += [run.rewrite(name=f"{begin}{len(names) + i}") for i, run in enumerate(tried)]
         names += [target.name] * len(tried)
-    others = (d for d in found if not d.has_hole)
-    return (Program((*others, *runs)).text if runs else ""), names
+    # With an empty hole, since others may call what holds it, and a method itself.
+    body = get_empty_body(problem)
+    blank = (replace(d, text=fill_hole(d.text, body)) if d.has_hole else d for d in found)
+    return (Program((*blank, *runs)).text if runs else ""), names
 
 
 def _list_numbers(target: Declaration, found: Sequence[Declaration]) -> list[str]:
@@ -65,11 +70,12 @@ async def find_refuted(process: DafnyProcess, problem: Problem) -> str:
     """Whose claim fails on some input, by the name of its declaration; empty where none is seen
     to."""
     text, names = write_runs(problem)
+    begin = name_runs(problem.preamble + problem.statement)
     try:
         joined = join_invariants(text, admitted=True)
     except GrammarError:
         return ""
-    reply = await process.ask(joined.text, _RLIMIT, name_entry(f"{RUN_NAME}*")) if names else None
+    reply = await process.ask(joined.text, _RLIMIT, name_entry(f"{begin}*")) if names else None
     proved = {e.name for e in reply.entries if e.outcome == "verified"} if reply else set()
-    refuted = (n for i, n in enumerate(names) if name_entry(f"{RUN_NAME}{i}") in proved)
+    refuted = (n for i, n in enumerate(names) if name_entry(f"{begin}{i}") in proved)
     return next(refuted, "")
