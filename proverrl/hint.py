@@ -22,5 +22,5 @@ class Hint:
 
     @property
     def opening(self) -> str:
-        """What every answer begins with."""
+        """The text that every answer begins with."""
         return "" if self.source == "failed_attempt" else self.text

@@ -56,7 +56,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "rollout": ("config",),
     "experiment": ("config",),
 }
-"""What a part is called with, by position; ``options`` comes by name, to a part that has it."""
+"""The arguments of a part, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
     "loop": "loop",
     "callback": "logging.callbacks",
@@ -66,7 +66,7 @@ _KEYS: Mapping[Seam, str] = {
     "rollout": "rollout.mode",
     "experiment": "experiments",
 }
-"""Where such a part is named, if not in ``SEAM.name``."""
+"""The key that names such a part, if not ``SEAM.name``."""
 HOOKS: Mapping[Seam, tuple[str, ...]] = {"reward": ("check", "review")}
 """Attributes that a plug-in may have beside what it is called for; None where it has none."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
@@ -76,7 +76,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def is_place(text: str) -> bool:
-    """Whether a text has the form ``package.module:function``."""
+    """True when a text has the form ``package.module:function``."""
     return _PLACE.fullmatch(text) is not None
 
 
@@ -239,7 +239,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
 
 @cache
 def load(key: str, name: str) -> Any:
-    """What stands at ``package.module:attribute``. Raises ``UsageError``, which begins with
+    """The object at ``package.module:attribute``. Raises ``UsageError``, which begins with
     ``key``: it cannot be imported, or the module has nothing of that name."""
     module, _, path = name.partition(":")
     if (here := os.getcwd()) not in sys.path:

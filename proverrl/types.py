@@ -35,7 +35,7 @@ FILE = "file"
 
 
 class Status(StrEnum):
-    """What the verifier said. The last two mean that nothing was judged."""
+    """The verifier's answer. The last two mean that nothing was judged."""
 
     PROVED = "proved"
     REJECTED = "rejected"
@@ -53,7 +53,7 @@ class Status(StrEnum):
 
 
 def is_fatal(status: str, cause: str) -> bool:
-    """Whether a candidate ended the checker and was rejected for it; also for stored rows."""
+    """True for a candidate that ended the checker and was rejected for it; also for stored rows."""
     return status == Status.REJECTED and bool(cause)
 
 
@@ -160,7 +160,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Obligations:
-    """What one entry of a program had to prove, and how much of it was proved."""
+    """The number of obligations of one entry of a program, and how many were proved."""
 
     entry: str
     total: int
@@ -172,12 +172,12 @@ class Obligations:
 
     @property
     def all_proved(self) -> bool:
-        """Whether there was something to prove, and all of it was."""
+        """True when there was something to prove, and all of it was."""
         return self.proved == self.total > 0
 
 
 class Stage(StrEnum):
-    """Who decided about a candidate: the last that looked at it."""
+    """The part that decided about a candidate: the last that looked at it."""
 
     NOBODY = ""
     AUDIT = "audit"
@@ -187,12 +187,12 @@ class Stage(StrEnum):
     PROVER = "prover"
     """The verifier's prover; for Lean its elaborator and its kernel."""
     WALL = "wall"
-    """What is asked about an accepted proof."""
+    """The questions about an accepted proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the verifier said about one candidate.
+    """The verifier's answer about one candidate.
 
     ``stage`` decided, by ``rule`` where the audit or a wall did. ``believed`` counts what a bare
     file rests on by its user's choice, by its word; ``at_limit`` says that the verdict hangs on the
@@ -236,12 +236,12 @@ class Verdict:
 
     @property
     def fatal(self) -> bool:
-        """Whether the candidate ended the checker and was rejected for it."""
+        """True when the candidate ended the checker and was rejected for it."""
         return is_fatal(self.status, self.cause)
 
     @property
     def failed_in_prover(self) -> bool:
-        """Whether it was read and the prover did not prove it, and nothing worse is known of it."""
+        """True when it was read, the prover did not prove it, and nothing worse is known of it."""
         return self.stage is Stage.PROVER and self.status in (Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -255,7 +255,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a policy is given for one problem: text, and its exact token ids.
+    """The input of a policy for one problem: text, and its exact token ids.
 
     A policy behind a server has no token ids; it gets ``messages`` instead.
     """
@@ -268,7 +268,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How completions are drawn. ``seed`` makes the draw repeatable on one device.
+    """The settings by which completions are drawn; ``seed`` makes a draw repeatable on one device.
 
     A completion ends with the token that completes a text of ``stop``. ``top_k`` above 0 keeps so
     many likeliest tokens; what ``top_p`` below 1 draws lacks log-probabilities, and is not learned.

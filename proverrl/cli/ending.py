@@ -1,4 +1,4 @@
-"""How one of several processes ends; ``proverrl.parallel.close_world`` leaves their group."""
+"""The end of one of several processes; ``proverrl.parallel.close_world`` leaves their group."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _run_command() -> None:
         click.echo(f"error: {tell_missing(module, 'this command')}", err=True)
         sys.exit(EXIT_USAGE)
     except OSError as error:
-        # What no command foresaw: a disk that is full, a folder that is gone.
+        # An error that no command foresaw: a disk that is full, a folder that is gone.
         click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)
         sys.exit(EXIT_USAGE)
 
@@ -126,10 +126,10 @@ def _name_place(error: OSError) -> str:
     try:
         sys.stdout.flush()
     except OSError:
-        # What is left goes nowhere, or the interpreter would try again at its exit.
+        # The rest goes nowhere, or the interpreter would try again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return "standard output: "
-    # Where output has no buffer, a flush finds nothing that is left.
+    # A flush finds nothing where output has no buffer.
     return "standard output, or a file: "
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: types of arguments, options, and how a configuration is read.
+"""Shared by several commands: types of arguments, options, and the reading of configurations.
 
 Flows in: what was typed. Flows out: a value, or click's error.
 """
@@ -137,7 +137,7 @@ def count_option(name: str, default: int, text: str | None = None, *, least: int
 
 
 def workers_option(text: str, *more: str) -> Decorator:
-    """How many verifier processes; ``more`` are other names of it."""
+    """The number of verifier processes; ``more`` are other names of it."""
     kind = click.IntRange(1, MAX_WORKERS)
     return click.option("--workers", *more, "workers", default=2, type=kind, help=text)
 
@@ -148,7 +148,7 @@ def timeout_option(text: str) -> Decorator:
 
 
 def benchmark_option(text: str, *names: str, **options: Any) -> Decorator:
-    """What ``open_benchmark`` takes."""
+    """The arguments of ``open_benchmark``."""
     return click.option("--benchmark", *names, metavar="NAME|PATH|hf:ID", help=text, **options)
 
 
@@ -175,14 +175,14 @@ def check_result_name(name: str) -> None:
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, _Result], how_to_go_on: str) -> _Result:
-    """What the work returns; the advice is given where a signal ends it."""
+    """The result of the work; the advice is given where a signal ends it."""
     from proverrl.monitor.interrupt import run_interruptible
 
     return asyncio.run(run_interruptible(work, how_to_go_on=how_to_go_on))
 
 
 def explain_resume(out: Path | None, kept: str) -> str:
-    """How to go on after an interruption, where each line of ``out`` is a ``kept``."""
+    """Advice for going on after an interruption, where each line of ``out`` is a ``kept``."""
     if out is not None:
         return "the same command with --resume continues"
     return f"no {kept} is kept without --out FILE, with which --resume would continue"

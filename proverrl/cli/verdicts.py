@@ -155,7 +155,7 @@ async def print_verdicts(
 
 
 class _Judging:
-    """What was seen so far, and how the end of it reads."""
+    """Counts the rows so far, and says their sum at the end."""
 
     def __init__(self, router: RoutedVerifier, *, strict: bool, github: bool, keep: bool) -> None:
         self.screen = open_console(stderr=True)
@@ -169,7 +169,7 @@ class _Judging:
         self._github = github
         self._keep = keep
         self.is_open = False
-        """Whether Dafny is told what only bare files may be judged under."""
+        """True when Dafny gets options that only bare files may be judged under."""
         self.is_remote = False
         self._believed: Counter[str] = Counter()
         self.rows: list[Row] = []

@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
 
 
 def find_text_fault(text: str) -> str:
-    """Why no file could hold a text; empty when one can."""
+    """The reason why no file could hold a text; empty when one can."""
     if "\0" in text:
         return "holds a NUL character"
     try:
@@ -181,7 +181,7 @@ def _line_error(path: Path, number: int, found: object) -> RunError:
 
 
 def only_evaluates(run_dir: Path) -> bool:
-    """Whether a run folder holds evaluations and no training, which writes metrics before it
+    """True when a run folder holds evaluations and no training, which writes metrics before it
     evaluates."""
     return (run_dir / EVALS_FOLDER).is_dir() and not (run_dir / METRICS_FILE).exists()
 

@@ -17,7 +17,7 @@ from proverrl.files.lines import iter_numbered_lines
 from proverrl.files.strict_json import read_object
 
 ROW = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
-"""How rows are checked, and the rows inside them: nothing is converted, fields that are not named
+"""The rules for rows and the rows inside them: nothing is converted, fields that are not named
 pass through, NaN does not."""
 
 

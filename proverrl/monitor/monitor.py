@@ -38,7 +38,7 @@ from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
 _EVENTS = {"sft": "warm start", "eval": "evaluation"}
-"""What callbacks call the lines of these kinds; others have their own names."""
+"""The names of lines of these kinds for callbacks; others have their own names."""
 Row = Mapping[str, Any]
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 

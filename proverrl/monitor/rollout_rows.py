@@ -116,7 +116,7 @@ def describe_turns(rollout: Rollout, advantages: Sequence[Credit] | None) -> lis
 
 
 def describe_hint(rollout: Rollout) -> dict[str, Any] | None:
-    """What a rollout was given, as JSON values; None when nothing was."""
+    """The hint that a rollout was given, as JSON values; None when it got none."""
     hint = rollout.hint
     if hint is None:
         return None

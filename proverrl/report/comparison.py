@@ -80,7 +80,7 @@ def list_shelves(runs: Sequence[RunRecord]) -> list[Shelf]:
 
 
 def list_pairs(columns: Sequence[Column]) -> list[tuple[int, int]]:
-    """What is compared: each column with its own before; then with the first of the evaluations
+    """The compared pairs: each column with its own before; then with the first of the evaluations
     after training that has the same name, or, being that first itself, with the first of all."""
     places = {id(column.evaluation): place for place, column in enumerate(columns)}
     pairs = []
@@ -115,7 +115,7 @@ def list_differences(shelf: Shelf) -> list[ColumnDifference]:
 
 
 def count_overlap(shelf: Shelf, one: int, other: int) -> McNemar:
-    """Who solved which problem, of those that both have a judged attempt at; with ``one == other``
+    """Counts of who solved the problems that both have a judged attempt at; with ``one == other``
     only ``both`` and ``neither`` can differ from zero."""
     return count_solvers(shelf.pair(one, other, 1))
 

@@ -1,7 +1,7 @@
-"""The charts of the section "Curriculum": what was drawn when.
+"""The charts of the section "Curriculum": the problems drawn over time.
 
 Flows in: the figures that a curriculum logs with every step. Flows out: charts. Not handled here:
-how well difficulty was predicted in the end (``calibration``), composed problems (``selfplay``).
+the quality of predictions in the end (``calibration``), composed problems (``selfplay``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Flows in: ``rollouts/step_N.jsonl`` of each run. Flows out: an index of the steps that are in the
 page and their packed pieces: the newest step, the oldest, then those that halve the gaps, until a
 limit is reached. Every rollout of a step is listed; those beyond the step's limit have no tokens
-and no text. What was left out is counted. Not handled here: how it is drawn (``rollouts.js``).
+and no text. Whatever is left out is counted. Not handled here: how it is drawn (``rollouts.js``).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _index_entry(value: Row, run: int, step: int, name: str) -> Row:
 
 @dataclass(slots=True)
 class _CollectedStep:
-    """What is collected over the rollouts of a step; each text and context is kept once."""
+    """Collects over the rollouts of a step; each text and context is kept once."""
 
     decode: Decode | None
     tokens_left: int = field(default_factory=lambda: MAX_TOKENS_A_STEP)

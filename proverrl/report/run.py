@@ -102,7 +102,7 @@ class RunRecord:
 
     @cached_property
     def last_reasons(self) -> Mapping[str, int]:
-        """Why rollouts of the newest step were not judged, each reason with its count."""
+        """The reasons why rollouts of the newest step were not judged, each with its count."""
         reasons: Counter[str] = Counter()
         if self.step_files:
             for row in iter_rollouts(self.step_files[max(self.step_files)]):
@@ -120,13 +120,13 @@ class RunRecord:
 
     @property
     def limits(self) -> list[LimitUse]:
-        """Those that are set, the one that most is used of first; none before the first step."""
+        """The limits that are set, the most used first; none before the first step."""
         uses = read_limits(self.config).list_uses(self.steps[-1]) if self.steps else []
         return sorted(uses, key=lambda use: -use.share)
 
     @property
     def only_evaluates(self) -> bool:
-        """Whether nothing was trained here."""
+        """True when nothing was trained here."""
         return only_evaluates(self.path)
 
     @property
@@ -136,7 +136,7 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """That of the loop, or of what stands for one."""
+        """The title of the loop, or of the evaluation without one."""
         return "evaluation" if self.only_evaluates else known_traits(self.loop).title
 
     @property
@@ -164,7 +164,7 @@ class RunRecord:
 
 
 def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
-    """Where a report goes: ``out``, or into the first run's folder. Raises UsageError: ``out`` ends
+    """The place of a report: ``out``, or in the first run's folder. Raises UsageError: ``out`` ends
     otherwise than reports of this kind, or is in the folder of a run and not called report there,
     so that it may be a file that is read."""
     if out is None:
@@ -185,7 +185,7 @@ def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
         "evaluation" if only_evaluates(path) else str((item.get("config") or {}).get("loop") or "")
         for path, item in zip(paths, resolved, strict=True)
     ]
-    # Where nothing was trained, "evaluation" stands for a loop.
+    # "evaluation" stands for a loop where nothing was trained.
     titles = [known_traits(loop).title for loop in loops]
     if len(set(titles)) != len(titles) or not all(titles):
         titles = [path.resolve().name for path in paths]

@@ -130,7 +130,7 @@ def render_rollout(row: Row, decode: Decode) -> RenderableType:
 
 
 def _render_context(turn: StoredTurn, decode: Decode, number: int) -> RenderableType:
-    """What stood before the completion: the prompt, or feedback. None of it is learned."""
+    """The text before the completion: the prompt, or feedback. None of it is learned."""
     name = "prompt" if number == 1 else "feedback"
     if turn.restarts:
         name = "prompt, with the oldest turns cut"

@@ -109,7 +109,7 @@ async def answer_all(
 
 
 async def _release_after(room: Reservation, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Who waits for others, or does not read its lines, holds no room for what is judged."""
+    """A client that waits, or does not read its lines, holds no room for judged candidates."""
     try:
         return await work()
     finally:
@@ -142,8 +142,8 @@ def _parse_now(model: type[BaseModel], body: bytes) -> Any:
 
 
 def describe_body(app: FastAPI, model: type[BaseModel]) -> dict[str, Any]:
-    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. What the
-    schema refers to is kept in ``app.state.schemas``."""
+    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. The
+    schemas that it refers to are kept in ``app.state.schemas``."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     app.state.schemas |= schema.pop("$defs", {})
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

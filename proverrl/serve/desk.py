@@ -69,7 +69,7 @@ class Desk:
         self.room = Room(settings.room)
         self.metrics = Metrics(self.room, verifier)
         self.distrust = ""
-        """Why nothing that is said here can be believed any more; empty as long as it can."""
+        """The reason why no answer here can be believed any more; empty as long as they can."""
         self._verifier = verifier
         self._breather = Breather()
 

@@ -2,7 +2,7 @@
 
 Flows in: snippets, each a whole Lean file. Flows out: what Lean's community REPL would have said:
 messages, sorries, an environment's number. A snippet that this server does not accept has an error
-among its messages, whatever else it says, so that no client calls it valid. What goes wrong with
+among its messages, whatever else it says, so that no client calls it valid. A fault of
 one snippet is said in its own result, with status 200: the client would throw a whole batch away.
 Covered: ``/api/check`` and the older ``/verify``, of kimina-client 0.2. Not covered: info trees,
 which get an error; ``reuse`` and ``disable_cache``, because no snippet sees another and verdicts

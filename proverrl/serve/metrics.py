@@ -69,7 +69,7 @@ class Metrics:
 
 
 class _Live(Collector):
-    """What is read at the moment of asking."""
+    """The figures that are read at the moment of asking."""
 
     def __init__(self, room: Room, verifier: CachedVerifier) -> None:
         self._room = room

@@ -1,4 +1,4 @@
-"""How many candidates are taken in.
+"""The room for candidates.
 
 Flows in: who wants to have how many judged. Flows out: room for them, or how long to wait. What
 would be more than the room is refused at once, so that a client hears of it while it can still go
@@ -49,7 +49,7 @@ class Room:
         self._ends: deque[float] = deque(maxlen=_RATE_OVER)
 
     def find_lack(self, client: str, num: int) -> str:
-        """Why there is no room for so many more of a client's candidates; empty when there is."""
+        """The reason why so many more of a client's candidates find no room; empty when they do."""
         if self.num_inside + num > self.size:
             return "the queue is full"
         if self._by_client[client] + num > self.size // 2:

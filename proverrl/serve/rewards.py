@@ -104,7 +104,7 @@ _Read = Callable[[Problem, str], Candidate | Score]
 
 
 def _make_reader(request: Request) -> _Read:
-    """How an answer is read, as the URL says. Raises ``Refusal``."""
+    """The reader of answers that the URL asks for. Raises ``Refusal``."""
     if unknown := sorted(set(request.query_params) - {"layout", "end"}):
         said = f"unknown {unknown[0][:40]!r} in the URL; known are: layout, end"
         raise Refusal(422, said)

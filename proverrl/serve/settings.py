@@ -1,4 +1,4 @@
-"""What a server is started with.
+"""The settings of a server.
 
 Flows in: options of the command line, a file of keys. Flows out: ``ServeSettings``, refused where
 they would let a stranger in. Not handled here: anything while requests come.
@@ -49,7 +49,7 @@ class ServeSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """True when only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
