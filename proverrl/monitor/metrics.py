@@ -178,7 +178,7 @@ class RunLimits:
     rounds: int = 0
 
     def list_uses(self, row: Mapping[str, Any]) -> list[LimitUse]:
-        """The limits that are set, and what ``row``, the line of a step or round, has used of each."""
+        """The limits that are set, and the used part of each in ``row``, a step or round."""
         left, kind = row.get("seconds_left"), row.get("kind", "step")
         found: list[tuple[str, float | None, float]] = [
             (f"{kind}s", row.get("step"), self.rounds if kind == "round" else self.steps),
