@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from proverrl.errors import Cause, ProblemError, RecordError
-from proverrl.hint import Hint
 
 Split = Literal["train", "valid", "heldout"]
 Role = Literal["solver", "composer"]
@@ -322,6 +321,24 @@ class Completion:
             )
         if not all(math.isfinite(value) for value in self.logprobs):
             raise RecordError("a log-probability of a completion is not finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """``text`` and ``token_ids`` stand after the problem's prompt and are never learned; ``ratio``
+    is their share of the answer, in tokens. Except for a failed attempt, they begin the answer and
+    are part of what is judged. Draws and rollouts carry it, so that no proof found with help
+    counts as found without."""
+
+    source: str
+    ratio: float
+    text: str
+    token_ids: tuple[int, ...]
+
+    @property
+    def opening(self) -> str:
+        """The text that every answer begins with."""
+        return "" if self.source == "failed_attempt" else self.text
 
 
 @dataclass(frozen=True, slots=True)

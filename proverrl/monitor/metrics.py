@@ -17,9 +17,8 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import UsageError
-from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE
+from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROW, iter_typed_lines
 from proverrl.files.strict_json import load_json
-from proverrl.files.typed_rows import ROW, iter_typed_lines
 
 Row = dict[str, Any]
 STEP_KINDS = ("step", "round")

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from proverrl.advantages.base import Credit
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import MessageRow
-from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.files.lines import ROW, iter_typed_lines
 from proverrl.monitor.metrics import RESTORE, Count, Number
 from proverrl.types import Rollout, Turn
 

@@ -24,9 +24,16 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.disk import refuse_inside
-from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
+from proverrl.files.lines import (
+    EVALS_FOLDER,
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    ROW,
+    iter_typed_lines,
+    only_evaluates,
+    read_row,
+)
 from proverrl.files.seal import check_seal
-from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 

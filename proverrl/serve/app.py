@@ -36,8 +36,7 @@ from proverrl.concurrency import cancel_all, finish_all
 from proverrl.errors import CanaryError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.problems.inputs import Submission, Unusable, read_entry, verdict_to_json
-from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
-from proverrl.serve.queue import Reservation
+from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal, Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
 from proverrl.verifier.about import LanguageAbout
