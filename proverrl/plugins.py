@@ -105,17 +105,14 @@ def find_installed(group: str, name: str) -> str:
 
 
 def find_package(group: str, name: str) -> str:
-    """The installed package that gives a name in ``proverrl.GROUP``."""
-    return " and ".join(map(_name_package, _find_points(group, name)))
+    """The installed package that gives a name in ``proverrl.GROUP``; the value of an entry point
+    without a distribution."""
+    points = _find_points(group, name)
+    return " and ".join(p.value if p.dist is None else p.dist.name for p in points)
 
 
 def _find_points(group: str, name: str) -> list[EntryPoint]:
     return [point for point in entry_points(group=f"proverrl.{group}") if point.name == name]
-
-
-def _name_package(point: EntryPoint) -> str:
-    """By its value where no distribution stands behind an entry point."""
-    return point.dist.name if point.dist is not None else point.value
 
 
 def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, Any]) -> T:

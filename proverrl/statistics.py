@@ -74,7 +74,7 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean over problems: the sample deviation over the root of their number; 0 for one."""
+    """The error of the mean: the sample deviation over the root of the number; 0 for one value."""
     return float(stats.sem(values)) if len(values) > 1 else 0.0
 
 
@@ -126,10 +126,9 @@ def compare_paired(
     first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], k: int
 ) -> Difference:
     """pass@k of ``second`` less that of ``first``, from (judged, proved) counts paired by place, as
-    ``compare_values``. Values of unlike numbers of attempts could not be the other way round, so
-    that p is of as many attempts on both sides, drawn from those of the side that has more. Raises
-    ``UsageError`` if the two differ in length or are empty, or a problem has fewer than k judged
-    attempts."""
+    ``compare_values``. Values of unlike numbers of attempts cannot be swapped. So p is of as many
+    attempts on both sides, drawn from those of the side that has more. Raises ``UsageError`` if the
+    two differ in length or are empty, or a problem has fewer than k judged attempts."""
     gaps = _subtract(*([pass_at_k(n, c, k) for n, c in side] for side in (first, second)))
     sizes = [min(n, m) for (n, _), (m, _) in zip(first, second, strict=True)]
     rng = np.random.default_rng(0)

@@ -180,7 +180,7 @@ class Stage(StrEnum):
 
     NOBODY = ""
     AUDIT = "audit"
-    """Its text alone."""
+    """The rules about its text alone."""
     READING = "reading"
     """The verifier's parser and type checker; for Lean what the problem imports."""
     PROVER = "prover"

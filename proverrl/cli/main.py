@@ -31,7 +31,7 @@ from proverrl.cli.options import (
     benchmark_option,
     check_result_name,
     config_arguments,
-    parse_numbers,
+    parse_counts,
     read_config,
     run_until_interrupted,
     set_text,
@@ -296,7 +296,7 @@ def evaluate_command(
     if run is not None and config_file is not None:
         raise UsageError("give a configuration file or --run, not both")
     if ks is not None:
-        overrides = (*overrides, f"evaluation.ks={_parse_ks(ks)}")
+        overrides = (*overrides, f"evaluation.ks={parse_counts('-k', ks)}")
     if mode is not None:
         mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
         turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
@@ -354,13 +354,6 @@ def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
     places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
     merge_policies(places[0], places[1], alpha=alpha, out=out)
     click.echo(out)
-
-
-def _parse_ks(text: str) -> list[int]:
-    ks = parse_numbers("-k", text, int, "write numbers separated by commas, as 1,8")
-    if min(ks) < 1:
-        raise UsageError(f"-k {text!r}: k counts from 1")
-    return ks
 
 
 def _read_config(

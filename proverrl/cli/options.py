@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _Result = TypeVar("_Result")
-_Number = TypeVar("_Number", int, float)
 
 
 EMPTY_PATH = "the path is empty; name one, or write . for the current folder"
@@ -158,14 +157,15 @@ def set_text(key: str, value: object) -> str:
     return f"{key}={json.dumps(str(value), ensure_ascii=False)}"
 
 
-def parse_numbers(
-    option: str, text: str, read: Callable[[str], _Number], remedy: str
-) -> list[_Number]:
-    """Numbers separated by commas. Raises ``UsageError`` with the remedy."""
+def parse_counts(option: str, text: str) -> list[int]:
+    """Numbers from 1 that are separated by commas. Raises ``UsageError``."""
     try:
-        return [read(part) for part in text.split(",")]
+        counts = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"{option} {text!r}: {remedy}") from error
+        raise UsageError(f"{option} {text!r}: write numbers separated by commas, as 1,8") from error
+    if min(counts) < 1:
+        raise UsageError(f"{option} {text!r}: write numbers from 1")
+    return counts
 
 
 def check_result_name(name: str) -> None:

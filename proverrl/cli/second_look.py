@@ -19,7 +19,7 @@ from proverrl.verifier.cache import CachedVerifier
 
 FACTOR = 2.0
 RLIMIT = 30_000_000
-"""Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
+"""Dafny's limit: a proof that it finds without a limit in seconds counts. Training is stricter."""
 _MOST_PER_SECOND = 60_000_000
 """More than z3 4.8.5 counts in a second: 2 to 22 million were measured, by the kind of text."""
 

@@ -33,7 +33,7 @@ def install_extra(name: str) -> str:
 
 
 def tell_missing(module: str, needed_by: str) -> str:
-    """That a module of ``EXTRAS`` is not installed, and what installs it."""
+    """A sentence on a module of ``EXTRAS`` that is not installed, and the command for it."""
     command = install_extra(EXTRAS[module])
     return f"{needed_by} needs {module}, which is not installed; run: {command}"
 

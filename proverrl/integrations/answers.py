@@ -32,7 +32,7 @@ from proverrl.verifier.base import Verifier, verify_all
 NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""
 MOST_CHARACTERS = 2**19
-"""Of an answer: it is searched for code while others wait."""
+"""The longest answer: it is searched for code while others wait."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _now, _wait = time.monotonic, asyncio.sleep
 

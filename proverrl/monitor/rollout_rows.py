@@ -1,8 +1,8 @@
 """The turns of a rollout as rows of ``rollouts/step_N.jsonl``, token by token, and back.
 
 Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; checked rows of a
-file, and ``StoredTurn`` records of their turns. A prompt is written as what it adds to the turns
-before it, so a row grows with the number of tokens and not with its square.
+file, and ``StoredTurn`` records of their turns. Of a prompt only the addition to the turns
+before it is written: a row grows with the number of tokens, not with its square.
 Not handled here: the other keys of a row (``proverrl.run.tally``).
 """
 

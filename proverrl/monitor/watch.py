@@ -39,6 +39,7 @@ from proverrl.monitor.metrics import (
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
+SECONDS_BETWEEN_LOOKS = 2.0
 _PARTS = ("generator", "pool", "learner", "composer")
 
 
@@ -135,7 +136,7 @@ class RunView:
 
 
 def _list_evaluations(run: Path) -> list[str]:
-    """Those that have attempts; with how many there are while there is no result."""
+    """The evaluations that have attempts; without a result, with the number of attempts."""
     unfinished = count_unfinished(run)
     return [
         name + (f" ({unfinished[name]:,} attempts so far)" if name in unfinished else "")
@@ -272,7 +273,6 @@ def watch_run(
     run: Path,
     stream: TextIO,
     *,
-    every: float = 2.0,
     live: bool | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -280,14 +280,12 @@ def watch_run(
     begun: the same training command continues it. ``live`` as for the monitor."""
     view = RunView(run)
     if can_draw_live(stream) if live is None else live:
-        _watch_live(view, stream, every, sleep)
+        _watch_live(view, stream, sleep)
     else:
-        _watch_plain(view, stream, every, sleep)
+        _watch_plain(view, stream, sleep)
 
 
-def _watch_live(
-    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
-) -> None:
+def _watch_live(view: RunView, stream: TextIO, sleep: Callable[[float], None]) -> None:
     console = open_console(stream)
     blocks = console.encoding.startswith("utf")
     with LivePanel(console, auto_refresh=False, transient=False) as panel:
@@ -300,12 +298,10 @@ def _watch_live(
             panel.update(render_view(view, draw_blocks=blocks, width=width), refresh=True)
             if finished:
                 return
-            sleep(every)
+            sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _watch_plain(
-    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
-) -> None:
+def _watch_plain(view: RunView, stream: TextIO, sleep: Callable[[float], None]) -> None:
     """A line per step; what was there before is told by its last step."""
 
     def say(line: str) -> None:
@@ -346,4 +342,4 @@ def _watch_plain(
             if guard := describe_guard(view):
                 say(f"guard: {guard}")
             return
-        sleep(every)
+        sleep(SECONDS_BETWEEN_LOOKS)

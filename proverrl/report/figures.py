@@ -54,7 +54,7 @@ def read_number(value: Any) -> float | None:
 
 
 def trailing(values: Sequence[T], width: int) -> list[Sequence[T]]:
-    """At each place the last ``width`` values."""
+    """The last ``width`` values at each place."""
     return [values[max(0, end - width) : end] for end in range(1, len(values) + 1)]
 
 

@@ -1,8 +1,8 @@
 """Puts the page together: one HTML file that loads nothing, with the data inside.
 
 Flows in: run folders. Flows out: ``report.html``. Bodies and messages are hostile text: the
-templates escape everything, ``<`` never appears in the embedded JSON, what is packed is base64, and
-a content security policy admits only the scripts whose hashes it lists and no network at all.
+templates escape everything, ``<`` never appears in the embedded JSON, packed pieces are base64. A
+content security policy admits only the scripts whose hashes it lists and no network at all.
 Not handled here: what the sections say (the other modules), the curves (``figures``).
 """
 

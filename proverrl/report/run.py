@@ -172,8 +172,7 @@ class RunRecord:
 
 def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
     """The place of a report: ``out``, or in the first run's folder. Raises UsageError: ``out`` ends
-    otherwise than reports of this kind, or is in the folder of a run and not called report there,
-    so that it may be a file that is read."""
+    otherwise than reports of this kind, or lies in a run's folder and is not called report."""
     if out is None:
         return Path(run_dirs[0]) / f"report.{kind}"
     if out.suffix != f".{kind}":

@@ -80,8 +80,8 @@ def list_facts(run: RunRecord) -> list[tuple[str, str]]:
 
 
 def list_tiles(columns: Sequence[Column]) -> list[tuple[Column, int, Cell, Cell | None]]:
-    """For each column that nothing is measured against, and k: the figure of all levels together,
-    and the one before."""
+    """The figure of all levels together, and the one before, for each column that nothing is
+    measured against, and each k."""
     tiles = []
     for column in group_by_benchmark(columns)[0] if columns else ():
         if column.base is None and any(item.base is column.evaluation for item in columns):
@@ -139,7 +139,7 @@ def list_unjudged(runs: Sequence[RunRecord]) -> tuple[list[list[str]], list[str]
 
 
 def _count_kinds(evaluation: StoredEvaluation, level: Row) -> Counter[str]:
-    """By kind from the attempts where they were kept, else the bare number."""
+    """The counts by kind from the attempts where they were kept, else the bare number."""
     statuses = evaluation.attempts.statuses
     counts = Counter({str(kind): num for kind, num in statuses.items() if not kind.judged})
     return counts or Counter(unjudged_counts(level.get("unjudged")))

@@ -39,8 +39,8 @@ def find_tokenizer(run: Path) -> Path | None:
 
 
 def open_decoder(run: Path) -> Decode:
-    """From a token id to its text; an id that the tokenizer lacks has none. Raises RunError: the
-    run has no tokenizer, or it cannot be loaded."""
+    """The function from a token id to its text; an id that the tokenizer lacks has none. Raises
+    RunError: the run has no tokenizer, or it cannot be loaded."""
     file = find_tokenizer(run)
     if file is None:
         raise RunError(

@@ -85,7 +85,7 @@ class Room:
         return ""
 
     def change(self, client: str, num: int) -> None:
-        """So many more are inside, or fewer."""
+        """Note that so many more are inside, or fewer."""
         self.num_inside += num
         self._by_client[client] += num
         if not self._by_client[client]:

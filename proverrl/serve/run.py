@@ -33,7 +33,7 @@ _BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 75
 _DESCRIPTORS = 2**16
 _READING_SECONDS = 60
-"""For clients to read their last answers, at the end."""
+"""The time for clients to read their last answers, at the end."""
 
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
