@@ -175,14 +175,11 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
                 f"{_find_table(seam, name)}: {name} takes none; give it a parameter 'options', or "
                 f"drop {', '.join(sorted(options))}"
             )
-        return _keep_running(key, name, function, _find_hooks(seam, function))
-    given = _read_options(seam, name, function, options)
-    bound = partial(function, options=given)
-    return _keep_running(key, name, bound, _find_hooks(seam, function))
-
-
-def _find_hooks(seam: Seam, function: Any) -> dict[str, Any]:
-    return {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+        bound = function
+    else:
+        bound = partial(function, options=_read_options(seam, name, function, options))
+    hooks = {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+    return _keep_running(key, name, bound, hooks)
 
 
 def _keep_running(

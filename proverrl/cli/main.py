@@ -9,6 +9,7 @@ Imports of heavy modules stay inside the commands, so that ``--help`` answers at
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import sys
@@ -34,7 +35,6 @@ from proverrl.cli.options import (
     parse_counts,
     read_config,
     run_until_interrupted,
-    set_text,
 )
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
@@ -359,7 +359,8 @@ def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
 def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
-    extra = (*overrides, *([set_text("run", run)] if run else []))
+    # In quotes: a folder may be called 5 or true.
+    extra = (*overrides, *([f"run={json.dumps(str(run), ensure_ascii=False)}"] if run else []))
     ask = "give a configuration file, a name such as demo, or a run folder"
     return read_config(config_file, stored_in, extra, ask=ask)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
-import json
 import math
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -149,12 +148,6 @@ def timeout_option(text: str) -> Decorator:
 def benchmark_option(text: str, *names: str, **options: Any) -> Decorator:
     """The arguments of ``open_benchmark``."""
     return click.option("--benchmark", *names, metavar="NAME|PATH|hf:ID", help=text, **options)
-
-
-def set_text(key: str, value: object) -> str:
-    """An override that sets a key to a text, whatever the text looks like: a folder may be called
-    5 or true."""
-    return f"{key}={json.dumps(str(value), ensure_ascii=False)}"
 
 
 def parse_counts(option: str, text: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 from proverrl.errors import RunError
 from proverrl.monitor.rollout_rows import StoredTurn, iter_rollouts, read_turns
 from proverrl.report.embedded import Piece, pack_json
-from proverrl.report.run import Row, RunRecord
+from proverrl.report.run import TEXT_FIELDS, Row, RunRecord
 from proverrl.report.transcript import Decode, open_decoder
 
 MAX_STEPS = 40
@@ -160,8 +160,7 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
 def _add_rollout(step: _CollectedStep, row: Row) -> None:
     problem, rollout_id = row["problem"], row["rollout_id"]
     name = problem["id"]
-    names = ("id", "level", "family", "language", "preamble", "statement")
-    step.problems.setdefault(name, {key: problem.get(key) for key in names})
+    step.problems.setdefault(name, {key: problem.get(key) for key in TEXT_FIELDS})
     # The ids of a group differ in their last number; one problem can be drawn into two groups.
     key = _INDEX.sub("", rollout_id) if name in rollout_id else name
     group = step.groups.setdefault(key, {"problem": name, "rollouts": []})

@@ -38,7 +38,7 @@ from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limi
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
 RESOLVED_FILE = "resolved.json"
-_TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
+TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
 Row = dict[str, Any]
@@ -258,7 +258,7 @@ def _find_problems(
                 continue
             read.add(file)
             for row in iter_problems(file):
-                texts = {name: row[name] for name in _TEXT_FIELDS if name in row}
+                texts = {name: row[name] for name in TEXT_FIELDS if name in row}
                 problems.setdefault(row["id"], texts)
     return problems
 
