@@ -226,7 +226,7 @@ class _Watch:
             # No run takes ten years.
             work.wait(timedelta(days=3650))
         except RuntimeError:
-            # What hears of it from gloo says so itself, and ends with the same status.
+            # A thread that hears of it from gloo says so itself, and ends with the same status.
             time.sleep(GRACE_SECONDS)
             sys.stdout.flush()
             print(f"error: {LOST}", file=sys.stderr, flush=True)

@@ -42,7 +42,7 @@ def write_error(path: Path, reason: OSError | str) -> RunError:
     if isinstance(reason, OSError):
         reason = reason.strerror or str(reason)
     return RunError(
-        f"cannot write {path}: {reason}. What was written before is kept; make room or fix the "
+        f"cannot write {path}: {reason}. Everything written before is kept; make room or fix the "
         "permissions, then give the same command again, with --resume if it has that option"
     )
 

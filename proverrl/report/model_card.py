@@ -143,7 +143,7 @@ def _explain_use(config: Config, repo_id: str) -> Iterator[str]:
     )
     yield "```"
     yield ""
-    yield "What it writes is a proof only when a verifier says so."
+    yield "Its text is a proof only when a verifier says so."
 
 
 def _list_settings(config: Config) -> Iterator[str]:
