@@ -1,4 +1,4 @@
-"""What ``import proverrl`` offers: verify, train and evaluate in a few lines, also in a notebook.
+"""The interface of ``import proverrl``: verify, train and evaluate in a few lines or a notebook.
 
 Flows in: candidates, or a configuration by name. Flows out: verdicts, run folders, figures. Whoever
 has an event loop running (a notebook has) may call all of it: the work runs on a loop of its own.
@@ -63,8 +63,8 @@ class SyncVerifier:
         self, candidates: Iterable[Candidate], *, deadline_seconds: float = 60.0
     ) -> list[Verdict]:
         """Verdicts in order; ``deadline_seconds`` is wall time for one candidate once a worker has
-        it. What no answer could be judged by (a problem that its verifier cannot read) has the
-        status ``crashed`` with the cause ``problem``."""
+        it. A candidate of a problem that its verifier cannot read has the status ``crashed``
+        with the cause ``problem``."""
         asked = verify_all(self._verifier, candidates, deadline_seconds=deadline_seconds)
         return self._loop.submit(asked).result()
 
@@ -116,7 +116,7 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Estimate pass@k of a run's policy (``run``), or of the one that ``config`` names
     (``policy.path``), on held-out problems or ``benchmarks``: one result for each, as in
-    ``evals/NAME.json``. What is stored under ``name`` is continued. Raises ``UsageError`` where
+    ``evals/NAME.json``. A stored evaluation of that ``name`` is continued. Raises ``UsageError``:
     neither or both are given, or nothing is to be evaluated."""
     require_module("torch", "evaluation")
     from proverrl.jobs.evaluate import evaluate_benchmarks, name_benchmarks
@@ -143,7 +143,7 @@ def _read(config: Config | str | Path, overrides: Sequence[str]) -> Config:
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """What the work returns. Where the caller has an event loop, it runs in another thread."""
+    """The result of the work, which runs in another thread where the caller has an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -33,8 +33,8 @@ async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 class Breather:
-    """For work on an event loop that takes its time: after some milliseconds of such work in one
-    turn of the loop, the rest of it waits for the next turn, so that others are not held up."""
+    """Spreads long work on an event loop: after some milliseconds of it in one turn of the loop,
+    the rest waits for the next turn, so that others are not held up."""
 
     def __init__(self, most_seconds: float = 0.02) -> None:
         self._most_seconds = most_seconds

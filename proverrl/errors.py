@@ -17,10 +17,10 @@ Cause = Literal[
     "no-result",
     "problem",
 ]
-"""Why nothing was judged; empty for a verdict on the proof. A candidate on which two fresh workers
-failed is REJECTED and keeps the cause, and so is one on which they were ``stalled``: at work for
-all of the time they had. Not so for ``deadline``, a machine too busy to let them work, and
-``killed`` by someone else. ``problem`` is our own text, which cannot be judged here."""
+"""The reason why nothing was judged; empty for a verdict on the proof. A candidate on which two
+fresh workers failed is REJECTED and keeps the cause. So is one on which they were ``stalled``: at
+work for all of the time they had. Neither ``deadline``, a machine too busy to let them work, nor
+``killed``, by someone else, rejects. ``problem`` is our own text, which cannot be judged here."""
 
 
 class ProverRLError(Exception):
@@ -37,7 +37,7 @@ class StoppedError(ProverRLError):
 
 
 class UsageError(ProverRLError):
-    """What the user gave cannot be used; the message names the place and the remedy. The command
+    """The user's input cannot be used; the message names the place and the remedy. The command
     line exits with 2."""
 
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 LOST = "another process of this run has ended, and its output says why; this one ends too"
 
 PATIENCE = timedelta(days=1)
-"""How long a process waits for another: rank 0 may judge for hours."""
+"""Seconds that a process waits for another: rank 0 may judge for hours."""
 
 WARN_SECONDS = 600.0
 """After so long a process that waits says so."""
@@ -66,7 +66,7 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """Whether this is the process that all others follow."""
+        """True in the process that all others follow."""
         return self.rank == 0
 
     def split(self) -> World:
@@ -226,7 +226,7 @@ class _Watch:
             # No run takes ten years.
             work.wait(timedelta(days=3650))
         except RuntimeError:
-            # What hears of it from gloo says so itself, and ends with the same status.
+            # A thread that hears of it from gloo says so itself, and ends with the same status.
             time.sleep(GRACE_SECONDS)
             sys.stdout.flush()
             print(f"error: {LOST}", file=sys.stderr, flush=True)

@@ -56,7 +56,7 @@ PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "rollout": ("config",),
     "experiment": ("config",),
 }
-"""What a part is called with, by position; ``options`` comes by name, to a part that has it."""
+"""The arguments of a part, by position; ``options`` comes by name, to a part that has it."""
 _KEYS: Mapping[Seam, str] = {
     "loop": "loop",
     "callback": "logging.callbacks",
@@ -66,7 +66,7 @@ _KEYS: Mapping[Seam, str] = {
     "rollout": "rollout.mode",
     "experiment": "experiments",
 }
-"""Where such a part is named, if not in ``SEAM.name``."""
+"""The key that names such a part, if not ``SEAM.name``."""
 HOOKS: Mapping[Seam, tuple[str, ...]] = {"reward": ("check", "review")}
 """Attributes that a plug-in may have beside what it is called for; None where it has none."""
 _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
@@ -76,7 +76,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def is_place(text: str) -> bool:
-    """Whether a text has the form ``package.module:function``."""
+    """True when a text has the form ``package.module:function``."""
     return _PLACE.fullmatch(text) is not None
 
 
@@ -105,17 +105,14 @@ def find_installed(group: str, name: str) -> str:
 
 
 def find_package(group: str, name: str) -> str:
-    """The installed package that gives a name in ``proverrl.GROUP``."""
-    return " and ".join(map(_name_package, _find_points(group, name)))
+    """The installed package that gives a name in ``proverrl.GROUP``; the value of an entry point
+    without a distribution."""
+    points = _find_points(group, name)
+    return " and ".join(p.value if p.dist is None else p.dist.name for p in points)
 
 
 def _find_points(group: str, name: str) -> list[EntryPoint]:
     return [point for point in entry_points(group=f"proverrl.{group}") if point.name == name]
-
-
-def _name_package(point: EntryPoint) -> str:
-    """By its value where no distribution stands behind an entry point."""
-    return point.dist.name if point.dist is not None else point.value
 
 
 def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, Any]) -> T:
@@ -178,14 +175,11 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
                 f"{_find_table(seam, name)}: {name} takes none; give it a parameter 'options', or "
                 f"drop {', '.join(sorted(options))}"
             )
-        return _keep_running(key, name, function, _find_hooks(seam, function))
-    given = _read_options(seam, name, function, options)
-    bound = partial(function, options=given)
-    return _keep_running(key, name, bound, _find_hooks(seam, function))
-
-
-def _find_hooks(seam: Seam, function: Any) -> dict[str, Any]:
-    return {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+        bound = function
+    else:
+        bound = partial(function, options=_read_options(seam, name, function, options))
+    hooks = {hook: getattr(function, hook, None) for hook in HOOKS.get(seam, ())}
+    return _keep_running(key, name, bound, hooks)
 
 
 def _keep_running(
@@ -239,7 +233,7 @@ def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
 
 @cache
 def load(key: str, name: str) -> Any:
-    """What stands at ``package.module:attribute``. Raises ``UsageError``, which begins with
+    """The object at ``package.module:attribute``. Raises ``UsageError``, which begins with
     ``key``: it cannot be imported, or the module has nothing of that name."""
     module, _, path = name.partition(":")
     if (here := os.getcwd()) not in sys.path:

@@ -29,7 +29,7 @@ TAILS = (0.025, 0.975)
 STD_EPSILON = 1e-6
 """Added to a standard deviation before dividing by it."""
 INTERVAL_METHOD = "gaffke-95"
-"""What results name the intervals below by."""
+"""The name of the intervals below in results."""
 NUM_DRAWS = 10_000
 NUM_FLIPS = 9_999
 MOST_COUNTED = 13
@@ -74,7 +74,7 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean over problems: the sample deviation over the root of their number; 0 for one."""
+    """The error of the mean: the sample deviation over the root of the number; 0 for one value."""
     return float(stats.sem(values)) if len(values) > 1 else 0.0
 
 
@@ -83,7 +83,7 @@ def mean_interval(values: Sequence[float], bounds: Bounds = SHARES) -> tuple[flo
     2005; Learned-Miller and Thomas 2019, arXiv 1905.06208); without values, the bounds.
 
     For each end, one unseen value at that end's bound is added. All are weighted at random 10,000
-    times, as in the Bayesian bootstrap, and the end cuts off 2.5 % of the weighted means. Where all
+    times, as in the Bayesian bootstrap, and the end cuts off 2.5 % of the weighted means. If all
     values lie at the bounds, this is ``clopper_pearson``.
     """
     return _interval(Counter(float(value) for value in values), bounds)
@@ -126,10 +126,9 @@ def compare_paired(
     first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], k: int
 ) -> Difference:
     """pass@k of ``second`` less that of ``first``, from (judged, proved) counts paired by place, as
-    ``compare_values``. Values of unlike numbers of attempts could not be the other way round, so
-    that p is of as many attempts on both sides, drawn from those of the side that has more. Raises
-    ``UsageError`` if the two differ in length or are empty, or a problem has fewer than k judged
-    attempts."""
+    ``compare_values``. Values of unlike numbers of attempts cannot be swapped. So p is of as many
+    attempts on both sides, drawn from those of the side that has more. Raises ``UsageError`` if the
+    two differ in length or are empty, or a problem has fewer than k judged attempts."""
     gaps = _subtract(*([pass_at_k(n, c, k) for n, c in side] for side in (first, second)))
     sizes = [min(n, m) for (n, _), (m, _) in zip(first, second, strict=True)]
     rng = np.random.default_rng(0)
@@ -166,7 +165,7 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
 def estimate(counts: Sequence[tuple[int, int]], k: int) -> dict[str, float | int | None]:
     """pass@k over problems from (judged, proved) counts, as it is stored: value, standard error,
     interval, and how many problems had at least k judged attempts (the others have no unbiased
-    estimate and are left out). Where there is none, value and standard error are None."""
+    estimate and are left out). Without one, value and standard error are None."""
     values = [pass_at_k(n, c, k) for n, c in counts if n >= k]
     low, high = mean_interval(values)
     return {

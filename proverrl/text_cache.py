@@ -21,9 +21,9 @@ _ENTRY = 100
 
 
 def cache_texts(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
-    """Remember values by hashable arguments, from any thread. What was used longest ago is
-    forgotten as soon as all arguments together have more than ``MAX_CHARACTERS``. Errors are
-    not remembered."""
+    """Remember values by hashable arguments, from any thread. The value used longest ago
+    is forgotten as soon as all arguments together have more than ``MAX_CHARACTERS``. Errors are not
+    remembered."""
     known: OrderedDict[tuple[Any, ...], T] = OrderedDict()
     lock = threading.Lock()
     size = 0

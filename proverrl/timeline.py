@@ -1,4 +1,4 @@
-"""When a process of a run did what.
+"""The activities of a process of a run, and their times.
 
 Flows in: spans, from any thread. Flows out: the spans since the last look. Not handled here: the
 file that they are written to (``proverrl.monitor.trace``).
@@ -25,7 +25,7 @@ Activity = Literal[
     "wait",
     "wait of the sampler",
 ]
-"""What a process can be at, each a row of its own. The last two: for other processes."""
+"""The activities of a process, each a row of its own. The last two: for other processes."""
 
 
 class TimeSpan(NamedTuple):
@@ -50,7 +50,7 @@ class Timeline:
 
     @contextmanager
     def span(self, activity: Activity, place: str = "") -> Iterator[None]:
-        """What is inside is this activity; ``place`` says more of it."""
+        """The block is this activity; ``place`` says more of it."""
         began = time.monotonic()
         try:
             yield

@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from proverrl.errors import Cause, ProblemError, RecordError
-from proverrl.hint import Hint
 
 Split = Literal["train", "valid", "heldout"]
 Role = Literal["solver", "composer"]
@@ -35,7 +34,7 @@ FILE = "file"
 
 
 class Status(StrEnum):
-    """What the verifier said. The last two mean that nothing was judged."""
+    """The verifier's answer. The last two mean that nothing was judged."""
 
     PROVED = "proved"
     REJECTED = "rejected"
@@ -53,7 +52,7 @@ class Status(StrEnum):
 
 
 def is_fatal(status: str, cause: str) -> bool:
-    """Whether a candidate ended the checker and was rejected for it; also for stored rows."""
+    """True for a candidate that ended the checker and was rejected for it; also for stored rows."""
     return status == Status.REJECTED and bool(cause)
 
 
@@ -160,7 +159,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Obligations:
-    """What one entry of a program had to prove, and how much of it was proved."""
+    """The number of obligations of one entry of a program, and how many were proved."""
 
     entry: str
     total: int
@@ -172,27 +171,27 @@ class Obligations:
 
     @property
     def all_proved(self) -> bool:
-        """Whether there was something to prove, and all of it was."""
+        """True when there was something to prove, and all of it was."""
         return self.proved == self.total > 0
 
 
 class Stage(StrEnum):
-    """Who decided about a candidate: the last that looked at it."""
+    """The part that decided about a candidate: the last that looked at it."""
 
     NOBODY = ""
     AUDIT = "audit"
-    """Its text alone."""
+    """The rules about its text alone."""
     READING = "reading"
     """The verifier's parser and type checker; for Lean what the problem imports."""
     PROVER = "prover"
     """The verifier's prover; for Lean its elaborator and its kernel."""
     WALL = "wall"
-    """What is asked about an accepted proof."""
+    """The questions about an accepted proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the verifier said about one candidate.
+    """The verifier's answer about one candidate.
 
     ``stage`` decided, by ``rule`` where the audit or a wall did. ``believed`` counts what a bare
     file rests on by its user's choice, by its word; ``at_limit`` says that the verdict hangs on the
@@ -236,12 +235,12 @@ class Verdict:
 
     @property
     def fatal(self) -> bool:
-        """Whether the candidate ended the checker and was rejected for it."""
+        """True when the candidate ended the checker and was rejected for it."""
         return is_fatal(self.status, self.cause)
 
     @property
     def failed_in_prover(self) -> bool:
-        """Whether it was read and the prover did not prove it, and nothing worse is known of it."""
+        """True when it was read, the prover did not prove it, and nothing worse is known of it."""
         return self.stage is Stage.PROVER and self.status in (Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -255,7 +254,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a policy is given for one problem: text, and its exact token ids.
+    """The input of a policy for one problem: text, and its exact token ids.
 
     A policy behind a server has no token ids; it gets ``messages`` instead.
     """
@@ -268,7 +267,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How completions are drawn. ``seed`` makes the draw repeatable on one device.
+    """The settings by which completions are drawn; ``seed`` makes a draw repeatable on one device.
 
     A completion ends with the token that completes a text of ``stop``. ``top_k`` above 0 keeps so
     many likeliest tokens; what ``top_p`` below 1 draws lacks log-probabilities, and is not learned.
@@ -322,6 +321,24 @@ class Completion:
             )
         if not all(math.isfinite(value) for value in self.logprobs):
             raise RecordError("a log-probability of a completion is not finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """``text`` and ``token_ids`` stand after the problem's prompt and are never learned; ``ratio``
+    is their share of the answer, in tokens. Except for a failed attempt, they begin the answer and
+    are part of what is judged. Draws and rollouts carry it, so that no proof found with help
+    counts as found without."""
+
+    source: str
+    ratio: float
+    text: str
+    token_ids: tuple[int, ...]
+
+    @property
+    def opening(self) -> str:
+        """The text that every answer begins with."""
+        return "" if self.source == "failed_attempt" else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from proverrl.cli.ending import run_to_the_end
+from proverrl.cli.main import run_to_the_end
 
 SPINS = 10_000_000
 """Some tenths of a second, in which gloo's threads get from a message to their next step."""

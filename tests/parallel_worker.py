@@ -32,7 +32,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from proverrl import parallel
-from proverrl.cli.ending import run_to_the_end
+from proverrl.cli.main import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, VllmConfig
 from proverrl.config.training import WarmStartConfig
 from proverrl.errors import ProverRLError, WeightSyncError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from proverrl.cli.options import AS_JSON, GivenPath, parse_numbers
+from proverrl.cli.options import AS_JSON, GivenPath, parse_counts
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def compare(
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
     if unit:
-        chosen = _parse_numbers("--budgets", budgets) if budgets else None
+        chosen = parse_counts("--budgets", budgets) if budgets else None
         found = _compare_budgets(sides, names, cast("BudgetUnit", unit), chosen, as_json)
     else:
-        wanted = _parse_numbers("-k", ks) if ks else choose_ks(sides)
+        wanted = parse_counts("-k", ks) if ks else choose_ks(sides)
         found = _compare_pairs(sides, names, wanted, as_json)
     if as_json:
         click.echo(json.dumps({"warnings": warnings, **found}, indent=1))
@@ -202,13 +202,6 @@ def _compare_budgets(
             open_console().print(title, table, sep="\n")
         entries.append({"evaluation": str(side.path), "points": points})
     return {"unit": unit, "curves": entries}
-
-
-def _parse_numbers(option: str, text: str) -> list[int]:
-    chosen = parse_numbers(option, text, int, "write numbers separated by commas")
-    if min(chosen) < 1:
-        raise UsageError(f"{option} {text!r}: they count from 1")
-    return chosen
 
 
 def _percent(share: float) -> str:

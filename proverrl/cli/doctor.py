@@ -72,7 +72,7 @@ def check_python() -> Part:
 
 
 def check_training() -> list[Part]:
-    """What the extra ``train`` brings. Where it was not asked for, nothing is missing."""
+    """The packages of the extra ``train``; none is missing where it was not asked for."""
     missing = [name for name in TRAINING if importlib.util.find_spec(name) is None]
     if "torch" in missing:
         detail = "not installed; verifying, serving and checking do without it"
@@ -106,7 +106,7 @@ def check_optional(module: str) -> Part:
 
 
 def check_processors() -> Part:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     count = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -127,7 +127,7 @@ def check_memory() -> Part:
 
 
 def check_memory_limit() -> Part:
-    """What holds a verifier process to its memory limit."""
+    """The guard that holds a verifier process to its memory limit."""
     guard = describe_guard()
     if guard == CGROUP_GUARD:
         return Part("memory limit", "ok", guard)
@@ -149,7 +149,7 @@ def read_memory_gb(limit_file: Path = Path("/sys/fs/cgroup/memory.max")) -> floa
 
 
 def check_writable(folder: Path) -> Part:
-    """Whether run folders can be made: tries it in the folder or in the nearest one above it."""
+    """Try to make a run folder: in the folder or in the nearest one above it."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -163,7 +163,7 @@ def check_writable(folder: Path) -> Part:
 
 
 def check_cache(path: Path) -> Part:
-    """Where verdicts are kept, how large that is, and whether it can be used."""
+    """The place of the verdict cache, its size, and whether it can be used."""
     if not path.exists():
         found = check_writable(path.parent)
         if found.state != "ok":

@@ -8,17 +8,19 @@ Imports of heavy modules stay inside the commands, so that ``--help`` answers at
 
 from __future__ import annotations
 
+import atexit
+import json
 import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from proverrl.cli.compare import compare
-from proverrl.cli.ending import run_to_the_end
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -30,12 +32,10 @@ from proverrl.cli.options import (
     benchmark_option,
     check_result_name,
     config_arguments,
-    parse_numbers,
+    parse_counts,
     read_config,
     run_until_interrupted,
-    set_text,
 )
-from proverrl.cli.own_commands import OwnCommands
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, push, report, watch
@@ -52,10 +52,12 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.files.extras import EXTRAS, tell_missing
+from proverrl.plugins import find_installed, find_package, list_installed, load
 from proverrl.version import __version__
 
 if TYPE_CHECKING:
     from proverrl.config import Config
+
 
 _WORDS = {
     (UsageError, PeerError): "error",
@@ -63,7 +65,36 @@ _WORDS = {
     (VerifierError,): "verifier broken",
     (ProverRLError,): "internal error",
 }
+GROUP = "command"
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+def run_to_the_end(run: Callable[[], None]) -> None:
+    """Call ``run``, whose exit status is 0 or that of its ``SystemExit``.
+
+    One of several processes ends without taking the interpreter down. Gloo's threads let go of a
+    message's tensors some time after it is through, and need the interpreter for it; while the
+    interpreter goes down, that kills the process by SIGABRT with all its work done ("terminate
+    called without an active exception"). torch has no call to wait for these threads; they run as
+    long as their group, and DTensor's caches keep that alive.
+    """
+    status = 1
+
+    def end() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # Registered before any heavy import, it runs after the handlers of all others; Python's
+        # own threads have been joined and an exception that nobody caught has been printed.
+        atexit.register(end)
+    try:
+        run()
+        status = 0
+    except SystemExit as request:
+        status = request.code if isinstance(request.code, int) else int(request.code is not None)
+        raise
 
 
 def main() -> None:
@@ -107,7 +138,7 @@ def _run_command() -> None:
         click.echo(f"error: {tell_missing(module, 'this command')}", err=True)
         sys.exit(EXIT_USAGE)
     except OSError as error:
-        # What no command foresaw: a disk that is full, a folder that is gone.
+        # An error that no command foresaw: a disk that is full, a folder that is gone.
         click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)
         sys.exit(EXIT_USAGE)
 
@@ -126,11 +157,45 @@ def _name_place(error: OSError) -> str:
     try:
         sys.stdout.flush()
     except OSError:
-        # What is left goes nowhere, or the interpreter would try again at its exit.
+        # The rest goes nowhere, or the interpreter would try again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return "standard output: "
-    # Where output has no buffer, a flush finds nothing that is left.
+    # A flush finds nothing where output has no buffer.
     return "standard output, or a file: "
+
+
+class OwnCommands(click.Group):
+    """Our commands, which come first, and those of installed packages: the entry points
+    ``proverrl.command``. One is imported when it is called, or when the list of all is asked for. A
+    broken one is left out of that list with a warning, so that all other commands go on."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        found = super().list_commands(ctx)
+        for name in sorted(set(list_installed(GROUP)) - {*found}):
+            try:
+                load_command(name)
+            except UsageError as error:
+                warnings.warn(f"{error}; it is left out", stacklevel=2)
+            else:
+                found.append(name)
+        return sorted(found)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or cmd_name not in list_installed(GROUP):
+            return own
+        return load_command(cmd_name)
+
+
+def load_command(name: str) -> click.Command:
+    """The command of an installed package. Raises ``UsageError``, which names the package: it
+    cannot be imported, or is no click command."""
+    place = find_installed(GROUP, name)
+    key = f"command {name!r} of the installed package {find_package(GROUP, name)}"
+    found = load(key, place)
+    if not isinstance(found, click.Command):
+        raise UsageError(f"{key}: {place} is no click command, but {type(found).__name__}")
+    return found
 
 
 @click.group(
@@ -231,7 +296,7 @@ def evaluate_command(
     if run is not None and config_file is not None:
         raise UsageError("give a configuration file or --run, not both")
     if ks is not None:
-        overrides = (*overrides, f"evaluation.ks={_parse_ks(ks)}")
+        overrides = (*overrides, f"evaluation.ks={parse_counts('-k', ks)}")
     if mode is not None:
         mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
         turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
@@ -291,17 +356,11 @@ def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
     click.echo(out)
 
 
-def _parse_ks(text: str) -> list[int]:
-    ks = parse_numbers("-k", text, int, "write numbers separated by commas, as 1,8")
-    if min(ks) < 1:
-        raise UsageError(f"-k {text!r}: k counts from 1")
-    return ks
-
-
 def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
-    extra = (*overrides, *([set_text("run", run)] if run else []))
+    # In quotes: a folder may be called 5 or true.
+    extra = (*overrides, *([f"run={json.dumps(str(run), ensure_ascii=False)}"] if run else []))
     ask = "give a configuration file, a name such as demo, or a run folder"
     return read_config(config_file, stored_in, extra, ask=ask)
 

@@ -1,4 +1,4 @@
-"""What several commands share: types of arguments, options, and how a configuration is read.
+"""Shared by several commands: types of arguments, options, and the reading of configurations.
 
 Flows in: what was typed. Flows out: a value, or click's error.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
-import json
 import math
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _Result = TypeVar("_Result")
-_Number = TypeVar("_Number", int, float)
 
 
 EMPTY_PATH = "the path is empty; name one, or write . for the current folder"
@@ -137,7 +135,7 @@ def count_option(name: str, default: int, text: str | None = None, *, least: int
 
 
 def workers_option(text: str, *more: str) -> Decorator:
-    """How many verifier processes; ``more`` are other names of it."""
+    """The number of verifier processes; ``more`` are other names of it."""
     kind = click.IntRange(1, MAX_WORKERS)
     return click.option("--workers", *more, "workers", default=2, type=kind, help=text)
 
@@ -148,24 +146,19 @@ def timeout_option(text: str) -> Decorator:
 
 
 def benchmark_option(text: str, *names: str, **options: Any) -> Decorator:
-    """What ``open_benchmark`` takes."""
+    """The arguments of ``open_benchmark``."""
     return click.option("--benchmark", *names, metavar="NAME|PATH|hf:ID", help=text, **options)
 
 
-def set_text(key: str, value: object) -> str:
-    """An override that sets a key to a text, whatever the text looks like: a folder may be called
-    5 or true."""
-    return f"{key}={json.dumps(str(value), ensure_ascii=False)}"
-
-
-def parse_numbers(
-    option: str, text: str, read: Callable[[str], _Number], remedy: str
-) -> list[_Number]:
-    """Numbers separated by commas. Raises ``UsageError`` with the remedy."""
+def parse_counts(option: str, text: str) -> list[int]:
+    """Numbers from 1 that are separated by commas. Raises ``UsageError``."""
     try:
-        return [read(part) for part in text.split(",")]
+        counts = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"{option} {text!r}: {remedy}") from error
+        raise UsageError(f"{option} {text!r}: write numbers separated by commas, as 1,8") from error
+    if min(counts) < 1:
+        raise UsageError(f"{option} {text!r}: write numbers from 1")
+    return counts
 
 
 def check_result_name(name: str) -> None:
@@ -175,14 +168,14 @@ def check_result_name(name: str) -> None:
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, _Result], how_to_go_on: str) -> _Result:
-    """What the work returns; the advice is given where a signal ends it."""
+    """The result of the work; the advice is given where a signal ends it."""
     from proverrl.monitor.interrupt import run_interruptible
 
     return asyncio.run(run_interruptible(work, how_to_go_on=how_to_go_on))
 
 
 def explain_resume(out: Path | None, kept: str) -> str:
-    """How to go on after an interruption, where each line of ``out`` is a ``kept``."""
+    """Advice for going on after an interruption, where each line of ``out`` is a ``kept``."""
     if out is not None:
         return "the same command with --resume continues"
     return f"no {kept} is kept without --out FILE, with which --resume would continue"

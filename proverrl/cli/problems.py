@@ -82,7 +82,6 @@ def generate(
     from proverrl.generate import find_generator
     from proverrl.problems.drafts import DraftChecker, generate_file
 
-    find_language(language)
     generator = find_generator(language, code=code)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
@@ -186,8 +185,6 @@ def show_problem(
     if problem_id not in by_id:
         raise UsageError(_explain_no_problem(benchmark, file, problem_id))
     problem = by_id[problem_id]
-    from proverrl.lang import find_language
-
     mark = find_language(problem.language).comment
     click.echo(
         f"{mark} {problem.id}: level {problem.level}, {problem.family}, hole: {problem.kind}"
@@ -281,7 +278,6 @@ def _explain_no_problem(benchmark: Benchmark, file: str, problem_id: str) -> str
 
 def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
     """The layout that was asked for, else the one that a conversation about the language has."""
-    from proverrl.lang import find_language
     from proverrl.problems.prompt import LAYOUTS
     from proverrl.types import FILE
 

@@ -1,10 +1,10 @@
 """Judges again what may have failed by its limits alone, for commands that judge for a person.
 
 Flows in: candidates, and a verifier with appeals. Flows out: verdicts; one that hangs on the limit
-is ``at_limit``, and what ran out of time is TIMEOUT, however long it worked: that this counts
-against a text is a rule for policies, which could leave their groups by it. Where z3 runs out Dafny
-2.3 says now and then that an assertion does not hold, and it never says what was used. So a refusal
-is judged again where z3 had the time to use up its limit, which costs the quick ones nothing.
+is ``at_limit``, and one that ran out of time is TIMEOUT, however long it worked. That this counts
+against a text is a rule for policies, which could leave their groups by it. Dafny 2.3 says now and
+then that an assertion does not hold where z3 runs out, and never says how much it used. So a
+refusal is judged again if z3 had the time to use up its limit; quick ones cost nothing more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proverrl.verifier.cache import CachedVerifier
 
 FACTOR = 2.0
 RLIMIT = 30_000_000
-"""Of Dafny: what it proves without a limit in seconds is proved. Training is stricter."""
+"""Dafny's limit: a proof that it finds without a limit in seconds counts. Training is stricter."""
 _MOST_PER_SECOND = 60_000_000
 """More than z3 4.8.5 counts in a second: 2 to 22 million were measured, by the kind of text."""
 
@@ -68,7 +68,7 @@ class SecondLook:
 
 
 def open_patient(rlimit: int | None, **options: Any) -> SecondLook:
-    """What ``open_verifier`` opens with these options, as ``proverrl verify`` judges."""
+    """The verifier of ``open_verifier`` with these options, judging as ``proverrl verify``."""
     limit = rlimit or RLIMIT
     return SecondLook(open_verifier(rlimit=limit, appeal_factor=FACTOR, **options), limit)
 

@@ -55,7 +55,7 @@ from proverrl.verifier.router import RoutedVerifier
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta", Status.UNCONFIRMED: "magenta"}
 MAX_MESSAGES = 3
 MAX_CHARACTERS = 300
-"""Of one message in a plain line."""
+"""The most of one message in a plain line."""
 Row = dict[str, Any]
 Show = Callable[[Row], None]
 
@@ -85,10 +85,10 @@ async def print_verdicts(
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output (with ``plain`` a line to read beside ``out``,
-    or in its place). Returns 0 when all are proved, or have
-    nothing to prove and it is not ``strict``, 1 when not, 2 when an input cannot be used, 3 when an
-    input needs a back end that is not there. Raises ``UsageError`` if a path is missing, or if
-    what is to be written is an input or a program, or ``out`` cannot be continued."""
+    or in its place). Returns 0 when all are proved (without ``strict`` also with nothing to prove),
+    1 when not, 2 when an input cannot be used, 3 when the back end of an input is missing. Raises
+    ``UsageError`` if a path is missing, a file to write is an input or a program, or ``out`` cannot
+    be continued."""
     if resume and out is None:
         raise UsageError("--resume continues a file of verdicts: name it with --out")
     if plain and as_json:
@@ -155,7 +155,7 @@ async def print_verdicts(
 
 
 class _Judging:
-    """What was seen so far, and how the end of it reads."""
+    """Counts the rows so far, and says their sum at the end."""
 
     def __init__(self, router: RoutedVerifier, *, strict: bool, github: bool, keep: bool) -> None:
         self.screen = open_console(stderr=True)
@@ -169,7 +169,7 @@ class _Judging:
         self._github = github
         self._keep = keep
         self.is_open = False
-        """Whether Dafny is told what only bare files may be judged under."""
+        """True when Dafny gets options that only bare files may be judged under."""
         self.is_remote = False
         self._believed: Counter[str] = Counter()
         self.rows: list[Row] = []

@@ -16,8 +16,8 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import Cause, RunError
+from proverrl.files.lines import ROW, check_fields, iter_typed_lines, read_row
 from proverrl.files.seal import CHANGED, SEAL, check_seal, has_own_seal
-from proverrl.files.typed_rows import ROW, check_fields, iter_typed_lines, read_row
 from proverrl.types import FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"

@@ -22,9 +22,8 @@ from typing_extensions import TypedDict
 
 from proverrl.errors import ProblemError, RunError
 from proverrl.evaluation.claims import Claim, Misfit
-from proverrl.files.lines import iter_numbered_lines, write_atomically
+from proverrl.files.lines import ROW, check_fields, iter_numbered_lines, write_atomically
 from proverrl.files.seal import CHANGED, has_own_seal
-from proverrl.files.typed_rows import ROW, check_fields
 from proverrl.lang import find_language
 from proverrl.lang.records import Extraction
 from proverrl.problems.batch import verify_stream

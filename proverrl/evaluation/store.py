@@ -26,9 +26,8 @@ from proverrl.evaluation.attempts import (
     read_owner,
 )
 from proverrl.files.disk import saving
-from proverrl.files.lines import write_atomically
+from proverrl.files.lines import read_row, write_atomically
 from proverrl.files.seal import SEAL, add_seal
-from proverrl.files.typed_rows import read_row
 from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.types import Problem, Status

@@ -1,1 +1,1 @@
-"""."""
+"""Reading and writing files: text, JSON, checksums, errors of the disk, shipped files."""

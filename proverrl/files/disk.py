@@ -1,4 +1,4 @@
-"""What is said when the disk does not take a file, or gives back a damaged one: errors of the
+"""Errors of a disk that does not take a file or gives back a damaged one: those of the
 system, and of the libraries that write and read weights, become one ``RunError``."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import TracebackType
 from proverrl.errors import RunError, UsageError
 
 _TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
-"""What torch says of a file that it cannot write or read, in a plain ``RuntimeError``."""
+"""Words of torch about a file that it cannot write or read, in a plain ``RuntimeError``."""
 
 
 def refuse_overwriting(out: Path, *sources: str | Path) -> None:
@@ -42,7 +42,7 @@ def write_error(path: Path, reason: OSError | str) -> RunError:
     if isinstance(reason, OSError):
         reason = reason.strerror or str(reason)
     return RunError(
-        f"cannot write {path}: {reason}. What was written before is kept; make room or fix the "
+        f"cannot write {path}: {reason}. Everything written before is kept; make room or fix the "
         "permissions, then give the same command again, with --resume if it has that option"
     )
 

@@ -1,4 +1,4 @@
-"""What may be missing from an installation: the extra that brings it, and its command.
+"""Modules that an installation may lack: the extra that brings each, and its command.
 
 Flows in: the name of a module. Flows out: whether it is there, and one line with the remedy. The
 core of the package verifies, serves and checks; everything else is one of the extras of
@@ -17,7 +17,7 @@ TRAINING = (
     *("torch", "transformers", "tokenizers", "accelerate", "datasets", "plotly"),
     *("scipy", "numpy", "jinja2", "pyarrow", "safetensors", "huggingface_hub"),
 )
-"""What only training, evaluation and reports import."""
+"""Modules that only training, evaluation and reports import."""
 EXTRAS = (
     dict.fromkeys(TRAINING, "train")
     | {name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")}
@@ -33,7 +33,7 @@ def install_extra(name: str) -> str:
 
 
 def tell_missing(module: str, needed_by: str) -> str:
-    """That a module of ``EXTRAS`` is not installed, and what installs it."""
+    """A sentence on a module of ``EXTRAS`` that is not installed, and the command for it."""
     command = install_extra(EXTRAS[module])
     return f"{needed_by} needs {module}, which is not installed; run: {command}"
 

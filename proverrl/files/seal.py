@@ -1,7 +1,7 @@
 """A checksum inside a JSON object, by which a reader sees that it was changed or damaged.
 
-It is no signature: whoever edits a file on purpose can write a checksum that fits. What must hold
-against the writer of a file is verified again (``proverrl recheck``).
+It is no signature: whoever edits a file on purpose can write a checksum that fits. Claims that
+must hold against the writer of a file are verified again (``proverrl recheck``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write_sealed(row: Mapping[str, Any]) -> str:
 
 
 def has_own_seal(row: Mapping[str, Any], owner: str = "") -> bool:
-    """Whether a read object is as it was written."""
+    """True when a read object is as it was written."""
     said = {key: value for key, value in row.items() if key != SEAL}
     return SEAL in row and bool(row[SEAL] == _hash(said, owner))
 

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 FOLDERS = ("configs", "dafny", "examples", "lean")
-"""What is shipped; ``setup.py`` has the same names."""
+"""The shipped folders; ``setup.py`` has the same names."""
 LOOKED = "looked in the working folder and among the files that come with ProverRL"
 
 
@@ -23,7 +23,7 @@ def shipped_root() -> Path:
 
 
 def is_checkout() -> bool:
-    """Whether this package is used from its repository, not as an installed wheel."""
+    """True when this package is used from its repository, not as an installed wheel."""
     return (shipped_root() / "pyproject.toml").is_file()
 
 
@@ -43,7 +43,7 @@ def find_file(path: str | Path) -> Path:
 
 
 def name_file(path: Path) -> str:
-    """What a user would type for a file: a shipped one without the folder of the package."""
+    """The path that a user would type: of a shipped file without the folder of the package."""
     root = shipped_root()
     inside = any(path.is_relative_to(root / name) for name in FOLDERS)
     return str(path.relative_to(root) if inside else path)

@@ -13,9 +13,9 @@ from pydantic_core import from_json
 def load_json(text: str | bytes, *, unique_keys: bool = False, allow_nan: bool = False) -> Any:
     """The value of a JSON text.
 
-    Raises ``ValueError`` for what is no JSON, for NaN and Infinity unless they are allowed (Python
-    reads them although JSON has no such numbers), for what is nested too deeply to be read and,
-    with ``unique_keys``, for an object with a key twice, of which Python takes the last.
+    Raises ``ValueError`` for a text that is no JSON or is nested too deeply to be read. NaN and
+    Infinity are refused unless they are allowed: Python reads them, and JSON has no such numbers.
+    With ``unique_keys`` an object with a key twice is refused: Python takes the last of them.
     """
     if not unique_keys and not allow_nan:
         try:

@@ -32,7 +32,7 @@ from proverrl.verifier.base import Verifier, verify_all
 NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""
 MOST_CHARACTERS = 2**19
-"""Of an answer: it is searched for code while others wait."""
+"""The longest answer: it is searched for code while others wait."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _now, _wait = time.monotonic, asyncio.sleep
 
@@ -61,7 +61,7 @@ def make_rows(path: str | Path, layout: LayoutName) -> list[dict[str, Any]]:
 
 
 def show_problem(problem: Problem, layout: LayoutName) -> str | list[dict[str, str]]:
-    """What a policy is shown: messages where the layout answers with a code block, else a text."""
+    """The policy's input: messages where the layout answers with a code block, else a text."""
     if not LAYOUTS[layout].in_block:
         return render_prompt(problem, layout)
     messages = render_messages(problem, layout)
@@ -104,7 +104,7 @@ def find_candidate(problem: Problem, answer: str, layout: LayoutName) -> Candida
 
 
 def rate(verdict: Verdict) -> Score:
-    """What a verdict earns."""
+    """The score of a verdict."""
     errors = [d.message for d in verdict.diagnostics if d.severity == "error"]
     said = errors[0] if errors else verdict.cause
     if not verdict.status.judged:
@@ -178,7 +178,7 @@ class ProofReward:
         self._loop.close(self._close_verifier)
 
     async def _close_verifier(self) -> None:
-        """What is under way ends with an error."""
+        """End all work that is under way with an error."""
         verifier, self._verifier = self._verifier, None
         if verifier is not None:
             await verifier.aclose()

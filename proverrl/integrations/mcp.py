@@ -2,8 +2,8 @@
 
 Flows in: calls of the tools ``verify``, ``goals`` and, with a policy, ``search``. Flows out: JSON.
 A bare file is judged as it is; a problem with a body is held to the problem's own text, which is
-what an agent needs that must not change what it proves. What is wrong with a call, or with the
-verifier, is the error of that call. Not handled here: arguments of the command line.
+what an agent needs that must not change what it proves. A fault of a call, or of the verifier,
+is the error of that call. Not handled here: arguments of the command line.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def make_server(
         body: str = "",
         prelude: str = "",
     ) -> Row:
-        """What is left to prove: the goals at each place of the body or file, by line and column,
+        """The goals left to prove: those at each place of the body or file, by line and column,
         and those that are open at its end or at an error. In Lean, `sorry` leaves a goal open."""
         row, verdict = await judge(language, code, problem, body, prelude, traced=True)
         states = [
@@ -120,7 +120,7 @@ def _say_errors() -> Iterator[None]:
 
 
 def _read(language: str, code: str, problem: Row | None, body: str, prelude: str) -> Submission:
-    """What is to be judged. Raises ``ProblemError`` saying what is wrong with the call."""
+    """The candidate to judge. Raises ``ProblemError`` saying what is wrong with the call."""
     if (problem is None) == (not code):
         raise ProblemError("give either `code` with `language`, or `problem` with `body`")
     asked: Row

@@ -29,7 +29,7 @@ class ProofData(vf.TaskData):
 
 
 class AnswerConfig(BaseModel):
-    """How answers are read and judged; see ``ProofReward``."""
+    """The settings for reading and judging answers; see ``ProofReward``."""
 
     layout: LayoutName = "goedel"
     servers: list[str] = []
@@ -51,7 +51,7 @@ class ProofTaskConfig(vf.TaskConfig):
 
 
 class ProofToolsConfig(vf.ToolsetConfig):
-    """What the tools' own process needs to know."""
+    """The settings of the tools' own process."""
 
     judging: AnswerConfig = AnswerConfig()
 

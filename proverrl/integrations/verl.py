@@ -18,7 +18,7 @@ from proverrl.integrations.answers import NO_ANSWER, make_rows, open_reward
 
 DATA_SOURCE = "proverrl"
 _OF_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
-"""What verl adds where it serves a reward model."""
+"""The arguments that verl adds where it serves a reward model."""
 
 
 def make_verl_rows(path: str | Path, layout: LayoutName, split: str = "train") -> list[Any]:

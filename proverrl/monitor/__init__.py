@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: metrics on disk always, and a terminal display.
+"""The output of a run while it goes on: metrics on disk always, and a terminal display.
 
 Flows in: figures and rollouts from the loops. Flows out: ``metrics.jsonl``,
 ``rollouts/step_N.jsonl``, and lines or a live panel. Not handled here: the HTML page.

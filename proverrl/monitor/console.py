@@ -54,8 +54,8 @@ def open_table(title: str = "") -> Table:
 
 def open_progress(console: PanelConsole) -> Progress:
     """A bar that is gone when its block ends; none where it cannot be redrawn in place, nor where
-    results go to a pipe, whose reader may write on the same screen. What is printed meanwhile to a
-    stream that is no terminal stays in that stream."""
+    results go to a pipe, whose reader may write on the same screen. Text that is printed
+    meanwhile to a stream that is no terminal stays in that stream."""
     out = sys.stdout
     draws = can_draw_live(console.file) and (
         out.isatty() or not stat.S_ISFIFO(os.fstat(out.fileno()).st_mode)
@@ -96,7 +96,7 @@ class HeadedTable(Table):
 
 
 class PanelConsole(Console):
-    """rich's ``Console``. What it is told between two drawings of a panel is written before the
+    """rich's ``Console``. Text that it gets between two drawings of a panel is written before the
     next: rich takes note of a panel's height before it writes it, and a panel that another thread
     drew in between would stay on the screen."""
 
@@ -132,8 +132,8 @@ class LivePanel(Live):
     @staticmethod
     def abandon_all() -> None:
         """Leave what is drawn as it is, with a visible cursor below it; nothing is drawn
-        afterwards. What another thread is drawing is waited for, unless it takes too long: a signal
-        handler may call it."""
+        afterwards. It waits for a thread that is drawing, but not too long: a signal handler may
+        call it."""
         LivePanel.drawing.acquire(timeout=_DRAWING_SECONDS)
         LivePanel._abandoned = True
         if sys.__stdout__ is not None and sys.__stdout__.isatty():

@@ -1,4 +1,4 @@
-"""How a run looks on a terminal: a live panel, or plain lines when nobody is watching.
+"""The display of a run on a terminal: a live panel, or plain lines when nobody is watching.
 
 Flows in: the latest figures. Flows out: text on one stream. A panel leaves the terminal as it was,
 however its process ends. Not handled here: files; keys other than Ctrl-C that are typed meanwhile;
@@ -57,7 +57,7 @@ def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH, *, top: flo
 
 
 def describe_place(row: Mapping[str, Any], limit: LimitUse | None) -> list[str]:
-    """Which step or round it is, and how much is used of the limit that will end the run."""
+    """The step or round, and how much is used of the limit that will end the run."""
     kind = row.get("kind", "step")
     if limit is None:
         return [f"{kind} {row['step']}"]
@@ -167,8 +167,8 @@ class PlainDisplay:
 
 
 class TimedPanel(ABC):
-    """A panel with the seconds since it was opened, redrawn in place until it is closed. What is
-    drawn is set before ``__init__``: another thread draws."""
+    """A panel with the seconds since it was opened, redrawn in place until it is closed. A
+    subclass sets its figures before ``__init__``: another thread draws."""
 
     def __init__(
         self, stream: TextIO, clock: Callable[[], float], title: str, *, transient: bool
@@ -190,12 +190,12 @@ class TimedPanel(ABC):
 
     @property
     def draw_blocks(self) -> bool:
-        """Whether the terminal knows block characters."""
+        """True when the terminal knows block characters."""
         return self._console.encoding.startswith("utf")
 
     @abstractmethod
     def list_rows(self) -> list[RenderableType]:
-        """What stands in the panel."""
+        """The rows of the panel."""
 
     def _render(self) -> RenderableType:
         return Panel(
@@ -284,7 +284,7 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     bar.add_column(ratio=1)
     limit: LimitUse | None = state.get("limit")
     place, *used = describe_place(state, limit)
-    # Where nothing says when the run ends there is no bar to fill.
+    # There is no bar to fill where nothing says when the run ends.
     bar.add_row(place, ProgressBar(total=limit.most, completed=limit.used) if limit else "", *used)
     if composed := describe_composed(state):
         line = Table.grid(padding=(0, 2))

@@ -40,8 +40,8 @@ def end_at_once(line: str) -> NoReturn:
 
 @contextmanager
 def ctrl_c_while_asleep() -> Iterator[Callable[[float], None]]:
-    """Within it Ctrl-C raises KeyboardInterrupt in the sleep that is given, and nowhere else: rich
-    writes a panel again whose writing was interrupted."""
+    """Ctrl-C in the block raises KeyboardInterrupt in the sleep that is given, and nowhere else:
+    rich writes a panel again whose writing was interrupted."""
     pressed = asleep = False
 
     def take(number: int, frame: FrameType | None) -> None:
@@ -76,7 +76,7 @@ def stop_on_signals(
     describe_unsaved: Callable[[], str],
     signals: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM),
 ) -> Iterator[None]:
-    """Within it the first of ``signals`` is announced and calls ``begin_to_stop``, on the event
+    """In the block the first of ``signals`` is announced and calls ``begin_to_stop``, on the event
     loop; from then on Ctrl-C ends the process at once, with the line of ``describe_unsaved``. A
     ``StoppedError`` that passes gets the exit status that belongs to the signal."""
     loop = asyncio.get_running_loop()

@@ -17,9 +17,8 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import UsageError
-from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE
+from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROW, iter_typed_lines
 from proverrl.files.strict_json import load_json
-from proverrl.files.typed_rows import ROW, iter_typed_lines
 
 Row = dict[str, Any]
 STEP_KINDS = ("step", "round")
@@ -148,7 +147,7 @@ class MetricsTail:
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """How much of a limit is used. ``unit`` is plural: steps, rounds, verifier calls, minutes."""
+    """The used part of a limit. ``unit`` is plural: steps, rounds, verifier calls, minutes."""
 
     unit: str
     used: float
@@ -170,7 +169,7 @@ class LimitUse:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What ends a run, whichever comes first; 0 is no limit. A loop counts steps or rounds."""
+    """The limits of which the first ends a run; 0 is none. A loop counts steps or rounds."""
 
     steps: int = 0
     verifier_calls: int = 0
@@ -178,7 +177,7 @@ class RunLimits:
     rounds: int = 0
 
     def list_uses(self, row: Mapping[str, Any]) -> list[LimitUse]:
-        """Those that are set, as far as ``row``, the line of a step or round, says what is used."""
+        """The limits that are set, and the used part of each in ``row``, a step or round."""
         left, kind = row.get("seconds_left"), row.get("kind", "step")
         found: list[tuple[str, float | None, float]] = [
             (f"{kind}s", row.get("step"), self.rounds if kind == "round" else self.steps),
@@ -190,12 +189,12 @@ class RunLimits:
         ]
 
     def find_nearest(self, row: Mapping[str, Any]) -> LimitUse | None:
-        """The one that the largest share is used of: at an even pace it ends the run."""
+        """The limit with the largest used share: at an even pace it ends the run."""
         return max(self.list_uses(row), key=lambda use: use.share, default=None)
 
     def seconds_left(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> float | None:
-        """Until a limit is reached, at the pace from one row to another; None while there is no
-        pace, unless time is the only limit."""
+        """The time until a limit is reached, at the pace from one row to another; None while there
+        is no pace, unless time is the only limit."""
         left = last.get("seconds_left")
         seconds = (last.get("seconds") or 0.0) - (first.get("seconds") or 0.0)
         if seconds <= 0 and any(use.unit != "minutes" for use in self.list_uses(last)):
@@ -210,7 +209,7 @@ class RunLimits:
 
 
 def read_limits(config: Mapping[str, Any]) -> RunLimits:
-    """Those that a configuration names."""
+    """The limits that a configuration names."""
 
     def read(name: str, table: object = config) -> Any:
         value = table.get(name) if isinstance(table, Mapping) else None

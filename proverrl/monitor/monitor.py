@@ -38,7 +38,7 @@ from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
 _EVENTS = {"sft": "warm start", "eval": "evaluation"}
-"""What callbacks call the lines of these kinds; others have their own names."""
+"""The names of lines of these kinds for callbacks; others have their own names."""
 Row = Mapping[str, Any]
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
@@ -117,11 +117,9 @@ class Monitor:
         for callback in self._callbacks:
             callback(event, row)
 
-    def write_rollouts(
-        self, step: int, rows: Iterable[Mapping[str, Any]], folder: str = ROLLOUTS_FOLDER
-    ) -> Path:
-        """Write step_N.jsonl of a folder in one move; a file of the same step is replaced."""
-        path = self.run_dir / folder / f"step_{step}.jsonl"
+    def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> Path:
+        """Write ``rollouts/step_N.jsonl`` in one move; a file of the same step is replaced."""
+        path = self.run_dir / ROLLOUTS_FOLDER / f"step_{step}.jsonl"
         write_lines_atomically(path, rows)
         return path
 

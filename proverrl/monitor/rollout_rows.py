@@ -1,8 +1,8 @@
 """The turns of a rollout as rows of ``rollouts/step_N.jsonl``, token by token, and back.
 
 Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; checked rows of a
-file, and ``StoredTurn`` records of their turns. A prompt is written as what it adds to the turns
-before it, so a row grows with the number of tokens and not with its square.
+file, and ``StoredTurn`` records of their turns. Of a prompt only the addition to the turns
+before it is written: a row grows with the number of tokens, not with its square.
 Not handled here: the other keys of a row (``proverrl.run.tally``).
 """
 
@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from proverrl.advantages.base import Credit
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import MessageRow
-from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.files.lines import ROW, iter_typed_lines
 from proverrl.monitor.metrics import RESTORE, Count, Number
 from proverrl.types import Rollout, Turn
 
@@ -116,7 +116,7 @@ def describe_turns(rollout: Rollout, advantages: Sequence[Credit] | None) -> lis
 
 
 def describe_hint(rollout: Rollout) -> dict[str, Any] | None:
-    """What a rollout was given, as JSON values; None when nothing was."""
+    """The hint that a rollout was given, as JSON values; None when it got none."""
     hint = rollout.hint
     if hint is None:
         return None

@@ -37,7 +37,7 @@ _REASONS: Mapping[StopReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What is shown of a search at one moment."""
+    """The state of a search at one moment, as it is shown."""
 
     problem_id: str
     calls: int
@@ -203,7 +203,7 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
     table = open_table(f"{name}: {proved} of {len(results)} proved")
     table.add_column("problem", no_wrap=True)
     table.add_column("result")
-    # Where no completion was lost, as in most searches, these take no columns.
+    # These take no columns where no completion was lost, as in most searches.
     keys = ("truncated_share", "without_candidate_share")
     lost = dict(zip(("cut off", "no candidate"), keys, strict=True))
     if not any(result.get(key) for result in results for key in keys):
@@ -225,7 +225,7 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def list_warnings(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What more than half of all completions came to, where that was nothing; from each
+    """Sentences about more than half of all completions that came to nothing; from each
     ``result.json``."""
     counts = sum_figures(results, num="completions")
     if counts is None:

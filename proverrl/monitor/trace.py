@@ -25,7 +25,7 @@ _END = b"\n]\n"
 
 
 class TraceFile:
-    """Adds spans to the file at ``path``. What is there is kept, but for a line that was cut.
+    """Adds spans to the file at ``path``. Its events are kept, but for a line that was cut.
     Raises ``RunError`` if the file cannot be written."""
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class TraceFile:
                 try:
                     _write_whole(stream, added)
                 except OSError:
-                    # What was there stays readable: its end needs no more room than it had.
+                    # The earlier events stay readable: their end needs no more room than it had.
                     stream.truncate(whole)
                     stream.seek(whole)
                     stream.write(_END)

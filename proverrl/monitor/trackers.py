@@ -23,7 +23,7 @@ from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import read_object
 
 IDS_FILE = "trackers.json"
-"""In the run folder: under which id each tool knows the run, so that a resume goes on with it."""
+"""The file in the run folder with its id in each tool, so that a resume goes on with it."""
 
 PROJECT = "proverrl"
 """The project in tools that have some, where wandb's own variable ``WANDB_PROJECT`` names none."""

@@ -39,12 +39,13 @@ from proverrl.monitor.metrics import (
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
+SECONDS_BETWEEN_LOOKS = 2.0
 _PARTS = ("generator", "pool", "learner", "composer")
 
 
 @dataclass(slots=True)
 class RunView:
-    """What is known of a run so far. ``look`` brings it up to date."""
+    """A run as far as it is known. ``look`` brings it up to date."""
 
     run: Path
     tail: MetricsTail = field(init=False)
@@ -97,33 +98,33 @@ class RunView:
 
     @property
     def only_evaluates(self) -> bool:
-        """There is nothing to follow."""
+        """True when there is nothing to follow."""
         return only_evaluates(self.run)
 
     @property
     def lost(self) -> dict[str, str]:
-        """What more than half of the last step's completions came to, where that was nothing."""
+        """Sentences about more than half of the last step's completions that came to nothing."""
         found = warn_of_lost(self.steps[-1]) if self.steps else {}
         return {name: text for name, text in found.items() if text}
 
     @property
     def finished(self) -> bool:
-        """The policy is written last."""
+        """True when the policy is there, which is written last."""
         return (self.run / "policy" / "config.json").exists()
 
     @property
     def limits(self) -> RunLimits:
-        """What ends the run, as far as the configuration says."""
+        """The limits that end the run, as far as the configuration says."""
         return read_limits(self.config)
 
     def seconds_left(self) -> float | None:
-        """From the pace of the last steps, until the first limit is reached. None where neither
-        pace nor a limit on time is known."""
+        """The time until the first limit is reached, at the pace of the last steps. None where
+        neither pace nor a limit on time is known."""
         recent = self.steps[-STEPS_FOR_PACE - 1 :]
         return self.limits.seconds_left(recent[0], recent[-1]) if recent else None
 
     def state(self) -> Row:
-        """What ``render_steps`` draws."""
+        """The figures that ``render_steps`` draws."""
         last = self.steps[-1]
         left = self.seconds_left()
         return {
@@ -135,7 +136,7 @@ class RunView:
 
 
 def _list_evaluations(run: Path) -> list[str]:
-    """Those that have attempts; with how many there are while there is no result."""
+    """The evaluations that have attempts; without a result, with the number of attempts."""
     unfinished = count_unfinished(run)
     return [
         name + (f" ({unfinished[name]:,} attempts so far)" if name in unfinished else "")
@@ -178,19 +179,19 @@ def describe_flow(row: Mapping[str, Any]) -> str:
 
 
 def describe_guard(view: RunView) -> str:
-    """What the guard warned of up to the newest checkpoint, and what it stopped for."""
+    """The guard's warnings up to the newest checkpoint, and the findings that it stopped for."""
     parts = [f"{name} {count}x" for name, count in sorted(view.warnings.items()) if count]
     parts += [f"stopped: {name}" for name in view.stops]
     return ", ".join(parts)
 
 
 def describe_damage(view: RunView) -> str:
-    """How many lines could not be read; empty when all could."""
+    """The number of lines that could not be read; empty when all could."""
     return f"{view.tail.bad_lines} lines of {METRICS_FILE}" if view.tail.bad_lines else ""
 
 
 def describe_stage(view: RunView) -> str:
-    """Where a run without steps, or after them, is."""
+    """The stage of a run without steps, or after them."""
     if view.only_evaluates:
         return "evaluations only, no training to follow"
     if view.finished:
@@ -244,7 +245,7 @@ def render_view(
 
 
 def print_once(run: Path, stream: TextIO) -> None:
-    """How a run stands now: a panel, or plain lines when the stream is no terminal."""
+    """Print a run's state: a panel, or plain lines when the stream is no terminal."""
     view = RunView(run)
     view.look()
     if can_draw_live(stream):
@@ -272,7 +273,6 @@ def watch_run(
     run: Path,
     stream: TextIO,
     *,
-    every: float = 2.0,
     live: bool | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -280,14 +280,12 @@ def watch_run(
     begun: the same training command continues it. ``live`` as for the monitor."""
     view = RunView(run)
     if can_draw_live(stream) if live is None else live:
-        _watch_live(view, stream, every, sleep)
+        _watch_live(view, stream, sleep)
     else:
-        _watch_plain(view, stream, every, sleep)
+        _watch_plain(view, stream, sleep)
 
 
-def _watch_live(
-    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
-) -> None:
+def _watch_live(view: RunView, stream: TextIO, sleep: Callable[[float], None]) -> None:
     console = open_console(stream)
     blocks = console.encoding.startswith("utf")
     with LivePanel(console, auto_refresh=False, transient=False) as panel:
@@ -300,12 +298,10 @@ def _watch_live(
             panel.update(render_view(view, draw_blocks=blocks, width=width), refresh=True)
             if finished:
                 return
-            sleep(every)
+            sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _watch_plain(
-    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
-) -> None:
+def _watch_plain(view: RunView, stream: TextIO, sleep: Callable[[float], None]) -> None:
     """A line per step; what was there before is told by its last step."""
 
     def say(line: str) -> None:
@@ -346,4 +342,4 @@ def _watch_plain(
             if guard := describe_guard(view):
                 say(f"guard: {guard}")
             return
-        sleep(every)
+        sleep(SECONDS_BETWEEN_LOOKS)

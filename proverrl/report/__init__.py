@@ -1,4 +1,4 @@
-"""What a run did, as one self-contained HTML page and as tables.
+"""Reports on runs, as one self-contained HTML page and as tables.
 
 Flows in: run folders. Flows out: ``report.html``, the same figures as tables, the headline table.
 """

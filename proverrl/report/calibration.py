@@ -1,4 +1,4 @@
-"""How well difficulty was predicted: expected solve rates against those that were measured.
+"""The quality of predictions of difficulty: expected solve rates against measured ones.
 
 Flows in: the Beta posterior of each family in a run's newest checkpoint, the solve rate of each
 level over its last steps, the tallies of its evaluation. Flows out: bins of problems by predicted
@@ -69,7 +69,7 @@ def measure_calibrations(runs: Sequence[RunRecord]) -> list[Calibration]:
 
 
 def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
-    """What the run's files say of a problem's difficulty: (short name, source, function)."""
+    """Predictors of a problem's difficulty in the run's files: (short name, source, function)."""
     found: list[tuple[str, str, Predict]] = []
     families = read_beliefs(run)
     if families:

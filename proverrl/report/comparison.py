@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from proverrl.evaluation.attempts import AGAIN
 from proverrl.evaluation.compare import (
@@ -80,7 +79,7 @@ def list_shelves(runs: Sequence[RunRecord]) -> list[Shelf]:
 
 
 def list_pairs(columns: Sequence[Column]) -> list[tuple[int, int]]:
-    """What is compared: each column with its own before; then with the first of the evaluations
+    """The compared pairs: each column with its own before; then with the first of the evaluations
     after training that has the same name, or, being that first itself, with the first of all."""
     places = {id(column.evaluation): place for place, column in enumerate(columns)}
     pairs = []
@@ -115,20 +114,14 @@ def list_differences(shelf: Shelf) -> list[ColumnDifference]:
 
 
 def count_overlap(shelf: Shelf, one: int, other: int) -> McNemar:
-    """Who solved which problem, of those that both have a judged attempt at; with ``one == other``
+    """Counts of who solved the problems that both have a judged attempt at; with ``one == other``
     only ``both`` and ``neither`` can differ from zero."""
     return count_solvers(shelf.pair(one, other, 1))
 
 
-def _read_condition(column: Column, key: str) -> Any:
-    if key == "num_problems":
-        return (column.evaluation.level("all") or {}).get(key)
-    return column.evaluation.summary.get(key)
-
-
 def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """Sentences about columns that can be compared with care only, or not at all, and about those
-    whose attempts are not the ones that their figures rest on."""
+    """Sentences about columns that can be compared with care only, or not at all. Others are about
+    columns whose figures rest on other attempts than those that are kept."""
     groups = group_by_benchmark(list_columns(runs))
     warnings = []
     for column in (column for group in groups for column in group):
@@ -144,7 +137,9 @@ def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
         for key, name in _CONDITIONS.items():
             values: dict[str, list[str]] = {}
             for column in group:
-                value = _read_condition(column, key)
+                summary = column.evaluation.summary
+                whole = column.evaluation.level("all") or {}
+                value = (whole if key == "num_problems" else summary).get(key)
                 values.setdefault("not recorded" if value is None else str(value), []).append(
                     column.title
                 )
@@ -161,19 +156,15 @@ def _benchmark(column: Column) -> str:
 
 def describe_pairs(shelf: Shelf) -> list[str]:
     """A sentence for every two columns: who solved how many problems that the other did not."""
-    return [
-        _describe_pair(shelf, one, other)
-        for one, other in itertools.combinations(range(len(shelf.columns)), 2)
-    ]
-
-
-def _describe_pair(shelf: Shelf, one: int, other: int) -> str:
-    overlap = count_overlap(shelf, one, other)
-    text = (
-        f"{shelf.columns[one].title} and {shelf.columns[other].title}: both solved "
-        f"{overlap.both:,}, only the first {overlap.only_first:,}, only the second "
-        f"{overlap.only_second:,}, neither {overlap.neither:,}"
-    )
-    known = overlap.both + overlap.only_first + overlap.only_second + overlap.neither
-    lost = len(shelf.names) - known
-    return text + (f"; {lost:,} have no judged attempt in one of them." if lost else ".")
+    found = []
+    for one, other in itertools.combinations(range(len(shelf.columns)), 2):
+        overlap = count_overlap(shelf, one, other)
+        text = (
+            f"{shelf.columns[one].title} and {shelf.columns[other].title}: both solved "
+            f"{overlap.both:,}, only the first {overlap.only_first:,}, only the second "
+            f"{overlap.only_second:,}, neither {overlap.neither:,}"
+        )
+        known = overlap.both + overlap.only_first + overlap.only_second + overlap.neither
+        lost = len(shelf.names) - known
+        found.append(text + (f"; {lost:,} have no judged attempt in one of them." if lost else "."))
+    return found

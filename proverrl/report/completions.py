@@ -1,4 +1,4 @@
-"""What became of completions and what they cost.
+"""The outcomes of completions and their costs.
 
 Flows in: run records, result files. Flows out: a row for the training of each run and for each
 evaluation, tables of them, lines for a terminal, warnings. Not handled here: verdicts
@@ -53,13 +53,13 @@ def _row(run: RunRecord, where: str, figures: Mapping[str, Any]) -> Row:
 
 
 def _name(run: RunRecord, evaluation: StoredEvaluation) -> str:
-    # What only evaluates is labelled so by default.
+    # A run that only evaluates is labelled so by default.
     kind = "" if run.only_evaluates else "evaluation "
     return f"{run.label}: {kind}{evaluation.name}"
 
 
 def list_completion_warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """What more than half of the completions came to, where that was nothing."""
+    """Sentences about more than half of the completions that came to nothing."""
     found = []
     for run in runs:
         config = run.config
@@ -139,7 +139,7 @@ def _describe_usage(usage: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def make_completion_table(results: Sequence[Path]) -> Table:
-    """What share of each evaluation's completions came to nothing, and what a server counted, where
+    """The share of each evaluation's completions that came to nothing, and a server's counts, where
     one wrote them.
 
     Raises RunError for a file that is no result.

@@ -55,7 +55,7 @@ def choose_examples(evaluation: StoredEvaluation) -> dict[str, tuple[list[Exampl
 def list_examples(
     run: RunRecord, evaluation: StoredEvaluation
 ) -> list[tuple[str, str, list[tuple[Row, str, Row | None]]]]:
-    """For each level: its name, what has no example, and the examples, each as the stored attempt,
+    """The name of each level, what has no example, and the examples: each as the stored attempt,
     how its problem's attempts went, and the problem's text, where it was found."""
     levels = []
     for level, (solved, unsolved) in choose_examples(evaluation).items():

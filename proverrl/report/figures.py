@@ -18,6 +18,7 @@ POINTS_UNTIL_SMOOTHED = 40
 MAX_POINTS = 1500
 MOST_NAMES = 7
 BAND_NOTE = "band: 95 % interval"
+_DRAWN = "share of the problems drawn"
 
 T = TypeVar("T")
 Series = dict[str, Any]
@@ -53,7 +54,7 @@ def read_number(value: Any) -> float | None:
 
 
 def trailing(values: Sequence[T], width: int) -> list[Sequence[T]]:
-    """At each place the last ``width`` values."""
+    """The last ``width`` values at each place."""
     return [values[max(0, end - width) : end] for end in range(1, len(values) + 1)]
 
 
@@ -196,6 +197,54 @@ def _unjudged_notes(runs: Sequence[RunRecord]) -> list[str]:
         name = "" if len(runs) == 1 else f"{run.label}: "
         notes.append(f"{name}{lost:,} of {rollouts:,} rollouts unjudged, left out")
     return notes
+
+
+def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
+    """The charts that have a point, for each run: shares of levels, families and operators drawn,
+    expected and measured solve rate."""
+    charts = []
+    for run in runs:
+        end = "" if len(runs) == 1 else f", {run.label}"
+        drawn = [row for row in run.steps if row.get("curriculum_drawn")]
+        charts += [
+            shares_chart(
+                f"Levels drawn{end}",
+                _DRAWN,
+                drawn,
+                "curriculum_levels",
+                label=lambda name: f"level {name}",
+                ramp="levels",
+            ),
+            shares_chart(f"Families drawn{end}", _DRAWN, drawn, "curriculum_families"),
+            shares_chart(f"Composed by{end}", _DRAWN, _with_given(drawn), "curriculum_operators"),
+            _rates_chart(f"Expected solve rate{end}", drawn),
+        ]
+    return [chart | {"holder": "curriculum-charts"} for chart in charts if chart["series"]]
+
+
+def _with_given(rows: Sequence[Row]) -> list[Row]:
+    """Rows in which problems that no operator made are counted too; none if none was composed."""
+    if not any(row.get("curriculum_operators") for row in rows):
+        return []
+    found = []
+    for row in rows:
+        operators = counts_of(row, "curriculum_operators")
+        given = int(row["curriculum_drawn"]) - operators.total()
+        found.append({**row, "curriculum_operators": {**operators, "given": given}})
+    return found
+
+
+def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
+    rows = [row for row in rows if read_number(row.get("curriculum_predicted")) is not None]
+    width = smoothing_width(len(rows))
+    series = []
+    names = (("curriculum_predicted", "expected when drawn"), ("solve_rate", "measured"))
+    for color, (key, name) in enumerate(names):
+        values = trailing_mean([read_number(row.get(key)) for row in rows], width)
+        if any(value is not None for value in values):
+            series.append(step_series(name, color, rows, values, width=width))
+    note = "a draw is learned from up to some steps later than it was drawn"
+    return step_chart(title, "mean over problems", series, percent=True, note=note)
 
 
 def counts_of(row: Row, key: str) -> Counter[str]:

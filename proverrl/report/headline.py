@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def width(self) -> float | None:
-        """The interval's, as far as it can be seen."""
+        """The width of the interval, at least the smallest that can be seen."""
         if self.low is None or self.high is None:
             return None
         return max(0.6, self.high - self.low)
@@ -112,7 +112,7 @@ def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
 
 
 def _shows_change(before: StoredEvaluation | None, after: StoredEvaluation) -> bool:
-    """Whether a difference is one of the policies: the same problems, asked in the same way."""
+    """True when a difference is one of the policies: the same problems, asked in the same way."""
     if before is None or before.benchmark != after.benchmark:
         return False
     keys = ("mode", "num_problems")
@@ -165,7 +165,7 @@ def find_cell(column: Column, level: str, k: int) -> Cell | None:
 
 
 def find_figure(row: Row | None, k: int) -> Row | None:
-    """What was measured of a level; None also when no problem had enough judged attempts."""
+    """The figure of a level; None also when no problem had enough judged attempts."""
     figure: Row | None = (row or {}).get("pass", {}).get(str(k))
     if figure is None or figure["value"] is None or figure.get("num_problems") == 0:
         return None
@@ -217,7 +217,7 @@ def _build_table(columns: Sequence[Column]) -> Table:
 
 
 def describe_unjudged(column: Column) -> str:
-    """How many attempts of an evaluation got no verdict, and how many were rejected because they
+    """Counts of an evaluation's attempts without a verdict and of those rejected because they
     ended the verifier; empty when there is neither."""
     row = column.evaluation.level("all") or {}
     lost, fatal = sum(unjudged_counts(row.get("unjudged")).values()), row.get("fatal") or 0
@@ -266,7 +266,7 @@ def describe_length(run: RunRecord) -> str:
 
 
 def describe_limit(run: RunRecord) -> str:
-    """What ended the loop, or will: a limit on calls or time. Empty where its steps do."""
+    """The limit on calls or time that ended the loop or will; empty where its steps do."""
     nearest = run.limits[0] if run.limits else None
     if nearest is None or nearest.unit in ("steps", "rounds"):
         return ""

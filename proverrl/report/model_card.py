@@ -2,7 +2,7 @@
 
 Flows in: a run folder. Flows out: Markdown under a header of YAML. Whatever would tell of the
 machine is left out: the command, folders before a file's name, addresses, the sections of servers
-and logging. What the run says is escaped, so that it is shown as it stands and is no Markdown.
+and logging. Texts of the run are escaped, so that they are shown as they stand and are no Markdown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNTOLD = ("run", "threads", "pool", "logging", "endpoints")
 _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: "\\" + mark for mark in "\\`*_[]|~"}
 )
-# What may stand before a path in a value, as in name:/path or "key=/path".
+# Characters that may stand before a path in a value, as in name:/path or "key=/path".
 _BEFORE_PATHS = str.maketrans(dict.fromkeys(":=,;()[]{}<>|'\"`", " "))
 
 
@@ -52,7 +52,7 @@ def make_card(run: Path, *, repo_id: str, licence: str = "") -> str:
 
 
 def _started_from_folder(run: RunRecord) -> bool | None:
-    """Whether ``policy.path`` was a folder when the run began; None where that is not recorded."""
+    """True when ``policy.path`` was a folder as the run began; None where that is not recorded."""
     recorded = run.resolved.get("policy_path_is_folder")
     return recorded if isinstance(recorded, bool) else None
 
@@ -143,7 +143,7 @@ def _explain_use(config: Config, repo_id: str) -> Iterator[str]:
     )
     yield "```"
     yield ""
-    yield "What it writes is a proof only when a verifier says so."
+    yield "Its text is a proof only when a verifier says so."
 
 
 def _list_settings(config: Config) -> Iterator[str]:

@@ -1,5 +1,5 @@
 "use strict";
-/* What the sections share: the data, elements, the theme, packed pieces, filters and pagers. */
+/* Shared by the sections: the data, elements, the theme, packed pieces, filters and pagers. */
 const Page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;

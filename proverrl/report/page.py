@@ -1,8 +1,8 @@
 """Puts the page together: one HTML file that loads nothing, with the data inside.
 
 Flows in: run folders. Flows out: ``report.html``. Bodies and messages are hostile text: the
-templates escape everything, ``<`` never appears in the embedded JSON, what is packed is base64, and
-a content security policy admits only the scripts whose hashes it lists and no network at all.
+templates escape everything, ``<`` never appears in the embedded JSON, packed pieces are base64. A
+content security policy admits only the scripts whose hashes it lists and no network at all.
 Not handled here: what the sections say (the other modules), the curves (``figures``).
 """
 
@@ -26,9 +26,8 @@ from proverrl.report import comparison, examples, headline, sections
 from proverrl.report.budgets import build_budget_charts, build_tables
 from proverrl.report.calibration import build_calibration_charts, measure_calibrations
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
-from proverrl.report.curriculum import build_curriculum_charts
 from proverrl.report.embedded import PACKED_TYPE, embed_json
-from proverrl.report.figures import build_charts
+from proverrl.report.figures import build_charts, build_curriculum_charts
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, choose_place, load_runs

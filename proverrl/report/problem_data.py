@@ -1,9 +1,9 @@
 """The problems that the page carries: figures of each, and examples in pieces.
 
 Flows in: shelves of columns. Flows out: for each benchmark a packed index with one entry per
-problem, and packed pieces with texts, attempts, the shortest proofs and the most frequent failures
-of a few hundred problems each, so that the page unpacks only what is looked at. What was left out
-is counted. Not handled here: how it is drawn (``problems.js``).
+problem, and packed pieces of a few hundred problems each. The page unpacks only those that are
+looked at. A piece has texts, attempts, the shortest proofs and the most frequent failures. Whatever
+is left out is counted. Not handled here: how it is drawn (``problems.js``).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _describe_details(
 
 
 def _describe_column(shelf: Shelf, place: int, names: Sequence[str]) -> list[Row | None]:
-    """What one evaluation has of each of these problems; None where it did not attempt it."""
+    """One evaluation's entry for each of these problems; None where it did not attempt it."""
     tallies = [shelf.tally(place, name) for name in names]
     places = [_places(tally) if tally else [] for tally in tallies]
     wanted = [offset for found in places for offset in found]
@@ -126,7 +126,7 @@ def _describe_column(shelf: Shelf, place: int, names: Sequence[str]) -> list[Row
 
 
 def _mark(status: str) -> str:
-    """Its first letter, where no other status begins with that."""
+    """A letter for a status: its first, unless another status begins with that."""
     return "n" if status == Status.UNCONFIRMED else status[0]
 
 

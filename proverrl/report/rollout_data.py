@@ -3,7 +3,7 @@
 Flows in: ``rollouts/step_N.jsonl`` of each run. Flows out: an index of the steps that are in the
 page and their packed pieces: the newest step, the oldest, then those that halve the gaps, until a
 limit is reached. Every rollout of a step is listed; those beyond the step's limit have no tokens
-and no text. What was left out is counted. Not handled here: how it is drawn (``rollouts.js``).
+and no text. Whatever is left out is counted. Not handled here: how it is drawn (``rollouts.js``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from proverrl.errors import RunError
 from proverrl.monitor.rollout_rows import StoredTurn, iter_rollouts, read_turns
 from proverrl.report.embedded import Piece, pack_json
-from proverrl.report.run import Row, RunRecord
+from proverrl.report.run import TEXT_FIELDS, Row, RunRecord
 from proverrl.report.transcript import Decode, open_decoder
 
 MAX_STEPS = 40
@@ -118,7 +118,7 @@ def _index_entry(value: Row, run: int, step: int, name: str) -> Row:
 
 @dataclass(slots=True)
 class _CollectedStep:
-    """What is collected over the rollouts of a step; each text and context is kept once."""
+    """Collects over the rollouts of a step; each text and context is kept once."""
 
     decode: Decode | None
     tokens_left: int = field(default_factory=lambda: MAX_TOKENS_A_STEP)
@@ -160,8 +160,7 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
 def _add_rollout(step: _CollectedStep, row: Row) -> None:
     problem, rollout_id = row["problem"], row["rollout_id"]
     name = problem["id"]
-    names = ("id", "level", "family", "language", "preamble", "statement")
-    step.problems.setdefault(name, {key: problem.get(key) for key in names})
+    step.problems.setdefault(name, {key: problem.get(key) for key in TEXT_FIELDS})
     # The ids of a group differ in their last number; one problem can be drawn into two groups.
     key = _INDEX.sub("", rollout_id) if name in rollout_id else name
     group = step.groups.setdefault(key, {"problem": name, "rollouts": []})

@@ -24,14 +24,21 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.disk import refuse_inside
-from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
+from proverrl.files.lines import (
+    EVALS_FOLDER,
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    ROW,
+    iter_typed_lines,
+    only_evaluates,
+    read_row,
+)
 from proverrl.files.seal import check_seal
-from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
 RESOLVED_FILE = "resolved.json"
-_TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
+TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
 Row = dict[str, Any]
@@ -102,7 +109,7 @@ class RunRecord:
 
     @cached_property
     def last_reasons(self) -> Mapping[str, int]:
-        """Why rollouts of the newest step were not judged, each reason with its count."""
+        """The reasons why rollouts of the newest step were not judged, each with its count."""
         reasons: Counter[str] = Counter()
         if self.step_files:
             for row in iter_rollouts(self.step_files[max(self.step_files)]):
@@ -120,13 +127,13 @@ class RunRecord:
 
     @property
     def limits(self) -> list[LimitUse]:
-        """Those that are set, the one that most is used of first; none before the first step."""
+        """The limits that are set, the most used first; none before the first step."""
         uses = read_limits(self.config).list_uses(self.steps[-1]) if self.steps else []
         return sorted(uses, key=lambda use: -use.share)
 
     @property
     def only_evaluates(self) -> bool:
-        """Whether nothing was trained here."""
+        """True when nothing was trained here."""
         return only_evaluates(self.path)
 
     @property
@@ -136,7 +143,7 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """That of the loop, or of what stands for one."""
+        """The title of the loop, or of the evaluation without one."""
         return "evaluation" if self.only_evaluates else known_traits(self.loop).title
 
     @property
@@ -164,9 +171,8 @@ class RunRecord:
 
 
 def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
-    """Where a report goes: ``out``, or into the first run's folder. Raises UsageError: ``out`` ends
-    otherwise than reports of this kind, or is in the folder of a run and not called report there,
-    so that it may be a file that is read."""
+    """The place of a report: ``out``, or in the first run's folder. Raises UsageError: ``out`` ends
+    otherwise than reports of this kind, or lies in a run's folder and is not called report."""
     if out is None:
         return Path(run_dirs[0]) / f"report.{kind}"
     if out.suffix != f".{kind}":
@@ -185,7 +191,7 @@ def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
         "evaluation" if only_evaluates(path) else str((item.get("config") or {}).get("loop") or "")
         for path, item in zip(paths, resolved, strict=True)
     ]
-    # Where nothing was trained, "evaluation" stands for a loop.
+    # "evaluation" stands for a loop where nothing was trained.
     titles = [known_traits(loop).title for loop in loops]
     if len(set(titles)) != len(titles) or not all(titles):
         titles = [path.resolve().name for path in paths]
@@ -252,7 +258,7 @@ def _find_problems(
                 continue
             read.add(file)
             for row in iter_problems(file):
-                texts = {name: row[name] for name in _TEXT_FIELDS if name in row}
+                texts = {name: row[name] for name in TEXT_FIELDS if name in row}
                 problems.setdefault(row["id"], texts)
     return problems
 

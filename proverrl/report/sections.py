@@ -1,4 +1,4 @@
-"""What the page says of runs in words and short tables: where they stand, what ran, the headline.
+"""The page's words and short tables about runs: their state, their settings, the headline.
 
 Flows in: run records. Flows out: sentences and rows for the templates. Not handled here: curves,
 examples and the rollout browser.
@@ -45,7 +45,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def describe_state(run: RunRecord) -> str:
-    """Where a run stands, in a sentence."""
+    """The state of a run, in a sentence."""
     if run.only_evaluates:
         names = ", ".join(run.evaluations) or "none has finished"
         return f"evaluations only ({names}): nothing was trained here."
@@ -62,7 +62,7 @@ def describe_state(run: RunRecord) -> str:
 
 
 def list_facts(run: RunRecord) -> list[tuple[str, str]]:
-    """What ran: names and values."""
+    """The settings of a run: names and values."""
 
     def recorded(name: str) -> str:
         return str(run.resolved.get(name) or "not recorded")
@@ -80,8 +80,8 @@ def list_facts(run: RunRecord) -> list[tuple[str, str]]:
 
 
 def list_tiles(columns: Sequence[Column]) -> list[tuple[Column, int, Cell, Cell | None]]:
-    """For each column that nothing is measured against, and k: the figure of all levels together,
-    and the one before."""
+    """The figure of all levels together, and the one before, for each column that nothing is
+    measured against, and each k."""
     tiles = []
     for column in group_by_benchmark(columns)[0] if columns else ():
         if column.base is None and any(item.base is column.evaluation for item in columns):
@@ -110,14 +110,14 @@ def list_heads(columns: Sequence[Column]) -> list[str]:
 
 
 def find_size(columns: Sequence[Column], level: str) -> int | None:
-    """How many problems a level has."""
+    """The number of problems of a level."""
     counts = [(column.evaluation.level(level) or {}).get("num_problems") for column in columns]
     return next((count for count in counts if count is not None), None)
 
 
 def list_unjudged(runs: Sequence[RunRecord]) -> tuple[list[list[str]], list[str]]:
-    """What got no verdict, by kind, in training and in each evaluation, beside what was rejected
-    because it ended the verifier: a row each; and why."""
+    """A row for the training and for each evaluation: attempts without a verdict, by kind, and
+    those rejected because they ended the verifier; then the reasons."""
     rows, reasons = [], []
     for run in runs:
         if run.steps:
@@ -139,7 +139,7 @@ def list_unjudged(runs: Sequence[RunRecord]) -> tuple[list[list[str]], list[str]
 
 
 def _count_kinds(evaluation: StoredEvaluation, level: Row) -> Counter[str]:
-    """By kind from the attempts where they were kept, else the bare number."""
+    """The counts by kind from the attempts where they were kept, else the bare number."""
     statuses = evaluation.attempts.statuses
     counts = Counter({str(kind): num for kind, num in statuses.items() if not kind.judged})
     return counts or Counter(unjudged_counts(level.get("unjudged")))

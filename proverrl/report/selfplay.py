@@ -1,7 +1,7 @@
-"""The section "Self-play": what was composed, what the filters stopped, and who waited for whom.
+"""The section "Self-play": composed problems, stops of the filters, and idle times of the parts.
 
 Flows in: the figures that a self-play run logs with every step, and its archive. Flows out: charts;
-sentences, tables and examples for ``selfplay.html``. Not handled here: what was drawn when
+sentences, tables and examples for ``selfplay.html``. Not handled here: problems drawn
 (``curriculum``).
 """
 
@@ -40,7 +40,7 @@ _COLLAPSE = {
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
-    """What the section says of a run. Of tables ``rounds`` begins with its heads; ``examples`` has
+    """One run in the section. The table ``rounds`` begins with its heads; ``examples`` has
     the newest problem that each filter stopped."""
 
     label: str
@@ -123,7 +123,7 @@ def list_played(runs: Sequence[RunRecord]) -> list[PlayedRun]:
 
 
 def list_compose_warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """What the watch over composed problems warned of, the newest first."""
+    """Warnings of the watch over composed problems, the newest first."""
     lines = list(_iter_warnings(runs))
     more = len(lines) - MAX_WARNINGS
     return lines[:MAX_WARNINGS] + ([f"and {more} older ones"] if more > 0 else [])
@@ -138,8 +138,8 @@ def _iter_warnings(runs: Sequence[RunRecord]) -> Iterator[str]:
 
 
 def count_outcomes(row: Row) -> Counter[str]:
-    """What became of a step's statements: kept, stopped by each filter, unreadable, or tried by the
-    solver with an outcome that spared the late filters the questions."""
+    """The outcomes of a step's statements: kept, stopped by each filter, unreadable, or tried by
+    the solver with an outcome that spared the late filters the questions."""
     found = counts_of(row, "filter_stops")
     found[_KEPT] = int(row.get("statements_kept") or 0)
     found[_UNREADABLE] = int(row.get("statements_malformed") or 0)
@@ -182,7 +182,7 @@ def _list_idle(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _list_stops(rows: Sequence[Row]) -> list[list[str]]:
-    """How much each filter stopped, the busiest first."""
+    """The number of statements that each filter stopped, the busiest first."""
     counts = _sum_outcomes(rows)
     for name in (_KEPT, _UNREADABLE, _UNCHECKED):
         del counts[name]

@@ -39,8 +39,8 @@ def find_tokenizer(run: Path) -> Path | None:
 
 
 def open_decoder(run: Path) -> Decode:
-    """From a token id to its text; an id that the tokenizer lacks has none. Raises RunError: the
-    run has no tokenizer, or it cannot be loaded."""
+    """The function from a token id to its text; an id that the tokenizer lacks has none. Raises
+    RunError: the run has no tokenizer, or it cannot be loaded."""
     file = find_tokenizer(run)
     if file is None:
         raise RunError(
@@ -130,7 +130,7 @@ def render_rollout(row: Row, decode: Decode) -> RenderableType:
 
 
 def _render_context(turn: StoredTurn, decode: Decode, number: int) -> RenderableType:
-    """What stood before the completion: the prompt, or feedback. None of it is learned."""
+    """The text before the completion: the prompt, or feedback. None of it is learned."""
     name = "prompt" if number == 1 else "feedback"
     if turn.restarts:
         name = "prompt, with the oldest turns cut"

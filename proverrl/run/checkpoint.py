@@ -20,10 +20,9 @@ from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.seal import CHANGED, SEAL, has_own_seal, write_sealed
 from proverrl.files.strict_json import read_object
-from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.rollout.whole_proof import Draw, dump_completion, load_completion
-from proverrl.types import Problem
+from proverrl.types import Hint, Problem
 
 KEPT = 2
 STATE_FILE = "state.json"

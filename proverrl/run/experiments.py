@@ -12,13 +12,12 @@ from typing import Any
 
 from proverrl.config import Config
 from proverrl.errors import UsageError
-from proverrl.hint import Hint
 from proverrl.learner.terms import LossTerm
 from proverrl.plugins import bind, refuse
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.session import Session
-from proverrl.types import Group, Problem
+from proverrl.types import Group, Hint, Problem
 
 
 class Experiment:

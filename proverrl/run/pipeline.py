@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
-from proverrl.hint import Hint
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.samples import TrainingSample
@@ -30,7 +29,7 @@ from proverrl.run.checkpoint import dump_draws, load_draws
 from proverrl.run.session import Session
 from proverrl.run.tally import IdleClock, Tally
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Problem, Sampling
+from proverrl.types import Group, Hint, Problem, Sampling
 
 
 @dataclass(frozen=True, slots=True)

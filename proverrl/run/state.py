@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
-from proverrl.hint import Hint
 from proverrl.learner.learner import TorchLearner
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.mode import SameMode
@@ -33,7 +32,7 @@ from proverrl.run.pipeline import Judged, Order
 from proverrl.run.session import Session, budget_spent, seconds_left
 from proverrl.run.tally import Tally
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Group, Problem, Rollout
+from proverrl.types import Candidate, Group, Hint, Problem, Rollout
 
 _MANY_REFUSED = 8
 """So many problems, or all there are, are refused before a run without any verdict ends."""

@@ -15,8 +15,7 @@ from pydantic import NonNegativeInt, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import RecordError, RunError
-from proverrl.files.lines import find_text_fault, write_lines_atomically
-from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.files.lines import ROW, find_text_fault, iter_typed_lines, write_lines_atomically
 from proverrl.problems.load import make_row, read_problem
 from proverrl.search.base import JudgedProposal, Proposal, Search
 from proverrl.search.composite import Composite

@@ -1,8 +1,8 @@
 """The HTTP interface: what a client may ask, and what it is answered.
 
 Flows in: requests. Flows out: verdicts, one object for each candidate, as ``proverrl verify`` gives
-them. Covered: keys, bodies that are too long, too slow, compressed or no JSON, a full queue, a
-client that goes away (its work is cancelled), a server that is stopping. An answer names no path of
+them. Covered: keys, bodies that are too long, too slow, compressed or no JSON, a full queue. The
+work of a client that goes away is cancelled; a server may be stopping. An answer names no path of
 this machine. Not covered: TLS and floods of connections, which are a proxy's work; the other
 servers' dialect (``kimina``); the process itself (``run``).
 """
@@ -36,8 +36,7 @@ from proverrl.concurrency import cancel_all, finish_all
 from proverrl.errors import CanaryError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.problems.inputs import Submission, Unusable, read_entry, verdict_to_json
-from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
-from proverrl.serve.queue import Reservation
+from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal, Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
 from proverrl.verifier.about import LanguageAbout
@@ -77,7 +76,7 @@ class VerifyRequest(BaseModel):
 
 
 def _encode(answer: Any) -> bytes:
-    """As JSON. A name that a client gave may hold half of a surrogate pair, which UTF-8 cannot."""
+    """The JSON of an answer. A client's name may hold half of a surrogate pair; UTF-8 cannot."""
     try:
         return bytes(to_json(answer))
     except ValueError:
@@ -109,7 +108,7 @@ async def answer_all(
 
 
 async def _release_after(room: Reservation, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Who waits for others, or does not read its lines, holds no room for what is judged."""
+    """A client that waits, or does not read its lines, holds no room for judged candidates."""
     try:
         return await work()
     finally:
@@ -142,14 +141,14 @@ def _parse_now(model: type[BaseModel], body: bytes) -> Any:
 
 
 def describe_body(app: FastAPI, model: type[BaseModel]) -> dict[str, Any]:
-    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. What the
-    schema refers to is kept in ``app.state.schemas``."""
+    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. The
+    schemas that it refers to are kept in ``app.state.schemas``."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     app.state.schemas |= schema.pop("$defs", {})
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-Handler = Callable[[Request, str], Awaitable[Response]]
+Handler = Callable[[Desk, Request, str], Awaitable[Response]]
 """Answers a client's request; the text is the client's name."""
 
 
@@ -167,7 +166,7 @@ def add_route(
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
         try:
-            response = await handler(request, desk.admit(request))
+            response = await handler(desk, request, desk.admit(request))
         except Refusal as refusal:
             response = refusal.response
         except CanaryError as error:
@@ -224,7 +223,7 @@ def make_app(
     )
     app.state.schemas = {}
     _add_state_routes(app, desk)
-    add_route(app, desk, ["/v1/verify"], make_verify(desk), VerifyRequest)
+    add_route(app, desk, ["/v1/verify"], verify, VerifyRequest)
     for add in more:
         add(app, desk)
     # FastAPI keeps this page, and knows only the models of routes that it reads itself.
@@ -269,33 +268,28 @@ def _add_state_routes(app: FastAPI, desk: Desk) -> None:
         return refusal.response
 
 
-def make_verify(desk: Desk) -> Handler:
-    """The handler of ``/v1/verify``."""
+async def verify(desk: Desk, request: Request, client: str) -> Response:
+    """Judge candidates. Results come in order, or, with ``Accept: application/x-ndjson``, a
+    line each as they are known."""
+    asked = await parse(VerifyRequest, await desk.read(request))
+    most = desk.settings.deadline_seconds
+    seconds = min(asked.deadline_seconds or most, most)
+    room = desk.reserve(len(asked.candidates), client)
 
-    async def verify(request: Request, client: str) -> Response:
-        """Judge candidates. Results come in order, or, with ``Accept: application/x-ndjson``, a
-        line each as they are known."""
-        asked = await parse(VerifyRequest, await desk.read(request))
-        most = desk.settings.deadline_seconds
-        seconds = min(asked.deadline_seconds or most, most)
-        room = desk.reserve(len(asked.candidates), client)
+    async def judge(index: int, raw: Any) -> Row:
+        entry = read_entry(raw, "candidates", index + 1)
+        if isinstance(entry, Unusable):
+            return {"index": index} | entry.to_json()
+        found = await desk.judge(
+            entry, deadline_seconds=seconds, client=client, priority=asked.priority
+        )
+        return {"index": index} | make_row(entry, found)
 
-        async def judge(index: int, raw: Any) -> Row:
-            entry = read_entry(raw, "candidates", index + 1)
-            if isinstance(entry, Unusable):
-                return {"index": index} | entry.to_json()
-            found = await desk.judge(
-                entry, deadline_seconds=seconds, client=client, priority=asked.priority
-            )
-            return {"index": index} | make_row(entry, found)
+    works = [partial(judge, index, raw) for index, raw in enumerate(asked.candidates)]
+    if NDJSON in request.headers.get("accept", ""):
+        return _Lines(room, works)
 
-        works = [partial(judge, index, raw) for index, raw in enumerate(asked.candidates)]
-        if NDJSON in request.headers.get("accept", ""):
-            return _Lines(room, works)
-
-        return await answer_all(request, room, works)
-
-    return verify
+    return await answer_all(request, room, works)
 
 
 def make_row(entry: Submission, found: Verdict | Unusable) -> Row:

@@ -1,8 +1,10 @@
 """Takes candidates in, has them judged in turn, and counts.
 
 Flows in: requests, candidates, a verifier. Flows out: the client's name, a request's bytes, room in
-the queue, verdicts; or a ``Refusal``, which is the answer. Not handled here: what paths there are
-(``app``, ``kimina``).
+the queue, verdicts, the page ``/metrics``; or a ``Refusal``, which is the answer. A request for
+more than the room is refused at once, so that a client hears of it while it can still go elsewhere;
+no client may fill more than half. Not handled here: the paths (``app``, ``kimina``); whose turn it
+is (``proverrl.verifier.turns``); keeping counters over a restart.
 """
 
 from __future__ import annotations
@@ -11,28 +13,173 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import math
 import re
-from collections.abc import Mapping
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import prometheus_client as prometheus
 from fastapi import Request
 from fastapi.responses import JSONResponse
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.requests import ClientDisconnect
 
 from proverrl.concurrency import Breather
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
 from proverrl.lang.trusted import REMEDY
 from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
-from proverrl.serve.metrics import Metrics
-from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
 from proverrl.verifier.about import LanguageAbout
-from proverrl.verifier.base import Lane, refuse_text
+from proverrl.verifier.base import Lane, PoolStats, refuse_text
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.process_group import LAST_WORDS
 from proverrl.verifier.remote_server import DISTRUSTED
+
+_RATE_OVER = 64
+"""Candidates whose ends tell how fast the queue moves."""
+_MAX_RETRY_SECONDS = 60
+
+
+class Reservation:
+    """Room for so many candidates of a client, given back one by one or at the end."""
+
+    def __init__(self, room: Room, client: str, num: int) -> None:
+        self._room, self._client, self._num = room, client, num
+        room.change(client, num)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._room.change(self._client, -self._num)
+        self._num = 0
+
+    def release(self) -> None:
+        """One of them has its verdict."""
+        self._room.note_end()
+        if self._num:
+            self._num -= 1
+            self._room.change(self._client, -1)
+
+
+class Room:
+    """``num_inside`` candidates wait or run, ``size`` at most."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.num_inside = 0
+        self._by_client: Counter[str] = Counter()
+        self._ends: deque[float] = deque(maxlen=_RATE_OVER)
+
+    def find_lack(self, client: str, num: int) -> str:
+        """The reason why so many more of a client's candidates find no room; empty when they do."""
+        if self.num_inside + num > self.size:
+            return "the queue is full"
+        if self._by_client[client] + num > self.size // 2:
+            return "half of the queue is yours"
+        return ""
+
+    def change(self, client: str, num: int) -> None:
+        """Note that so many more are inside, or fewer."""
+        self.num_inside += num
+        self._by_client[client] += num
+        if not self._by_client[client]:
+            del self._by_client[client]
+
+    def note_end(self) -> None:
+        """A candidate has its verdict."""
+        self._ends.append(time.monotonic())
+
+    def guess_wait(self, num: int) -> int:
+        """Whole seconds until ``num`` candidates have left, at the latest rate."""
+        if len(self._ends) < 2:
+            return 1
+        rate = (len(self._ends) - 1) / max(self._ends[-1] - self._ends[0], 1e-3)
+        return min(_MAX_RETRY_SECONDS, max(1, math.ceil(num / rate)))
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class Metrics:
+    """All counters of one server, in Prometheus' text format. Names and labels are a contract with
+    dashboards."""
+
+    def __init__(self, room: Room, verifier: CachedVerifier) -> None:
+        self._registry = prometheus.CollectorRegistry()
+        self._registry.register(_Live(room, verifier))
+        self._requests = prometheus.Counter(
+            "proverrl_requests",
+            "Answers by path and status.",
+            ("path", "code"),
+            registry=self._registry,
+        )
+        self._verdicts = prometheus.Counter(
+            "proverrl_verdicts",
+            "Verdicts given to clients.",
+            ("language", "status", "cause"),
+            registry=self._registry,
+        )
+        self._seconds = prometheus.Histogram(
+            "proverrl_verdict_seconds",
+            "Time of the checker.",
+            ("language",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._waits = prometheus.Histogram(
+            "proverrl_request_seconds",
+            "From the request's arrival to the end of its answer.",
+            ("path",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+
+    def count_request(self, path: str, code: int, seconds: float) -> None:
+        """An answer was given."""
+        self._requests.labels(path, str(code)).inc()
+        self._waits.labels(path).observe(seconds)
+
+    def count_verdict(self, language: str, verdict: Verdict) -> None:
+        """A verdict was given."""
+        self._verdicts.labels(language, verdict.status.value, verdict.cause).inc()
+        self._seconds.labels(language).observe(verdict.seconds)
+
+    def render(self) -> bytes:
+        """The page."""
+        return bytes(prometheus.generate_latest(self._registry))
+
+
+class _Live(Collector):
+    """The figures that are read at the moment of asking."""
+
+    def __init__(self, room: Room, verifier: CachedVerifier) -> None:
+        self._room = room
+        self._verifier = verifier
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._verifier.stats() or PoolStats()
+        inside = self._room.num_inside
+        yield GaugeMetricFamily("proverrl_inside", "Candidates that wait or run.", inside)
+        yield GaugeMetricFamily("proverrl_queue", "Those that wait for a worker.", stats.queued)
+        hits = self._verifier.num_hits
+        yield CounterMetricFamily("proverrl_known", "Verdicts that were known already.", hits)
+        yield GaugeMetricFamily("proverrl_workers", "Places for worker processes.", stats.workers)
+        yield GaugeMetricFamily("proverrl_workers_busy", "Workers that judge.", stats.running)
+        restarts = CounterMetricFamily(
+            "proverrl_worker_replacements", "Workers replaced, by reason.", labels=("reason",)
+        )
+        restarts.add_metric(("fault",), stats.restarts)
+        restarts.add_metric(("schedule",), stats.recycled)
+        restarts.add_metric(("memory",), stats.memory_kills)
+        yield restarts
+        yield CounterMetricFamily("proverrl_retries", "Second attempts.", stats.retried)
+
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499
@@ -69,7 +216,7 @@ class Desk:
         self.room = Room(settings.room)
         self.metrics = Metrics(self.room, verifier)
         self.distrust = ""
-        """Why nothing that is said here can be believed any more; empty as long as it can."""
+        """The reason why no answer here can be believed any more; empty as long as they can."""
         self._verifier = verifier
         self._breather = Breather()
 

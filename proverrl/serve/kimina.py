@@ -2,7 +2,7 @@
 
 Flows in: snippets, each a whole Lean file. Flows out: what Lean's community REPL would have said:
 messages, sorries, an environment's number. A snippet that this server does not accept has an error
-among its messages, whatever else it says, so that no client calls it valid. What goes wrong with
+among its messages, whatever else it says, so that no client calls it valid. A fault of
 one snippet is said in its own result, with status 200: the client would throw a whole batch away.
 Covered: ``/api/check`` and the older ``/verify``, of kimina-client 0.2. Not covered: info trees,
 which get an error; ``reuse`` and ``disable_cache``, because no snippet sees another and verdicts
@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, FailFast, Field, field_validator, model_validator
 
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
-from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
+from proverrl.serve.app import Row, add_route, answer_all, parse
 from proverrl.serve.desk import Desk
 from proverrl.types import Diagnostic, Status, Verdict
 
@@ -83,45 +83,34 @@ class VerifyCodesRequest(BaseModel):
 
 def add_kimina_routes(app: FastAPI, desk: Desk) -> None:
     """``/api/check`` and ``/verify``, with the other names that they have."""
-    check, codes = make_check(desk), make_verify_codes(desk)
     add_route(app, desk, ["/api/check", "/api/check/"], check, CheckRequest)
-    add_route(app, desk, ["/verify", "/one_pass_verify_batch"], codes, VerifyCodesRequest)
+    add_route(app, desk, ["/verify", "/one_pass_verify_batch"], verify_codes, VerifyCodesRequest)
 
 
-def make_check(desk: Desk) -> Handler:
-    """The handler of ``/api/check``."""
+async def check(desk: Desk, request: Request, client: str) -> Response:
+    """Check Lean files, as kimina-client asks it."""
+    asked = await parse(CheckRequest, await desk.read(request))
+    room = desk.reserve(len(asked.snippets), client)
 
-    async def check(request: Request, client: str) -> Response:
-        """Check Lean files, as kimina-client asks it."""
-        asked = await parse(CheckRequest, await desk.read(request))
-        room = desk.reserve(len(asked.snippets), client)
+    async def judge(snippet: Snippet) -> Row:
+        answer = await _judge(desk, client, snippet.code, asked.timeout, asked.infotree)
+        return {"id": snippet.id, **answer}
 
-        async def judge(snippet: Snippet) -> Row:
-            answer = await _judge(desk, client, snippet.code, asked.timeout, asked.infotree)
-            return {"id": snippet.id, **answer}
-
-        return await answer_all(request, room, [partial(judge, s) for s in asked.snippets])
-
-    return check
+    return await answer_all(request, room, [partial(judge, s) for s in asked.snippets])
 
 
-def make_verify_codes(desk: Desk) -> Handler:
-    """The handler of ``/verify``."""
+async def verify_codes(desk: Desk, request: Request, client: str) -> Response:
+    """Check Lean files, as older clients ask it."""
+    asked = await parse(VerifyCodesRequest, await desk.read(request))
+    room = desk.reserve(len(asked.codes), client)
 
-    async def verify_codes(request: Request, client: str) -> Response:
-        """Check Lean files, as older clients ask it."""
-        asked = await parse(VerifyCodesRequest, await desk.read(request))
-        room = desk.reserve(len(asked.codes), client)
+    async def judge(code: Code) -> Row:
+        answer = await _judge(desk, client, code.text, asked.timeout, asked.infotree_type)
+        if "response" in answer:
+            answer["response"]["time"] = answer["time"]
+        return {"custom_id": str(code.custom_id), **answer}
 
-        async def judge(code: Code) -> Row:
-            answer = await _judge(desk, client, code.text, asked.timeout, asked.infotree_type)
-            if "response" in answer:
-                answer["response"]["time"] = answer["time"]
-            return {"custom_id": str(code.custom_id), **answer}
-
-        return await answer_all(request, room, [partial(judge, code) for code in asked.codes])
-
-    return verify_codes
+    return await answer_all(request, room, [partial(judge, code) for code in asked.codes])
 
 
 async def _judge(

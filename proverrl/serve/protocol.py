@@ -1,8 +1,8 @@
 """Limits on a request's headers, which uvicorn's fast protocol does not have.
 
 Flows in: bytes of connections. Flows out: the same to uvicorn; a connection whose headers are too
-long, or do not end in time, is closed before it was asked for a key. What stands behind a body
-(trailers) is dropped, and counts like headers. Not handled here: bodies (``desk``), the number of
+long, or do not end in time, is closed before it was asked for a key. Trailers, which follow a
+body, are dropped, and count like headers. Not handled here: bodies (``desk``), the number of
 connections.
 """
 

@@ -1,8 +1,8 @@
 """Rewards for trainers that ask a remote reward model over HTTP: OpenRLHF and slime.
 
 Flows in: answers of a policy, each with its problem as the label. Flows out: 1 for a proof, 0 for
-what was judged to be none. These trainers know no answer without a reward, so a request with one
-that could not be judged is answered with 503, which both take as a reason to ask again.
+what was judged to be none. These trainers know no answer without a reward. A request with an
+answer that could not be judged gets 503, which both take as a reason to ask again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.integrations.answers import Score, find_candidate, parse_problem, rate
 from proverrl.problems.inputs import Submission, Unusable
-from proverrl.serve.app import Handler, add_route, answer_all, parse
+from proverrl.serve.app import add_route, answer_all, parse
 from proverrl.serve.desk import Desk, Refusal
 from proverrl.types import Candidate, Problem
 
@@ -55,56 +55,46 @@ def add_reward_routes(app: FastAPI, desk: Desk) -> None:
             named | {"name": "end", "schema": ends},
         ]
     }
-    add_route(app, desk, ["/reward/openrlhf"], make_openrlhf(desk), OpenRlhfRequest, extra)
-    add_route(app, desk, ["/reward/slime"], make_slime(desk), SlimeRequest, extra)
+    add_route(app, desk, ["/reward/openrlhf"], openrlhf, OpenRlhfRequest, extra)
+    add_route(app, desk, ["/reward/slime"], slime, SlimeRequest, extra)
 
 
-def make_openrlhf(desk: Desk) -> Handler:
-    """The handler of ``/reward/openrlhf``."""
+async def openrlhf(desk: Desk, request: Request, client: str) -> Response:
+    """Score answers, as OpenRLHF asks a remote reward model."""
+    asked = await parse(OpenRlhfRequest, await desk.read(request))
+    if not len(asked.query) == len(asked.prompts) == len(asked.labels):
+        raise _fault(["query"], "query, prompts and labels must be of one length")
+    read = _make_reader(request)
+    room = desk.reserve(len(asked.query), client)
 
-    async def openrlhf(request: Request, client: str) -> Response:
-        """Score answers, as OpenRLHF asks a remote reward model."""
-        asked = await parse(OpenRlhfRequest, await desk.read(request))
-        if not len(asked.query) == len(asked.prompts) == len(asked.labels):
-            raise _fault(["query"], "query, prompts and labels must be of one length")
-        read = _make_reader(request)
-        room = desk.reserve(len(asked.query), client)
+    async def score(number: int, query: str, prompt: str, label: str) -> Score:
+        if not query.startswith(prompt):
+            raise _fault(["query", number], "does not begin with its prompt")
+        return await _score(desk, client, read, ["labels", number], label, query[len(prompt) :])
 
-        async def score(number: int, query: str, prompt: str, label: str) -> Score:
-            if not query.startswith(prompt):
-                raise _fault(["query", number], "does not begin with its prompt")
-            return await _score(desk, client, read, ["labels", number], label, query[len(prompt) :])
+    def shape(scores: list[Score]) -> Any:
+        rewards = [_require_reward(score) for score in scores]
+        return {"rewards": rewards, "scores": rewards, "extra_logs": {"proved": rewards}}
 
-        def shape(scores: list[Score]) -> Any:
-            rewards = [_require_reward(score) for score in scores]
-            return {"rewards": rewards, "scores": rewards, "extra_logs": {"proved": rewards}}
-
-        rows = zip(asked.query, asked.prompts, asked.labels, strict=True)
-        works = [partial(score, number, *row) for number, row in enumerate(rows)]
-        return await answer_all(request, room, works, shape)
-
-    return openrlhf
+    rows = zip(asked.query, asked.prompts, asked.labels, strict=True)
+    works = [partial(score, number, *row) for number, row in enumerate(rows)]
+    return await answer_all(request, room, works, shape)
 
 
-def make_slime(desk: Desk) -> Handler:
-    """The handler of ``/reward/slime``."""
-
-    async def slime(request: Request, client: str) -> Response:
-        """Score an answer, as slime asks a remote reward model; the answer is a number."""
-        asked = await parse(SlimeRequest, await desk.read(request))
-        read = _make_reader(request)
-        room = desk.reserve(1, client)
-        work = partial(_score, desk, client, read, ["label"], asked.label, asked.response)
-        return await answer_all(request, room, [work], lambda rows: _require_reward(rows[0]))
-
-    return slime
+async def slime(desk: Desk, request: Request, client: str) -> Response:
+    """Score an answer, as slime asks a remote reward model; the answer is a number."""
+    asked = await parse(SlimeRequest, await desk.read(request))
+    read = _make_reader(request)
+    room = desk.reserve(1, client)
+    work = partial(_score, desk, client, read, ["label"], asked.label, asked.response)
+    return await answer_all(request, room, [work], lambda rows: _require_reward(rows[0]))
 
 
 _Read = Callable[[Problem, str], Candidate | Score]
 
 
 def _make_reader(request: Request) -> _Read:
-    """How an answer is read, as the URL says. Raises ``Refusal``."""
+    """The reader of answers that the URL asks for. Raises ``Refusal``."""
     if unknown := sorted(set(request.query_params) - {"layout", "end"}):
         said = f"unknown {unknown[0][:40]!r} in the URL; known are: layout, end"
         raise Refusal(422, said)

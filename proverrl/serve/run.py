@@ -33,7 +33,7 @@ _BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 75
 _DESCRIPTORS = 2**16
 _READING_SECONDS = 60
-"""For clients to read their last answers, at the end."""
+"""The time for clients to read their last answers, at the end."""
 
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
@@ -58,7 +58,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
 
 
 def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
-    """How an application is served."""
+    """The settings of uvicorn for an application."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -68,7 +68,7 @@ def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         http=limit_headers(settings.read_seconds),
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        # What was accepted is judged by then; a client that does not read must not keep us.
+        # All accepted candidates are judged by then; a client that does not read must not keep us.
         timeout_graceful_shutdown=math.ceil(3 * settings.deadline_seconds) + _READING_SECONDS,
         access_log=False,
         log_level="warning",
@@ -97,7 +97,7 @@ def listen(config: uvicorn.Config) -> socket.socket:
 def describe_languages(
     router: RoutedVerifier, settings: ServeSettings, say: Callable[[str], None]
 ) -> dict[str, LanguageAbout]:
-    """What can be judged here; ``say`` hears of each language. Raises ``ToolchainError``: none."""
+    """The languages judged here; ``say`` hears of each. Raises ``ToolchainError``: none is."""
     found = {}
     for language in [each.name for each in list_languages()]:
         try:
@@ -113,7 +113,7 @@ def describe_languages(
             conditions,
             rlimit=options.limits.rlimit,
             states=options.trace_states,
-            # Where nothing is confirmed, no client can ask for more.
+            # No client can ask for more where nothing is confirmed.
             confirm=options.confirm if find_language(language).confirms else "proved",
             memory_mb=options.memory_mb,
             max_text=settings.max_text,

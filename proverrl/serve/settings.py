@@ -1,4 +1,4 @@
-"""What a server is started with.
+"""The settings of a server.
 
 Flows in: options of the command line, a file of keys. Flows out: ``ServeSettings``, refused where
 they would let a stranger in. Not handled here: anything while requests come.
@@ -21,7 +21,7 @@ class ServeSettings:
     """``options`` is how verifiers are opened, ``cache`` where verdicts are kept (None: in memory).
 
     ``room`` is the number of candidates that may wait or run, ``deadline_seconds`` the most that a
-    request may ask for one of them, and ``read_seconds`` the time that a body may take to arrive.
+    request may ask for one of them. A body may take ``read_seconds`` to arrive.
     ``max_text`` are the characters of one assembled candidate: its audit holds the others up.
     ``keys`` are those of the clients; without any, every client that reaches the port may ask.
     """
@@ -49,7 +49,7 @@ class ServeSettings:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """True when only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

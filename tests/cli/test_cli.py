@@ -48,7 +48,7 @@ def test_levels_that_are_none(text: str) -> None:
         (["train", "configs/demo.toml", "--set", "grpo.stepz=1"], "'grpo.steps'"),
         (["train"], "give a configuration file"),
         (["eval", "--run", "no/run"], "no/run is not a run folder"),
-        (["eval", "configs/demo.toml", "-k", "0"], "k counts from 1"),
+        (["eval", "configs/demo.toml", "-k", "0"], "write numbers from 1"),
         (["report", "docs"], "docs"),
         (["problems", "show", "dafny/curriculum/valid.jsonl", "x"], "the nearest id is"),
         (["problems", "list", "no.jsonl"], "no.jsonl"),

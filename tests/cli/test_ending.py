@@ -37,7 +37,7 @@ def test_a_process_ends_while_gloo_lets_go_of_a_message() -> None:
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_the_status_is_that_of_the_command(size: str, code: str) -> None:
     program = (
-        "import atexit, sys; from proverrl.cli.ending import run_to_the_end\n"
+        "import atexit, sys; from proverrl.cli.main import run_to_the_end\n"
         "def run():\n"
         "    atexit.register(print, 'a handler of the run')\n"
         f"    sys.exit({code})\n"
@@ -51,7 +51,7 @@ def test_the_status_is_that_of_the_command(size: str, code: str) -> None:
 
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_what_nobody_caught_is_shown(size: str) -> None:
-    program = "from proverrl.cli.ending import run_to_the_end; run_to_the_end(lambda: 1 / 0)"
+    program = "from proverrl.cli.main import run_to_the_end; run_to_the_end(lambda: 1 / 0)"
     done = run_python(program, size)
     assert done.returncode == 1
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")

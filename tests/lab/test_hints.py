@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import RecordError, ToolchainError
-from proverrl.hint import Hint
 from proverrl.lab.restarts.hints import (
     Failure,
     cut_opening,
@@ -35,6 +34,7 @@ from proverrl.types import (
     Candidate,
     Diagnostic,
     Group,
+    Hint,
     Problem,
     Reward,
     Rollout,

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from proverrl.config import AppealConfig, Config
 from proverrl.config.policy import SamplingConfig
-from proverrl.hint import Hint
 from proverrl.lab.restarts import Restarts
 from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.lang.records import Extraction
@@ -30,7 +29,7 @@ from proverrl.run.pipeline import Judged
 from proverrl.run.session import load_training
 from proverrl.run.state import RunState
 from proverrl.run.tally import Tally
-from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict
+from proverrl.types import Candidate, Completion, Group, Hint, Problem, Rollout, Status, Verdict
 from tests.builders import build_problem, build_turn
 from tests.policy.test_policy import tiny_policy
 from tests.rollout.test_proofs import make_store

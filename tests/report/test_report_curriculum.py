@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.report import build_page
-from proverrl.report.curriculum import build_curriculum_charts
-from proverrl.report.figures import count_shares
+from proverrl.report.figures import build_curriculum_charts, count_shares
 from proverrl.report.run import load_runs
 from tests import report_runs as made
 

@@ -14,14 +14,13 @@ import pytest
 from proverrl import plugins
 from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import RunError, UsageError
-from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.rollout.extract import extract
 from proverrl.rollout.mode import PLAIN, Mode, SameMode, open_mode
 from proverrl.rollout.proofs import ProofStore
 from proverrl.run.experiments import Experiment, open_experiments
 from proverrl.run.session import Session
-from proverrl.types import Problem, Rollout, Status
+from proverrl.types import Hint, Problem, Rollout, Status
 from tests.builders import build_problem, build_rollout
 from tests.policy.test_policy import tiny_policy
 from tests.run.test_grpo import (  # noqa: F401  (fixtures)

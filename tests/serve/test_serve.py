@@ -19,9 +19,8 @@ from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageErro
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.problems.inputs import make_file_candidate
-from proverrl.serve.desk import _for_clients
+from proverrl.serve.desk import Reservation, Room, _for_clients
 from proverrl.serve.kimina import to_answer
-from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verifier.base import Lane, Limits

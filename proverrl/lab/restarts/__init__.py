@@ -13,7 +13,6 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
-from proverrl.hint import Hint
 from proverrl.lab.restarts.hints import cut_opening, failed_attempt, read_failure, verified_opening
 from proverrl.lab.restarts.queue import Queue
 from proverrl.lab.restarts.settings import RestartOptions
@@ -22,7 +21,7 @@ from proverrl.rollout.self_correct import tell
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.experiments import Experiment
 from proverrl.run.session import Session
-from proverrl.types import Problem
+from proverrl.types import Hint, Problem
 
 
 class Restarts(Experiment):

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName
-from proverrl.hint import Hint
 from proverrl.lab.restarts.settings import RestartUnit
 from proverrl.lang import find_language
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_body, render_opening
-from proverrl.types import Completion, Problem, Rollout, Status, Verdict
+from proverrl.types import Completion, Hint, Problem, Rollout, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)

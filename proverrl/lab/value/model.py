@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.disk import saving
-from proverrl.files.typed_rows import ROW, read_row
+from proverrl.files.lines import ROW, read_row
 from proverrl.lab.value.features import FEATURES, compute_features, count_features
 from proverrl.lab.value.fit import (
     HeadFit,

@@ -18,8 +18,7 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.evaluation.section import Card, ReportSection, Row, SectionPart
-from proverrl.files.lines import EVALS_FOLDER
-from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.files.lines import EVALS_FOLDER, ROW, iter_typed_lines
 from proverrl.lab.words.answered import describe_answer, summarise_answers, tell_answers
 from proverrl.lab.words.decided import describe_decision, summarise_decisions, tell_decisions
 from proverrl.lab.words.emptiness import find_grade
