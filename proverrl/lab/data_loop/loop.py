@@ -51,7 +51,7 @@ COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 
 def against_data_loop(config: Config, _: DataLoopOptions) -> str:
-    """Why the settings of self-play are none of the data loop's; empty when they are."""
+    """The reason why the settings of self-play do not fit the data loop; empty when they are."""
     selfplay = config.selfplay
     if selfplay.composer == "policy" and selfplay.weights != "shared":
         return 'the data loop has one policy; set selfplay.weights = "shared"'
@@ -288,7 +288,7 @@ class Statements:
 
 
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
-    """What is to prove with an empty hole; None where the verifier does not count."""
+    """The number of obligations with an empty hole; None where the verifier does not count."""
     try:
         asked = find_composing(problem.language).ask_well_formed(problem)
         verdict = await asker.ask("well_formed", asked)

@@ -59,8 +59,8 @@ class Writer:
     def read_instruction(
         self, problem: Problem, text: str, *, layout: LayoutName, turn: int
     ) -> str:
-        """What the writer is shown of an answer: no thinking, in its own words of the problem, and
-        within the budget of the turn."""
+        """The part of an answer that the writer is shown: no thinking, in its own words of the
+        problem, and within the budget of the turn."""
         start, end, _ = skip_thinking(text)
         words = text[start:end].strip()
         if layout != self.policy.layout:
@@ -73,8 +73,8 @@ class Writer:
         return self.characters[min(turn, len(self.characters) - 1)]
 
     def tell(self, rollout: Rollout, errors: str, layout: LayoutName) -> str:
-        """What the policy is told of the last turn: the body, its ``errors`` in words, and what the
-        attempt earned."""
+        """The message to the policy about the last turn: the body, its ``errors`` in words, and
+        what the attempt earned."""
         turn = rollout.turns[-1]
         parts = []
         if turn.candidate is not None:

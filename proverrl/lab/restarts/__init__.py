@@ -26,7 +26,7 @@ from proverrl.types import Problem
 
 
 class Restarts(Experiment):
-    """Which groups of a draw begin with a hint, and what became of them."""
+    """Groups of a draw that begin with a hint, and what became of them."""
 
     def __init__(self, config: Config, *, options: RestartOptions) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""Which problems are tried again from part of an answer, and how much of it is given.
+"""The problems that are tried again from part of an answer, and the part that is given.
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
 whose group was not good enough are queued; the next restart is a pure function of the problem's

@@ -1,4 +1,4 @@
-"""How questions were answered: right answers, and answers that were proved.
+"""Counts of answers to questions: right answers, and answers that were proved.
 
 Flows in: attempts at problems of the kind ``answer``. Flows out: a field of each attempt's row, and
 two shares with their intervals over problems. An answer is right where it was proved, or where it
@@ -16,7 +16,7 @@ from proverrl.types import Candidate, Problem, Status
 
 
 def describe_answer(problem: Problem, candidate: Candidate | None) -> dict[str, Any]:
-    """What the row of an attempt says of its answer; nothing for a problem that asks for none."""
+    """The fields of an attempt's row about its answer; nothing for a problem that asks for none."""
     if problem.kind != ANSWER:
         return {}
     given = read_given(problem, candidate.body) if candidate is not None else ""

@@ -428,7 +428,7 @@ def _find_words(text: str, program: Path | None, kind: str, ids: tuple[str, ...]
 
 
 def _count_dropped(found: Sequence[Formalized]) -> list[str]:
-    """How many samples were dropped for which reason."""
+    """The number of samples that were dropped for each reason."""
     counts = Counter[str]()
     for one in found:
         for judged in one.judged:
@@ -440,7 +440,7 @@ def _count_dropped(found: Sequence[Formalized]) -> list[str]:
 
 
 def _show_passed(found: Sequence[Formalized]) -> None:
-    """How good the critics are as a gate, where it is known what is meant."""
+    """Print the quality of the critics as a gate, where it is known what is meant."""
     from proverrl.lab.words.judging import count_passed
 
     counts = count_passed(judged for one in found for judged in one.judged)

@@ -1,4 +1,4 @@
-"""How claims were decided: right sides and proofs, over all variants of a theorem.
+"""Counts of decisions on claims: right sides and proofs, over all variants of a theorem.
 
 Flows in: attempts at problems of the kind ``decide``. Flows out: a field of each attempt's row, and
 shares with their intervals over theorems and with what chance alone gives. A theorem counts only if
@@ -40,7 +40,8 @@ class _Counts:
 
 
 def describe_decision(problem: Problem, candidate: Candidate | None) -> dict[str, Any]:
-    """What the row of an attempt says of its decision; nothing for a problem that asks for none."""
+    """The fields of an attempt's row about its decision; nothing for a problem that asks for
+    none."""
     if problem.kind != DECIDE:
         return {}
     known = {name: problem.metadata.get(name) for name in ("theorem", "variants")}

@@ -1,4 +1,4 @@
-"""What becomes of the statements that a formaliser wrote for one text in words.
+"""The judgement on the statements that a formaliser wrote for one text in words.
 
 Flows in: a problem that asks for a statement, the bodies that samples wrote, a verifier, perhaps
 critics. Flows out: each distinct statement with what was found out about it, and which one to keep.

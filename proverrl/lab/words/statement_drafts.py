@@ -57,7 +57,7 @@ class StatementGenerator(DerivedGenerator):
         self.unseen = asking.unseen
 
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
-        """What says or does nothing."""
+        """Bodies that say or do nothing."""
         problem = Problem("draft", self.language, draft.kind, "", draft.statement)
         return self._asking.list_empty(problem)
 

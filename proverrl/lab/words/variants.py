@@ -110,7 +110,7 @@ class DecisionChecker(DraftChecker):
     async def _is_certain(
         self, draft: CurriculumDraft, variant: Variant, side: str, body: str
     ) -> bool:
-        """Whether the body proves the side, and no trivial one proves the claim."""
+        """True if the body proves the side, and no trivial one proves the claim."""
         if not await self._is_proved(variant, side, body):
             return False
         trivial = self.generator.list_trivial(draft) if side == SIDES[0] else ()

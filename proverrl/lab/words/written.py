@@ -146,7 +146,7 @@ def _describe_row(row: Row) -> list[str]:
 
 
 def _describe_critic(row: Row) -> str:
-    """What the last critic that was asked said, and why: reasons alone may read either way."""
+    """The last asked critic's judgement, and why: reasons alone may read either way."""
     if not row.get("critic"):
         return "–"
     said = {True: "right", False: "wrong", None: "no judgement"}

@@ -1,4 +1,4 @@
-"""What composers and filters ask of Lean: operators on statements as text, and tactics to try.
+"""Lean for composers and filters: operators on statements as text, and tactics to try.
 
 Flows in: problems whose statement is one theorem with a hole, verdicts. Flows out: what
 ``Composing`` promises. All operators were tested as text only: whether a result elaborates is for
@@ -48,7 +48,7 @@ class Binder:
 
 @dataclass(frozen=True, slots=True)
 class TheoremParts:
-    """What operators change of a theorem. ``ending`` is all from its ``:=`` on."""
+    """The parts of a theorem that operators change. ``ending`` is all from its ``:=`` on."""
 
     name: str
     binders: tuple[Binder, ...]
@@ -73,7 +73,7 @@ class TheoremParts:
 
 
 def read_claim(problem: Problem) -> TheoremParts | None:
-    """What a problem's theorem claims; None for what is outside this module's forms."""
+    """The claim of a problem's theorem; None outside this module's forms."""
     try:
         theorem = read_theorem(problem)
     except ProblemError:
