@@ -1,4 +1,4 @@
-"""The bound on a statement's likelihood that a formaliser calls right: fitted on judged pairs.
+"""The bound that divides right statements from wrong ones by their gaps: fitted on judged pairs.
 
 Flows in: critiques with labels, as gaps. Flows out: the largest gap of what is right, which divides
 right from wrong with the best balanced accuracy. Not handled here: the gaps
