@@ -33,8 +33,7 @@ from proverrl.config import Config
 from proverrl.config.compose import FilterName
 from proverrl.config.loops import loop_traits
 from proverrl.errors import UsageError
-from proverrl.lab.data_loop.grades import GRADES, Grade, grade_statement
-from proverrl.lab.data_loop.options import DataLoopOptions
+from proverrl.lab.data_loop.grades import GRADES, DataLoopOptions, Grade, grade_statement
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.selfplay.composer import open_composer

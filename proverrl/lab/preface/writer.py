@@ -88,5 +88,5 @@ class Writer:
     def _read(self, problem: Problem, text: str) -> Extraction:
         """As ``extract``, without the place in the text, which is none in the policy's answer."""
         found = extract(problem, text, self.policy.layout)
-        reason = f"what the writer wrote: {found.reason}" if found.reason else ""
+        reason = f"the writer's text: {found.reason}" if found.reason else ""
         return replace(found, span=None, reason=reason)

@@ -14,9 +14,14 @@ from typing import Any
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.hint import Hint
-from proverrl.lab.restarts.hints import cut_opening, failed_attempt, read_failure, verified_opening
+from proverrl.lab.restarts.hints import (
+    RestartOptions,
+    cut_opening,
+    failed_attempt,
+    read_failure,
+    verified_opening,
+)
 from proverrl.lab.restarts.queue import Queue
-from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.self_correct import tell
 from proverrl.rollout.whole_proof import JudgedDraw

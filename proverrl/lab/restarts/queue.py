@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from proverrl.lab.restarts.hints import Failure
-from proverrl.lab.restarts.settings import RestartOptions
+from proverrl.lab.restarts.hints import Failure, RestartOptions
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9

@@ -141,7 +141,7 @@ class _Judge:
             deadline_seconds=self.deadline_seconds,
         )
         if found.unjudged is not None:
-            return f"whether it says anything was not judged: {found.unjudged.status}"
+            return f"it was not judged whether it says anything: {found.unjudged.status}"
         return found.reason
 
     async def _agree(self, one: str, other: str) -> bool:

@@ -136,7 +136,7 @@ def judge_declaration(
         return _unsound(why, diagnostics, (), done)
     if report.fingerprint != fingerprint:
         why = (
-            "what was proved is not our statement: its type is "
+            "the proved statement is not ours: its type is "
             f"{report.fingerprint[:300]!r}, ours {fingerprint[:300]!r}"
         )
         return _unsound(why, diagnostics, report.axioms, (*done, "target"))

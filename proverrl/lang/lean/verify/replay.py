@@ -126,7 +126,7 @@ def judge_answer(
     if theorem is not None and not any(_is_named(name, theorem) for name in declared):
         return ReplayOutcome(True, False, f"the module declares no {theorem}")
     if is_compared and compared[0][0] != "same":
-        return ReplayOutcome(True, False, f"what was proved is not our statement: {compared[0][1]}")
+        return ReplayOutcome(True, False, f"the proved statement is not ours: {compared[0][1]}")
     return ReplayOutcome(True, True, f"theorems:{len(names['theorem'])}")
 
 

@@ -224,7 +224,7 @@ class LeanWorker(GroupWorker):
         checks = (*verdict.checks, "replay")
         if outcome.passed:
             return replace(verdict, checks=checks)
-        why = Diagnostic("error", f"what was compiled is refused: {outcome.detail}")
+        why = Diagnostic("error", f"the compiled text is refused: {outcome.detail}")
         status = Status.EXHAUSTED if is_limit(outcome.detail) else Status.UNSOUND
         return replace(verdict, status=status, diagnostics=(why,), checks=checks)
 
