@@ -108,7 +108,7 @@ class CbrlCurriculum(Curriculum):
 
     @property
     def difficulty(self) -> float:
-        """Where the controller stands."""
+        """The difficulty where the controller stands."""
         if not self._steps:
             return self._knob
         return min(max(self._knob, self._steps[0]), self._steps[-1])

@@ -26,12 +26,13 @@ LANGUAGES: dict[str, str] = {
     "dafny": "proverrl.lang.dafny.language:DAFNY",
     "lean": "proverrl.lang.lean.language:LEAN",
 }
-"""Where each language is, by its name. Somebody's own come after ours, by ``add_languages``."""
+"""The module of each language, by its name. Plug-ins' languages come after ours, by
+``add_languages``."""
 OURS = frozenset(LANGUAGES)
 _INSTALLED: set[str] = set()
 """Those that only an installed package names."""
 _BROKEN: dict[str, UsageError] = {}
-"""Why a name that an installed package gives is none."""
+"""The reason why a name that an installed package gives is none."""
 _LOADED: dict[str, Language] = {}
 """Somebody's own that were loaded."""
 
@@ -157,7 +158,7 @@ def find_suffixes() -> dict[str, str]:
 
 
 def find_composing(name: str) -> Composing:
-    """What composers ask of a language. Raises ``ProblemError`` where it has none."""
+    """The part of a language that composers use. Raises ``ProblemError`` where it has none."""
     composing = find_language(name).composing
     if composing is None:
         raise ProblemError(f"there are no composers for {name}")

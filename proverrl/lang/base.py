@@ -1,4 +1,4 @@
-"""What a language must offer. The rest of ProverRL asks here and knows no language by its name.
+"""The interface of a language. The rest of ProverRL asks here and knows no language by its name.
 
 Flows out: ``Language``, to be subclassed once per language; what it may have beside it is in
 ``parts``. Methods with a body here are defaults.
@@ -41,7 +41,7 @@ verifier is seen within some hundred calls, at the price of one call in a hundre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOptions:
-    """What a back end is opened with.
+    """Options that a back end is opened with.
 
     ``memory_mb`` None leaves a worker what the language's own workers need. ``canary_rate`` is the
     share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
@@ -81,29 +81,29 @@ class Language(ABC):
     comment: str
     """Begins a comment that ends with the line."""
     fences: tuple[str, ...]
-    """What code blocks that hold it are called, the first of them in our prompts."""
+    """Names of its code blocks, the first of them in our prompts."""
     kinds: tuple[str, ...]
-    """What a hole may be, the kind ``file`` among them where bare files can be verified."""
+    """Kinds of holes, the kind ``file`` among them where bare files can be verified."""
     layout: str
     """The layout of a conversation about it."""
     keywords: frozenset[str] = frozenset()
     built_ins: frozenset[str] = frozenset()
     """Names that the language itself gives; programs do not declare them."""
     file_start: re.Pattern[str] = _NEVER
-    """Where a file begins in an answer that sets it off by nothing."""
+    """The beginning of a file in an answer that sets it off by nothing."""
     writes_file = False
-    """Whether a policy answers with the whole file, not with the body alone."""
+    """True if a policy answers with the whole file, not with the body alone."""
     include_word: str = ""
     """In every file that names others to be included; empty where the language has no such form."""
     canaries: Sequence[Canary] = ()
     confirms = False
-    """Whether another judge may confirm its proofs (``pool.confirm``)."""
+    """True if another judge may confirm its proofs (``pool.confirm``)."""
 
     # Properties, so that a language loads these parts when they are first asked for.
 
     @property
     def searching(self) -> Searching | None:
-        """What searches ask of it; None where proofs have no states."""
+        """The part that searches use; None where proofs have no states."""
         return None
 
     @property
@@ -113,7 +113,7 @@ class Language(ABC):
 
     @property
     def composing(self) -> Composing | None:
-        """What composers and filters ask of it; None where there are none."""
+        """The part that composers and filters use; None where there are none."""
         return None
 
     @abstractmethod
@@ -125,15 +125,15 @@ class Language(ABC):
         """The verdict on a candidate that may not be verified; None for one that may."""
 
     def split_includes(self, text: str) -> Includes:
-        """What a file with ``include_word`` includes."""
+        """The files that a file with ``include_word`` includes."""
         return Includes(text)
 
     def are_modular(self, texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
-        """Whether each file, proved with those that it has ``seen``, stays so beside the others."""
+        """True if each file, proved with those that it has ``seen``, stays so beside the others."""
         return False
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
-        """What is audited and verified of a candidate: itself, or what the kind of its problem
+        """The candidate to audit and verify: this one, or what the kind of its problem
         makes of it, where a plug-in brought that. Raises ``UsageError`` where it makes nothing that
         is judged here."""
         kind = self.find_kind(candidate.problem)
@@ -161,7 +161,7 @@ class Language(ABC):
         """Raise ``ProblemError`` when no body could be held to the problem."""
 
     def diagnose(self) -> list[Part]:
-        """What of it is installed here, for ``proverrl doctor``."""
+        """The parts of it that are installed here, for ``proverrl doctor``."""
         return []
 
     @abstractmethod
@@ -173,7 +173,7 @@ class Language(ABC):
         """The body in a piece of code: what stands in our statement's hole, or else all of it."""
 
     def owns_name(self, word: re.Match[str]) -> bool:
-        """Whether a word, found in a text, is a name that programs give."""
+        """True if a word, found in a text, is a name that programs give."""
         return word.group() not in self.keywords and word.group() not in self.built_ins
 
     def show_body(self, problem: Problem, body: str) -> str:
@@ -181,15 +181,15 @@ class Language(ABC):
         return body
 
     def show_text(self, problem: Problem) -> str:
-        """What a policy sees of a problem's text, with its hole: all, but where something is to be
-        written from words, since what is meant stands behind the hole."""
+        """The part of a problem's text that a policy sees, with its hole: all, but where something
+        is to be written from words, since what is meant stands behind the hole."""
         if kind := self.find_kind(problem):
             return kind.show(problem)
         text = problem.preamble + problem.statement
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
 
     def write_messages(self, problem: Problem) -> tuple[Message, ...]:
-        """What a conversation in the layout ``own`` asks for."""
+        """The messages of a conversation in the layout ``own``."""
         text = (
             f"Write the {self.title} text that belongs at the mark {HOLE}. Answer with one "
             f"{self.fences[0]} code block that holds it and nothing else."
@@ -197,12 +197,12 @@ class Language(ABC):
         return (Message("user", f"{text}\n\n{self.fence(self.show_text(problem))}"),)
 
     def asks_statement(self, problem: Problem) -> bool:
-        """Whether a statement, perhaps with its code, is to be written from the words in
+        """True if a statement, perhaps with its code, is to be written from the words in
         ``problem.informal``."""
         return False
 
     def knows_meaning(self, problem: Problem) -> bool:
-        """Whether what is meant stands behind the hole of a problem that asks for a statement."""
+        """True if what is meant stands behind the hole of a problem that asks for a statement."""
         return bool(problem.statement.partition(HOLE)[2].strip())
 
     def show_problem(self, problem: Problem) -> str:
@@ -210,12 +210,12 @@ class Language(ABC):
         return self.show_text(problem)
 
     def normal_form(self, body: str) -> str:
-        """What two bodies share that differ only in comments and white space. Raises
+        """A form that bodies share which differ only in comments and white space. Raises
         ``ProblemError`` for a text that cannot be read: a comment that is never closed."""
         return " ".join(body.split())
 
     def find_steps(self, body: str) -> list[int]:
-        """Where the steps of a body begin, in characters, but for the first."""
+        """The places where the steps of a body begin, in characters, but for the first."""
         return []
 
     def read_skeletons(self, text: str) -> tuple[str, str]:
@@ -228,11 +228,11 @@ class Language(ABC):
         return self.read_skeletons(problem.preamble + problem.statement)[0]
 
     def find_misfit(self, problems: Iterable[Problem], toolchain: str) -> str:
-        """What to say when problems are written for another version than this; else empty."""
+        """A complaint when problems are written for another version than this; else empty."""
         return ""
 
     def looks_like(self, text: str) -> bool:
-        """Whether a text that does not say what it is may be of this language."""
+        """True if a text that does not say what it is may be of this language."""
         return False
 
     def fence(self, code: str) -> str:
@@ -247,7 +247,7 @@ class Language(ABC):
         return self.read_body(problem, code)
 
     def find_cheat(self, problem: Problem) -> str:
-        """What a stranger's problem holds and no bare file may hold, such as an axiom, or empty.
+        """A thing in a stranger's problem that no bare file may hold, such as an axiom, or empty.
         What the audit does not read to its end could hide anything."""
         text = self.show_problem(problem)
         verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
@@ -257,7 +257,7 @@ class Language(ABC):
         return f"line {verdict.diagnostics[0].line}: {message}"
 
     def find_objection(self, problem: Problem, reference: str | None) -> str:
-        """Why a problem cannot be one of ours, its reference included; empty when it can."""
+        """The reason why a problem cannot be ours, its reference included; empty when it can."""
         known = (*self.kinds, *list_kinds(self.name))
         if problem.kind not in known:
             return f"unknown kind {problem.kind!r}; use {', '.join(known)}"

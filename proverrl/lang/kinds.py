@@ -23,12 +23,12 @@ _PLACES: dict[str, str] = {}
 
 
 class Kind(ABC):
-    """What may stand in a hole, and what is then verified."""
+    """A kind of hole: the texts that may stand in it, and what is then verified."""
 
     words: frozenset[str] = frozenset()
     """Words of its bodies that are no names of the problem."""
     ask: str = ""
-    """What a conversation asks for, as "Write the word answer, then proof statements"."""
+    """The request of a conversation, as "Write the word answer, then proof statements"."""
 
     @abstractmethod
     def check(self, problem: Problem) -> None:
@@ -36,13 +36,14 @@ class Kind(ABC):
 
     @abstractmethod
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
-        """What is audited and verified in place of a candidate, a problem of one of the language's
-        own kinds; the verdict where that is known without. The problem comes without its words and
-        metadata, since a verdict is kept for its text alone. Raises ``ProblemError``, as ``check``
-        does."""
+        """The candidate to audit and verify in place of this one, a problem of one of the
+        language's own kinds; the verdict where that is known without. The problem comes without its
+        words and metadata, since a verdict is kept for its text alone. Raises ``ProblemError``, as
+        ``check`` does."""
 
     def show(self, problem: Problem) -> str:
-        """What a policy sees of a problem's text, with its hole; its words are shown beside it."""
+        """The part of a problem's text that a policy sees, with its hole; its words are shown
+        beside it."""
         return problem.preamble + problem.statement
 
 

@@ -182,7 +182,7 @@ def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVer
 
 
 def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
-    """How ``proverrl serve`` is told of a back end's options, its workers aside."""
+    """Arguments that tell ``proverrl serve`` of a back end's options, its workers aside."""
     given = {
         "--deadline": _SERVER_DEADLINE,
         "--max-text": _SERVER_TEXT,

@@ -23,18 +23,18 @@ from proverrl.verifier.body_place import hole_column
 
 
 class Searching(ABC):
-    """What a search needs of a language whose partial proofs have states."""
+    """The interface to searches of a language whose partial proofs have states."""
 
     kinds: frozenset[str]
     """The kinds of problems whose bodies have states."""
     has_steps = False
-    """Whether a policy can write one step, a line, instead of a whole proof."""
+    """True if a policy can write one step, a line, instead of a whole proof."""
     needs_traces = False
-    """Whether verdicts must carry the goals before each step (``trace_states``)."""
+    """True if verdicts must carry the goals before each step (``trace_states``)."""
 
     @abstractmethod
     def segment(self, states: SearchStates) -> SegmentFn:
-        """How the states of a judged body are read."""
+        """The function that reads the states of a judged body."""
 
     @abstractmethod
     def count_open(self, state: str) -> int | None:
@@ -45,11 +45,11 @@ class Searching(ABC):
         """The empty prefix, and the body up to every place but the last where it could be cut."""
 
     def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
-        """What is shown between a kept prefix and what is written next."""
+        """The comment between a kept prefix and what is written next."""
         return ""
 
     def opens_block(self, line: str) -> bool:
-        """Whether a line is no step without the next one."""
+        """True if a line is no step without the next one."""
         return False
 
     def next_column(self, problem: Problem, text: str) -> int:
@@ -72,24 +72,24 @@ class Pooling(Protocol):
         """The beginning of a body, up to the end of its hints; nothing without hints."""
 
     def find_refused(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
-        """What a verdict says of the hints in a body; None when it tells nothing."""
+        """The hints in a body that a verdict refuses; None when it tells nothing."""
 
     def is_covered(self, problem: Problem, body: str) -> bool:
-        """Whether a body proves nothing that its hints in a larger body would not prove."""
+        """True if a body proves nothing that its hints in a larger body would not prove."""
 
     def is_ordered(self, problem: Problem) -> bool:
-        """Whether a hint may hold only behind another."""
+        """True if a hint may hold only behind another."""
 
 
 class Composing(ABC):
-    """What composers and filters need of a language."""
+    """The interface of a language to composers and filters."""
 
     operators: Mapping[str, Operator]
     """The operators, by the names that ``selfplay.operators`` takes."""
 
     @abstractmethod
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
-        """What a statement holds that a policy may not write: the rule and a message for each."""
+        """Parts of a statement that a policy may not write: the rule and a message for each."""
 
     def own_preamble(self, parent: Problem) -> str:
         """The preamble, which a policy may not write, of a statement composed from ``parent``."""
@@ -97,7 +97,7 @@ class Composing(ABC):
 
     @abstractmethod
     def ask_well_formed(self, problem: Problem) -> Candidate:
-        """What to verify to see whether a problem can be read."""
+        """The candidate that shows whether a problem can be read."""
 
     @abstractmethod
     def explain_malformed(self, problem: Problem, verdict: Verdict) -> tuple[str, str] | None:
@@ -109,7 +109,7 @@ class Composing(ABC):
 
     @abstractmethod
     def ask_contradiction(self, problem: Problem) -> Sequence[Candidate]:
-        """What to verify, in order, to see whether the assumptions contradict each other."""
+        """Candidates that show, in order, whether the assumptions contradict each other."""
 
     @abstractmethod
     def explain_contradiction(self, candidate: Candidate, verdict: Verdict) -> str:
@@ -124,7 +124,7 @@ class Composing(ABC):
         return None
 
     def is_broken(self, verdict: Verdict) -> bool:
-        """Whether the verdict on those says that one does."""
+        """True if the verdict on those says that one does."""
         return False
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Composing(ABC):
         """Plain bodies that may prove its negation."""
 
     def examine_conclusions(self, problem: Problem) -> dict[str, int]:
-        """What a statement's conclusions lack, and by how many steps that lowers its grade."""
+        """Faults of a statement's conclusions, and the steps by which each lowers its grade."""
         return {}
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What searches and composers exchange with a language: records and types of functions."""
+"""Records and types of functions that searches and composers exchange with a language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proverrl.types import Candidate, Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where a proof attempt starts from: kept proof text, "" at the root, and the key of the state
+    """The start of a proof attempt: kept proof text, "" at the root, and the key of the state
     that it reaches, "" when unknown (the root before its first verdict)."""
 
     text: str
@@ -39,7 +39,7 @@ Category = Literal["syntax", "cheat", "hole"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why the audit refuses a text.
+    """A reason why the audit refuses a text.
 
     ``cheat`` is a known way to get a verdict without a proof, ``hole`` a proof that says itself
     that it is not finished, ``syntax`` anything else that is not admitted. ``rule`` names the
@@ -78,7 +78,7 @@ class PooledHint:
 
 @dataclass(frozen=True, slots=True)
 class RefusedHints:
-    """What a verdict says of the hints in a body, by their keys: ``refuted`` in any company,
+    """A verdict's findings on the hints in a body, by their keys: ``refuted`` in any company,
     ``failed`` in this one. ``endless`` names that whose measure, or the lack of one, failed."""
 
     refuted: frozenset[str] = frozenset()
@@ -110,7 +110,7 @@ Compose = Callable[[random.Random, Sequence[Parent]], Made | None]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What makes a new problem of old ones, and how many of them it takes."""
+    """A function that makes a new problem of old ones, and how many of them it takes."""
 
     arity: int
     compose: Compose
@@ -118,7 +118,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an answer proposes. ``span`` is the place of the code in the completion's text, in
+    """The proposal of an answer. ``span`` is the place of the code in the completion's text, in
     characters from 0; ``reason`` says why there is no body, and is empty when there is one."""
 
     body: str | None

@@ -1,4 +1,4 @@
-"""What a user may have believed in bare files (``proverrl verify --allow``).
+"""Claims that a user may have believed in bare files (``proverrl verify --allow``).
 
 Flows in: words. Flows out: the same, checked. Problems with a statement, training and servers never
 have any.

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.lab.words import answers
-from proverrl.lab.words.answered import describe_answer, summarise_answers, tell_answers
 from proverrl.lab.words.answers import ANSWER, EXPECTED, SHOWN, WORDS_ALONE, read_given
 from proverrl.lab.words.dafny.answer import find_leak
+from proverrl.lab.words.decided import describe_answer, summarise_answers, tell_answers
+from proverrl.lab.words.drafts import QuestionGenerator
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import find_answering
-from proverrl.lab.words.question_drafts import QuestionGenerator
 from proverrl.lang import find_language
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems, load_references

@@ -15,8 +15,14 @@ from proverrl.config import Config, parse_config
 from proverrl.config.loops import check_loop
 from proverrl.errors import UsageError
 from proverrl.jobs import train as train_module
-from proverrl.lab.data_loop.grades import GRADES, RUN, Grade, grade_statement, measure_novelty
-from proverrl.lab.data_loop.options import DataLoopOptions
+from proverrl.lab.data_loop.grades import (
+    GRADES,
+    RUN,
+    DataLoopOptions,
+    Grade,
+    grade_statement,
+    measure_novelty,
+)
 from proverrl.problems.load import write_problems
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.types import HOLE, Candidate, Problem, Status

@@ -14,10 +14,10 @@ import pytest
 from proverrl.errors import CanaryError, ProblemError, RecordError
 from proverrl.lab.words import sides
 from proverrl.lab.words.decided import describe_decision, summarise_decisions, tell_decisions
+from proverrl.lab.words.drafts import TheoremGenerator
 from proverrl.lab.words.english import English
 from proverrl.lab.words.rewards import decide
 from proverrl.lab.words.sides import DECIDE, SIDES
-from proverrl.lab.words.theorem_drafts import TheoremGenerator
 from proverrl.lab.words.variants import DecisionChecker
 from proverrl.lang import find_language
 from proverrl.problems.load import read_problem

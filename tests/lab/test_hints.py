@@ -14,13 +14,14 @@ from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import RecordError, ToolchainError
 from proverrl.lab.restarts.hints import (
     Failure,
+    RestartSource,
+    RestartUnit,
     cut_opening,
     failed_attempt,
     find_verified,
     read_failure,
     verified_opening,
 )
-from proverrl.lab.restarts.settings import RestartSource, RestartUnit
 from proverrl.lang import find_language
 from proverrl.lang.open import open_verifier
 from proverrl.policy.tokenizer import train_tokenizer

@@ -16,8 +16,7 @@ import torch
 from proverrl.config import Config, parse_config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.critics.critiques import write_reader
-from proverrl.lab.critics.fit import fit_most
-from proverrl.lab.critics.fit_critic import fit_critic
+from proverrl.lab.critics.fit_critic import fit_critic, fit_most
 from proverrl.lab.critics.gate import Critic, ask_critics, criticise
 from proverrl.lab.critics.language import (
     ask_critique,

@@ -15,8 +15,8 @@ from proverrl.errors import ProblemError, RecordError, ToolchainError
 from proverrl.evaluation.attempt_rows import attempt_row
 from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
+from proverrl.lab.words.drafts import StatementGenerator
 from proverrl.lab.words.rewards import program
-from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lab.words.written import tell_grades
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.bodies import PROGRAM, audit, check_problem

@@ -8,9 +8,8 @@ import pytest
 
 from proverrl.config import parse_config
 from proverrl.errors import UsageError
-from proverrl.lab.restarts.hints import Failure
+from proverrl.lab.restarts.hints import Failure, RestartOptions
 from proverrl.lab.restarts.queue import Queue, Trial, escalate
-from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.run.experiments import open_experiments
 from proverrl.types import Hint, Rollout, Status
 from tests.builders import build_problem, build_turn

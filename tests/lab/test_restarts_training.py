@@ -16,7 +16,7 @@ from rich.console import Console
 from proverrl.config import AppealConfig, Config
 from proverrl.config.policy import SamplingConfig
 from proverrl.lab.restarts import Restarts
-from proverrl.lab.restarts.settings import RestartOptions
+from proverrl.lab.restarts.hints import RestartOptions
 from proverrl.lang.records import Extraction
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references

@@ -16,11 +16,11 @@ from proverrl.errors import RecordError
 from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.errors import ERRORS
 from proverrl.lab.words.dafny.phrases import read_phrase
+from proverrl.lab.words.drafts import StatementGenerator
 from proverrl.lab.words.english import ASIDES, ASKS, CALLS, WORDINGS, English, Phrase, spell
 from proverrl.lab.words.equivalence import equivalent, make_wrong
 from proverrl.lab.words.parts import find_formalizing
 from proverrl.lab.words.rewards import statement
-from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang import find_language
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.load import load_problems

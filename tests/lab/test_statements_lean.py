@@ -9,10 +9,10 @@ import pytest
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
+from proverrl.lab.words.drafts import StatementGenerator
 from proverrl.lab.words.english import English, Phrase
 from proverrl.lab.words.lean.phrases import read_phrase
 from proverrl.lab.words.lean.proposition import FORMALIZING
-from proverrl.lab.words.statement_drafts import StatementGenerator
 from proverrl.lang import find_language
 from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain

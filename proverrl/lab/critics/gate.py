@@ -29,7 +29,8 @@ class Critic:
     sampling: Sampling = _SAMPLING
 
     async def criticise_all(self, asked: Sequence[tuple[Problem, str]]) -> list[Critique]:
-        """What it says of each body, in their order. What is no statement is not asked about."""
+        """Its critique of each body, in their order. Bodies that are no statements are not asked
+        about."""
         found: dict[int, Critique] = {}
         problems: dict[int, Problem] = {}
         for place, (problem, body) in enumerate(asked):
@@ -51,16 +52,17 @@ class Critic:
 
 
 async def criticise(problem: Problem, body: str, critic: Critic) -> Critique:
-    """What a critic says of one statement."""
+    """The critique of one statement by a critic."""
     return (await critic.criticise_all([(problem, body)]))[0]
 
 
 async def ask_critics(
     problem: Problem, body: str, critics: Sequence[Critic]
 ) -> tuple[str, Critique | None]:
-    """Why a well-formed statement does not pass, empty where it does, and what the last critic that
-    was asked said of it. Each is asked only about what those before it let through. A critic
-    without a judgement lets nothing through. Whether what passes means what is meant is open."""
+    """The reason why a well-formed statement does not pass, empty if it does, and what the last
+    critic that was asked said of it. Each is asked only about what those before it let through. A
+    critic without a judgement lets nothing through. Whether what passes means what is meant is
+    open."""
     said: Critique | None = None
     for number, critic in enumerate(critics, start=1):
         said = await criticise(problem, body, critic)

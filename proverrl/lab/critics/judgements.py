@@ -1,4 +1,4 @@
-"""How good a critic is: right and wrong statements apart, and the mean of both.
+"""The quality of a critic: right and wrong statements apart, and the mean of both.
 
 Flows in: problems whose truth is known (``find_truth``), and (judged, agreed) counts of
 the attempts at each. Flows out: rows beside those of the levels. One accuracy would hide which

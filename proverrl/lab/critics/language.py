@@ -42,7 +42,7 @@ _WORDS = frozenset("reasons is_correct premise goal representation syntax".split
 
 
 class Critique(NamedTuple):
-    """What a critic says of a statement; ``is_correct`` is None where it gave no judgement, and
+    """A critic's view of a statement; ``is_correct`` is None where it gave no judgement, and
     then ``reasons`` say why there is none."""
 
     is_correct: bool | None
@@ -265,7 +265,7 @@ class CritiqueLanguage(Language):
         self.read_label(problem)
 
     def read_label(self, problem: Problem) -> bool:
-        """Whether the statement that is judged is right. Raises ``ProblemError`` where that is not
+        """True if the statement that is judged is right. Raises ``ProblemError`` where that is not
         known."""
         is_correct = _read_label(problem)[0].get("is_correct")
         if not isinstance(is_correct, bool):
@@ -287,7 +287,7 @@ class CritiqueLanguage(Language):
         return (Message("user", f"{ask}\n\n{shown}"),)
 
     def asks_statement(self, problem: Problem) -> bool:
-        """What stands behind the hole is never shown, and the English is."""
+        """The text behind the hole is never shown, and the English is."""
         return True
 
     def find_name(self, problem: Problem) -> str:
@@ -304,5 +304,5 @@ CRITIQUE = CritiqueLanguage()
 
 
 def find_truth(problem: Problem) -> bool | None:
-    """Whether what is judged is right; None for a problem that asks no such thing."""
+    """True if what is judged is right; None for a problem that asks no such thing."""
     return CRITIQUE.read_label(problem) if problem.language == CRITIQUE.name else None

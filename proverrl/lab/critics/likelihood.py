@@ -83,8 +83,8 @@ class LikelihoodPolicy:
         self.engine = f"a formaliser as a critic, largest gap {most!r}, weights {weights}"
 
     def prompt(self, problem: Problem) -> Prompt:
-        """What the formaliser is asked, and the statement as its answer. Raises ``UsageError`` for
-        a problem that asks for anything but a judgement on a statement."""
+        """The question to the formaliser, and the statement as its answer. Raises ``UsageError``
+        for a problem that asks for anything but a judgement on a statement."""
         if problem.kind != CRITIQUE.name:
             raise UsageError(
                 f"problem {problem.id!r} asks for no judgement on a statement, which is all that a "
@@ -151,8 +151,8 @@ class LikelihoodPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StoredCritic:
-    """What ``FILE`` holds: the folder of a formaliser, the name of its weights (``name_weights``),
-    the layout it reads in, and the largest gap of what is right."""
+    """The content of ``FILE``: the folder of a formaliser, the name of its weights
+    (``name_weights``), the layout it reads in, and the largest gap of what is right."""
 
     formaliser: str
     weights: str
@@ -169,8 +169,8 @@ def write_critic(folder: Path, critic: StoredCritic, about: Mapping[str, Any]) -
 
 
 def read_critic(folder: str | Path) -> StoredCritic | None:
-    """What ``write_critic`` wrote; None for a folder of anything else. Raises ``UsageError`` for a
-    damaged file."""
+    """The critic that ``write_critic`` wrote; None for a folder of anything else. Raises
+    ``UsageError`` for a damaged file."""
     path = Path(folder) / FILE
     if not path.is_file():
         return None

@@ -33,8 +33,7 @@ from proverrl.config import Config
 from proverrl.config.compose import FilterName
 from proverrl.config.loops import loop_traits
 from proverrl.errors import UsageError
-from proverrl.lab.data_loop.grades import GRADES, Grade, grade_statement
-from proverrl.lab.data_loop.options import DataLoopOptions
+from proverrl.lab.data_loop.grades import GRADES, DataLoopOptions, Grade, grade_statement
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.selfplay.composer import open_composer
@@ -51,7 +50,7 @@ COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 
 def against_data_loop(config: Config, _: DataLoopOptions) -> str:
-    """Why the settings of self-play are none of the data loop's; empty when they are."""
+    """The reason why the settings of self-play do not fit the data loop; empty when they are."""
     selfplay = config.selfplay
     if selfplay.composer == "policy" and selfplay.weights != "shared":
         return 'the data loop has one policy; set selfplay.weights = "shared"'
@@ -288,7 +287,7 @@ class Statements:
 
 
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
-    """What is to prove with an empty hole; None where the verifier does not count."""
+    """The number of obligations with an empty hole; None where the verifier does not count."""
     try:
         asked = find_composing(problem.language).ask_well_formed(problem)
         verdict = await asker.ask("well_formed", asked)

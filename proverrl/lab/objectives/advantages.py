@@ -35,7 +35,7 @@ class NgrpoOptions(BaseModel):
 
 
 class ReinforceOptions(BaseModel):
-    """What a proof counts, and what a failure: 0 and 1 learn from failures alone (NSR), 1 and 0
+    """The weights of a proof and of a failure: 0 and 1 learn from failures alone (NSR), 1 and 0
     from proofs alone (PSR)."""
 
     proved: Weight = 0.1

@@ -1,4 +1,4 @@
-"""What instructions are worth to a frozen writer before an instructor is trained.
+"""The worth of instructions to a frozen writer before an instructor is trained.
 
     python -m proverrl.lab.preface.measure runs/preface_writer
 

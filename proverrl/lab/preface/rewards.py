@@ -1,4 +1,4 @@
-"""What a rollout earns attempt by attempt, for the errors of its verdicts: PREFACE (Proof2Silicon,
+"""Rewards of a rollout attempt by attempt, for its verdicts' errors: PREFACE (Proof2Silicon,
 arXiv 2509.06239), whose policy instructs a frozen writer.
 
 Flows in: a judged rollout. Flows out: a ``Reward`` for each turn; a rollout earns their sum. An
@@ -119,11 +119,11 @@ ATTEMPTS: dict[str, AttemptsFn] = {
     f"{__name__}:journal": journal_attempts,
     f"{__name__}:potential": potential_attempts,
 }
-"""What each attempt earned under a reward of this module, by the place that names it."""
+"""The earnings of each attempt under a reward of this module, by the place that names it."""
 
 
 def sum_attempts(attempts: list[Reward]) -> Reward:
-    """What a rollout earns for all of its attempts."""
+    """The reward of a rollout for all of its attempts."""
     parts: dict[str, float] = {}
     for attempt in attempts:
         for name, value in attempt.parts.items():
@@ -140,7 +140,7 @@ def _is_proved(turn: Turn) -> bool:
 
 
 def _judged(turn: Turn) -> tuple[Candidate, Verdict] | None:
-    """What was judged; None for an empty output."""
+    """The judged candidate and its verdict; None for an empty output."""
     if turn.candidate is None or turn.verdict is None or not turn.candidate.body.strip():
         return None
     return turn.candidate, turn.verdict

@@ -64,7 +64,7 @@ def describe(body: str) -> str:
 
 
 def count_errors(verdict: Verdict) -> Mapping[ErrorKind, int]:
-    """What the audit refuses counts as syntax, what Dafny refuses before it proves anything as
+    """Refusals of the audit count as syntax, those of Dafny before it proves anything as
     type; ``invariant`` is one that does not hold, at entry or after the body."""
     told = [d.message for d in verdict.diagnostics if d.severity == "error"]
     errors = [message for message in told if message != _NOTE]
@@ -77,7 +77,8 @@ def count_errors(verdict: Verdict) -> Mapping[ErrorKind, int]:
 
 
 def count_structure(body: str, name: str) -> Mapping[StructureKind, int]:
-    """What a body declares or states; ``recursion`` is calls of ``name``, which it is in."""
+    """Counts of what a body declares or states; ``recursion`` is calls of ``name``, which it is
+    in."""
     texts = [text for _, text in _scan(body)]
     return {
         "lemma": texts.count("lemma"),

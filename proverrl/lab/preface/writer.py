@@ -59,8 +59,8 @@ class Writer:
     def read_instruction(
         self, problem: Problem, text: str, *, layout: LayoutName, turn: int
     ) -> str:
-        """What the writer is shown of an answer: no thinking, in its own words of the problem, and
-        within the budget of the turn."""
+        """The part of an answer that the writer is shown: no thinking, in its own words of the
+        problem, and within the budget of the turn."""
         start, end, _ = skip_thinking(text)
         words = text[start:end].strip()
         if layout != self.policy.layout:
@@ -73,8 +73,8 @@ class Writer:
         return self.characters[min(turn, len(self.characters) - 1)]
 
     def tell(self, rollout: Rollout, errors: str, layout: LayoutName) -> str:
-        """What the policy is told of the last turn: the body, its ``errors`` in words, and what the
-        attempt earned."""
+        """The message to the policy about the last turn: the body, its ``errors`` in words, and
+        what the attempt earned."""
         turn = rollout.turns[-1]
         parts = []
         if turn.candidate is not None:
@@ -88,5 +88,5 @@ class Writer:
     def _read(self, problem: Problem, text: str) -> Extraction:
         """As ``extract``, without the place in the text, which is none in the policy's answer."""
         found = extract(problem, text, self.policy.layout)
-        reason = f"what the writer wrote: {found.reason}" if found.reason else ""
+        reason = f"the writer's text: {found.reason}" if found.reason else ""
         return replace(found, span=None, reason=reason)

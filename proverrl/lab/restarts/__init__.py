@@ -13,9 +13,14 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
-from proverrl.lab.restarts.hints import cut_opening, failed_attempt, read_failure, verified_opening
+from proverrl.lab.restarts.hints import (
+    RestartOptions,
+    cut_opening,
+    failed_attempt,
+    read_failure,
+    verified_opening,
+)
 from proverrl.lab.restarts.queue import Queue
-from proverrl.lab.restarts.settings import RestartOptions
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.self_correct import tell
 from proverrl.rollout.whole_proof import JudgedDraw
@@ -25,7 +30,7 @@ from proverrl.types import Hint, Problem
 
 
 class Restarts(Experiment):
-    """Which groups of a draw begin with a hint, and what became of them."""
+    """Groups of a draw that begin with a hint, and what became of them."""
 
     def __init__(self, config: Config, *, options: RestartOptions) -> None:
         self.config = config

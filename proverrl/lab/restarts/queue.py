@@ -1,4 +1,4 @@
-"""Which problems are tried again from part of an answer, and how much of it is given.
+"""The problems that are tried again from part of an answer, and the part that is given.
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
 whose group was not good enough are queued; the next restart is a pure function of the problem's
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from proverrl.lab.restarts.hints import Failure
-from proverrl.lab.restarts.settings import RestartOptions
+from proverrl.lab.restarts.hints import Failure, RestartOptions
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9

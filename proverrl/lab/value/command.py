@@ -97,7 +97,7 @@ def fit_value(
 
 
 def describe_value(out: Path) -> list[str]:
-    """What is known of a fitted value model, in lines."""
+    """The known facts of a fitted value model, in lines."""
     about = read_about(out / VALUE_FOLDER)
     lines = [f"value model: {out / VALUE_FOLDER}"]
     for name, title in (("all", "all prefixes"), ("inside", "prefixes with text")):

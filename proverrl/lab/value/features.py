@@ -1,4 +1,4 @@
-"""What a value model sees of a prefix: the policy's own hidden states, and how likely it finds it.
+"""Features of a prefix: the policy's own hidden states, and the likelihood that it gives.
 
 Flows in: a policy, problems with prefixes. Flows out: a row of features for each. The policy's
 weights are not trained. Not handled here: what is fitted to the features (``fit``).

@@ -67,7 +67,7 @@ class ValueData:
 
 
 def choose_side(problem_id: str, config: ValueOptions, seed: int) -> Side:
-    """What a problem is for: decided by its id, so that more pairs move none."""
+    """The use of a problem: decided by its id, so that more pairs move none."""
     place = derive_seed(seed, "value", problem_id) / 2**63
     if place < config.valid_share:
         return "valid"
@@ -112,7 +112,7 @@ class HeadFit:
 
     @property
     def done(self) -> bool:
-        """Whether ``epochs`` or ``patience`` has ended the training."""
+        """True if ``epochs`` or ``patience`` has ended the training."""
         return self.epoch >= self.config.epochs or self._waited >= self.config.patience
 
     def run_epoch(self) -> dict[str, float]:

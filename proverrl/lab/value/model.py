@@ -1,4 +1,4 @@
-"""What a prefix of a proof is worth: a small head on the policy's own hidden states.
+"""The worth of a proof's prefix: a small head on the policy's own hidden states.
 
 Flows in: a policy, and pairs of a prefix and whether the whole body was proved, from rollouts of a
 run and from samples of searches. Flows out: a ``ValueFn``, the chance that a prefix can be
@@ -49,7 +49,7 @@ from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 VALUE_FOLDER = "value"
-"""Where ``proverrl fit-value`` keeps it."""
+"""The folder where ``proverrl fit-value`` keeps it."""
 _REMEDY = "fit one with proverrl fit-value"
 
 
@@ -292,8 +292,8 @@ def _open_head(
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What ``save_value`` wrote beside the weights. Raises ``UsageError`` if the folder holds no
-    value model, and ``RunError`` if the file is damaged."""
+    """The record that ``save_value`` wrote beside the weights. Raises ``UsageError`` if the folder
+    holds no value model, and ``RunError`` if the file is damaged."""
     if not (folder / SETTINGS).is_file():
         # The folder of its run was given.
         inside = folder / VALUE_FOLDER

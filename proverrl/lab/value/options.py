@@ -17,7 +17,7 @@ from proverrl.config.base import (
 
 
 class ValueOptions(Section):
-    """What ``proverrl fit-value`` reads, and how the head is fitted."""
+    """Settings that ``proverrl fit-value`` reads, and those by which the head is fitted."""
 
     run: str = ""
     """a run, whose newest weights and rollouts are used. With ``policy`` set, only the rollouts"""

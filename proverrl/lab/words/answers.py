@@ -37,7 +37,7 @@ def read_given(problem: Problem, body: str) -> str:
 
 
 def settle_answer(answering: Answering, candidate: Candidate) -> Candidate | Verdict:
-    """What is verified of a candidate; the verdict of one that gives no answer. Raises
+    """The candidate to verify for an answer; the verdict of one that gives no answer. Raises
     ``ProblemError`` as ``Answering.put``."""
     found = _ANSWER.match(candidate.body)
     if found is None:
@@ -60,7 +60,7 @@ class AnswerKind(Kind):
 
     @property
     def answering(self) -> Answering:
-        """What the language has of questions."""
+        """The part of the language for questions."""
         found = find_answering(self._language)
         if found is None:
             raise ProblemError(f"there are no questions in {self._language}")

@@ -87,7 +87,7 @@ def words() -> None:
 @click.option(
     "--with-program",
     is_flag=True,
-    help="Keep what each statement is about, so that it can be proved of it.",
+    help="Keep the program behind each statement, so that it can be proved of it.",
 )
 @workers_option("Verifier processes.")
 @OUT_FILE
@@ -105,9 +105,7 @@ def generate(
     """Generate problems in words; the real verifier checks each one before it is written."""
     import asyncio
 
-    from proverrl.lab.words.question_drafts import QuestionGenerator
-    from proverrl.lab.words.statement_drafts import StatementGenerator
-    from proverrl.lab.words.theorem_drafts import TheoremGenerator
+    from proverrl.lab.words.drafts import QuestionGenerator, StatementGenerator, TheoremGenerator
     from proverrl.lab.words.variants import DecisionChecker
     from proverrl.problems.drafts import DraftChecker, generate_file
 
@@ -197,7 +195,7 @@ def formalize(
 
     options = FormalizeOptions(name, least, by_meaning=True, critics=critics)
     writing = write_statements(config, source, from_run=choose_run(run, overrides), options=options)
-    found = run_until_interrupted(writing, "what was judged is kept, the same command continues")
+    found = run_until_interrupted(writing, "judged statements are kept, the same command continues")
     num_kept = write_kept(out, found)
     for one in found[:_MAX_SHOWN]:
         _show_statement(one)
@@ -221,7 +219,7 @@ def formalize(
 @click.option(
     "--statements",
     type=FILE,
-    help="First what a formaliser wrote of FILE's texts (RUN/evals/NAME.statements.jsonl).",
+    help="Take first a formaliser's statements of FILE's texts (RUN/evals/NAME.statements.jsonl).",
 )
 @OUT_FILE
 def critiques(file: Path, out: Path, **work: Any) -> None:
@@ -267,7 +265,9 @@ def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) ->
 
 @words.command()
 @click.argument("critic", type=FOLDER)
-@click.option("--config", "config_file", type=FILE, required=True, help="What an evaluation is.")
+@click.option(
+    "--config", "config_file", type=FILE, required=True, help="The evaluation's settings."
+)
 @click.option("--benchmark", required=True, help="The file of critiques.")
 @OVERRIDES
 @click.option("--name", default="judge", help="Name of the result files in RUN/evals.")
@@ -286,7 +286,7 @@ def judge(
     if policy is None:
         raise UsageError(f"{critic} is no critic that fit-critic wrote")
     work = evaluate_benchmarks(config, from_run=None, benchmarks={name: benchmark}, policy=policy)
-    run_until_interrupted(work, "what was judged is stored, the same command continues")
+    run_until_interrupted(work, "judgements are stored, the same command continues")
     click.echo(f"report: {write_report([config.run])}")
 
 
@@ -309,10 +309,10 @@ def judge(
 @click.option(
     "--program",
     type=FILE,
-    help="What WORDS are about: a method without its contract whose proof is a hole (.dfy), or "
-    "definitions (.lean).",
+    help="The program that WORDS are about: a method without its contract whose proof is a hole "
+    "(.dfy), or definitions (.lean).",
 )
-@click.option("--kind", default="invariants", help="What the hole of a .dfy --program admits.")
+@click.option("--kind", default="invariants", help="Kind of the hole of a .dfy --program.")
 @click.option("--id", "ids", multiple=True, help="Only these problems of the file WORDS.")
 @OVERRIDES
 @_SAMPLES
@@ -428,7 +428,7 @@ def _find_words(text: str, program: Path | None, kind: str, ids: tuple[str, ...]
 
 
 def _count_dropped(found: Sequence[Formalized]) -> list[str]:
-    """How many samples were dropped for which reason."""
+    """The number of samples that were dropped for each reason."""
     counts = Counter[str]()
     for one in found:
         for judged in one.judged:
@@ -440,7 +440,7 @@ def _count_dropped(found: Sequence[Formalized]) -> list[str]:
 
 
 def _show_passed(found: Sequence[Formalized]) -> None:
-    """How good the critics are as a gate, where it is known what is meant."""
+    """Print the quality of the critics as a gate, where it is known what is meant."""
     from proverrl.lab.words.judging import count_passed
 
     counts = count_passed(judged for one in found for judged in one.judged)

@@ -24,7 +24,7 @@ from proverrl.verifier.base import Verifier
 
 @dataclass(frozen=True, slots=True)
 class Emptiness:
-    """Why a body says nothing, empty where it says something as far as the verifier sees; the
+    """The reason why a body says nothing, empty if it says something to the verifier; the
     number of calls; and the verdict that left the question open, if one did."""
 
     reason: str
@@ -46,9 +46,9 @@ async def find_emptiness(
     deadline_seconds: float,
     needs_call: bool = False,
 ) -> Emptiness:
-    """Whether a body says nothing. One that cannot be read says nothing that could be asked. With
-    ``needs_call`` one says nothing too that demands what no call is known to meet, where calls are
-    known to try."""
+    """Find whether a body says nothing. One that cannot be read says nothing that could be asked.
+    With ``needs_call`` one says nothing too that demands what no call is known to meet, where calls
+    are known to try."""
     num_calls = 0
     try:
         admitted = asking.ask_admitted(problem, body) if needs_call else None
@@ -118,7 +118,7 @@ def _mark(rollout: Rollout, answers: Mapping[str, Emptiness]) -> Rollout:
 def find_grade(
     problem: Problem, candidate: Candidate | None, verdict: Verdict | None
 ) -> ProgramGrade | None:
-    """How far a program came; None where none is asked for, written or judged."""
+    """The grade of a program; None where none is asked for, written or judged."""
     programming = find_programming(problem.language)
     if programming is None or problem.kind != programming.kind:
         return None
@@ -128,7 +128,7 @@ def find_grade(
 
 
 def is_well_formed(rollout: Rollout) -> bool:
-    """Whether the last turn is a statement that has a meaning."""
+    """True if the last turn is a statement that has a meaning."""
     turn, formalizing = rollout.turns[-1], find_formalizing(rollout.problem.language)
     if formalizing is None or rollout.problem.kind != formalizing.kind:
         return False
@@ -138,7 +138,7 @@ def is_well_formed(rollout: Rollout) -> bool:
 
 
 def _earns_for_form(rollout: Rollout) -> bool:
-    """Whether the last turn is a statement or a program that is not right and would earn something
+    """True if the last turn is a statement or a program that is not right and would earn something
     for being one, unless it says nothing."""
     turn = rollout.turns[-1]
     if not rollout.status.judged or rollout.status is Status.PROVED or EMPTY in rollout.marks:

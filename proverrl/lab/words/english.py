@@ -52,7 +52,7 @@ class PhraseReader:
         return phrase if self.piece == "" else None
 
     def read_all(self) -> Phrase:
-        """What begins here. Raises ``UnsaidError``."""
+        """The phrase that begins here. Raises ``UnsaidError``."""
         raise UnsaidError
 
     @property
@@ -69,14 +69,14 @@ class PhraseReader:
         return piece
 
     def take(self, *pieces: str) -> bool:
-        """Whether one of these is here; if so, go on."""
+        """True if one of these is here; if so, go on."""
         found = bool(self.piece) and self.piece in pieces
         self._place += found
         return found
 
 
 def is_number(piece: str) -> bool:
-    """Whether a token is a number that can be said: digits of other scripts are none, nor is what
+    """True if a token is a number that can be said: digits of other scripts are none, nor is what
     Python refuses to read for its length."""
     return piece.isascii() and piece.isdigit() and len(piece) <= _MAX_DIGITS
 
@@ -267,7 +267,7 @@ class English:
         return f"({said})" if closed and phrase.op in _OPEN_CLAIMS else said
 
     def _say_inside(self, op: str, phrase: Phrase, *, closed: bool) -> str:
-        """What stands inside a form; in brackets where more could be drawn into it."""
+        """The words inside a form; in brackets where more could be drawn into it."""
         is_claim = phrase.op in RELATIONS or phrase.op in CLAIMS
         if op in _HOLDERS and is_claim:
             return f"({self.say(phrase)})"

@@ -1,4 +1,4 @@
-"""Whether a statement means what is meant, decided by a verifier.
+"""Decide by a verifier whether a statement means what is meant.
 
 Flows in: a problem that asks for a statement, a statement, a verifier. Flows out: True where both
 entail each other by proof, False where a proof shows that they differ or where it is no statement,

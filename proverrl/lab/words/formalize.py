@@ -56,9 +56,9 @@ class FormalizeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Formalized:
-    """What came of a problem: all distinct statements of its ``num_samples``, the one that is kept,
-    and for each other body the reason why not. ``lost`` are samples that hold no statement, by
-    reason; ``meant`` is the reference, where there is one."""
+    """The result for a problem: all distinct statements of its ``num_samples``, the one that is
+    kept, and for each other body the reason why not. ``lost`` are samples that hold no statement,
+    by reason; ``meant`` is the reference, where there is one."""
 
     problem: Problem
     num_samples: int
@@ -70,7 +70,7 @@ class Formalized:
 
     @property
     def knows_meaning(self) -> bool:
-        """Whether the problem says what is meant."""
+        """True if the problem says what is meant."""
         return find_language(self.problem.language).knows_meaning(self.problem)
 
 
@@ -175,7 +175,7 @@ def describe_kept(kept: JudgedStatement, num_samples: int) -> dict[str, Any]:
 
 
 def require_words(problem: Problem, source: str) -> Formalizing:
-    """What the problem's language has of statements from words. Raises ``UsageError`` for a problem
+    """The language's part for statements from words. Raises ``UsageError`` for a problem
     that asks for none, or has no words."""
     formalizing = find_formalizing(problem.language)
     if formalizing is None or problem.kind != formalizing.kind:

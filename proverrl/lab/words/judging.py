@@ -1,4 +1,4 @@
-"""What becomes of the statements that a formaliser wrote for one text in words.
+"""The judgement on the statements that a formaliser wrote for one text in words.
 
 Flows in: a problem that asks for a statement, the bodies that samples wrote, a verifier, perhaps
 critics. Flows out: each distinct statement with what was found out about it, and which one to keep.
@@ -141,7 +141,7 @@ class _Judge:
             deadline_seconds=self.deadline_seconds,
         )
         if found.unjudged is not None:
-            return f"whether it says anything was not judged: {found.unjudged.status}"
+            return f"it was not judged whether it says anything: {found.unjudged.status}"
         return found.reason
 
     async def _agree(self, one: str, other: str) -> bool:

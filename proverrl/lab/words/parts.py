@@ -1,4 +1,4 @@
-"""What the lab asks of a language: statements, programs, decisions and answers from words.
+"""The lab's interface to a language: statements, programs, decisions and answers from words.
 
 Flows out: ``Formalizing``, ``Programming``, ``Deciding`` and ``Answering`` of Dafny and Lean, each
 loaded when it is first asked for. Other languages have none.
@@ -19,7 +19,7 @@ from proverrl.plugins import load
 from proverrl.types import Candidate, Problem, Verdict
 
 ProgramGrade = Literal["refused", "unread", "unproved", "verified", "meant"]
-"""How far a contract with its code came: ``refused`` by the audit, or the contract says nothing;
+"""Grades of a contract with its code: ``refused`` by the audit, or the contract says nothing;
 ``unread``: it is no program; ``unproved``: the code was not shown to meet the contract;
 ``verified``: it was, and the contract is another one than was meant; ``meant``: all is proved."""
 
@@ -34,7 +34,7 @@ class Variant:
 
 
 class Asking(Protocol):
-    """What is to be written from words, and judged by what a given statement means."""
+    """A text to be written from words, and judged by what a given statement means."""
 
     kind: str
     """Of problems whose hole takes it. What is meant stands behind the hole, and a policy does not
@@ -50,28 +50,28 @@ class Asking(Protocol):
         """Bodies that say or do nothing, or say what nothing meets; none of them may be proved."""
 
     def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
-        """What to verify, in order, of a body that can be read: a proof of one of these shows that
-        it says nothing, or nothing that can be met; with each the reason in words."""
+        """Candidates to verify, in order, of a body that can be read: a proof of one of these shows
+        that it says nothing, or nothing that can be met; with each the reason in words."""
 
     def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
-        """What to verify to see that what a body demands can be met; None where it demands nothing,
+        """The candidate that shows that a body's demands can be met; None where it demands nothing,
         or no such question is known."""
 
     def shows_admitted(self, verdict: Verdict) -> bool:
-        """Whether the verdict on that says so."""
+        """True if the verdict on that says so."""
 
 
 class Formalizing(Asking, Protocol):
     """Statements that are to be written from words."""
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
-        """Whether the statement can be read and has a meaning, also where it is another one."""
+        """True if the statement can be read and has a meaning, also where it is another one."""
 
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
-        """What to verify, in order, to see that a body means something else than what is meant."""
+        """Candidates that show, in order, that a body means something else than what is meant."""
 
     def shows_difference(self, verdict: Verdict) -> bool:
-        """Whether the verdict on that says so."""
+        """True if the verdict on that says so."""
 
     def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
         """A body with an error, and the kind of it in words; None where there is none to make."""
@@ -97,7 +97,7 @@ class Programming(Asking, Protocol):
     """Contracts with code that meets them, both to be written from words, or the code alone."""
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
-        """How far a judged program came."""
+        """The grade of a judged program."""
 
 
 class Deciding(Protocol):
@@ -124,8 +124,8 @@ class Deciding(Protocol):
         """The body that chooses a side and proves it."""
 
     def ask_sides(self, variants: Sequence[Variant]) -> Candidate | None:
-        """What to verify to see which bodies of variants of one theorem do; None where each has to
-        be verified by itself."""
+        """The candidate that shows which bodies of one theorem's variants do; None where each has
+        to be verified by itself."""
 
     def read_sides(self, variants: Sequence[Variant], verdict: Verdict) -> list[tuple[str, str]]:
         """From that verdict, for each variant the side that a body proves, and the body; two empty
@@ -142,7 +142,7 @@ class Answering(Protocol):
     """Of the problem that an answer makes of it."""
 
     def put(self, candidate: Candidate, answer: str, end: int) -> Candidate:
-        """What is verified of a candidate that gives the answer, which ends there in its body: what
+        """The candidate to verify for one whose answer ends there in its body: what
         is claimed of it, with the rest of the body as the proof. Raises ``ProblemError`` for a
         problem that asks for nothing."""
 
@@ -202,7 +202,7 @@ def _find(places: Mapping[str, str], language: str) -> Any:
 
 
 def get_formalizing(problem: Problem) -> Formalizing:
-    """What the problem's language offers. Raises ``ProblemError`` where no statement is asked."""
+    """The part of the problem's language. Raises ``ProblemError`` where no statement is asked."""
     formalizing = find_formalizing(problem.language)
     if formalizing is None or not find_language(problem.language).asks_statement(problem):
         raise ProblemError(f"problem {problem.id!r} asks for a proof, not for a statement")

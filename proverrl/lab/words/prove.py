@@ -29,7 +29,7 @@ NAME = "statements"
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What came of a problem: its statements, and whether the one that was chosen is proved."""
+    """The result for a problem: its statements, and whether the one that was chosen is proved."""
 
     formalized: Formalized
     is_proved: bool
@@ -37,7 +37,7 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """How many of ``num`` problems came so far, and the 95 % interval of that share."""
+    """The number of ``num`` problems that came so far, and the 95 % interval of that share."""
 
     stage: str
     count: int

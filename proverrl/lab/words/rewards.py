@@ -1,4 +1,4 @@
-"""What statements, programs and decisions from words earn.
+"""Rewards of statements, programs and decisions from words.
 
 Flows in: judged rollouts. Flows out: ``Reward``s by the names ``statement``, ``program`` and
 ``decide``. What is not right earns something for its form, unless it is proved to say nothing,

@@ -21,7 +21,7 @@ from proverrl.verifier.body_place import blank_out, refuse_opening
 DECIDE = "decide"
 """The kind of a claim that is to be proved or disproved."""
 SIDES = ("prove", "disprove")
-"""What is said of a claim that holds, and of one that does not."""
+"""The words for a claim that holds, and for one that does not."""
 
 _SIDE = re.compile(r"\s*(prove|disprove)(?![\w'?!.])")
 
@@ -33,7 +33,7 @@ def read_side(problem: Problem, body: str) -> str:
 
 
 def settle(deciding: Deciding, candidate: Candidate) -> Candidate | Verdict:
-    """What is verified of a candidate; the verdict of one that chooses no side. Raises
+    """The candidate to verify for a side; the verdict of one that chooses no side. Raises
     ``ProblemError`` as ``Deciding.state``."""
     body = candidate.body
     found = _SIDE.match(body)
@@ -59,7 +59,7 @@ class DecideKind(Kind):
 
     @property
     def deciding(self) -> Deciding:
-        """What the language has of claims."""
+        """The part of the language for claims."""
         found = find_deciding(self._language)
         if found is None:
             raise ProblemError(f"there are no claims to be decided in {self._language}")

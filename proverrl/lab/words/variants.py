@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from proverrl.generate.families import CurriculumDraft
+from proverrl.lab.words.drafts import TheoremGenerator
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import Variant
 from proverrl.lab.words.sides import DECIDE, SIDES
-from proverrl.lab.words.theorem_drafts import TheoremGenerator
 from proverrl.problems.drafts import DraftChecker, Row, build_problem
 from proverrl.problems.load import make_row
 from proverrl.types import Candidate, Problem
@@ -110,7 +110,7 @@ class DecisionChecker(DraftChecker):
     async def _is_certain(
         self, draft: CurriculumDraft, variant: Variant, side: str, body: str
     ) -> bool:
-        """Whether the body proves the side, and no trivial one proves the claim."""
+        """True if the body proves the side, and no trivial one proves the claim."""
         if not await self._is_proved(variant, side, body):
             return False
         trivial = self.generator.list_trivial(draft) if side == SIDES[0] else ()

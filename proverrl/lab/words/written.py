@@ -19,8 +19,14 @@ from typing_extensions import TypedDict
 
 from proverrl.evaluation.section import Card, ReportSection, Row, SectionPart
 from proverrl.files.lines import EVALS_FOLDER, ROW, iter_typed_lines
-from proverrl.lab.words.answered import describe_answer, summarise_answers, tell_answers
-from proverrl.lab.words.decided import describe_decision, summarise_decisions, tell_decisions
+from proverrl.lab.words.decided import (
+    describe_answer,
+    describe_decision,
+    summarise_answers,
+    summarise_decisions,
+    tell_answers,
+    tell_decisions,
+)
 from proverrl.lab.words.emptiness import find_grade
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -54,9 +60,9 @@ class WordsSection(ReportSection):
 
     title = "Statements"
     lead = (
-        "What was written from words, beside the words. Whether samples agree, and whether a "
-        "statement means what is meant, is proved. Texts that do not say what is meant never count "
-        "as proved in the figures of this page."
+        "Statements and programs, beside the words that they were written from. Agreement of "
+        "samples, and that a statement means what is meant, are proved. Texts that do not say what "
+        "is meant never count as proved in the figures of this page."
     )
 
     def note(
@@ -145,7 +151,7 @@ def _describe_row(row: Row) -> list[str]:
 
 
 def _describe_critic(row: Row) -> str:
-    """What the last critic that was asked said, and why: reasons alone may read either way."""
+    """The last asked critic's judgement, and why: reasons alone may read either way."""
     if not row.get("critic"):
         return "–"
     said = {True: "right", False: "wrong", None: "no judgement"}

@@ -159,7 +159,7 @@ def _list_included(path: Path, text: str, seen: frozenset[Path] = frozenset()) -
 
 
 def _list_declared(tokens: list[tuple[str, str]]) -> set[str]:
-    """What a file declares: names behind a declaring word, and constructors of datatypes."""
+    """Names that a file declares: names behind a declaring word, and constructors of datatypes."""
     names = set()
     for place, (_, word) in enumerate(tokens):
         if word not in _DECLARING:

@@ -67,8 +67,8 @@ def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a file declares outside classes, how its imports name modules, its own modules, and all
-    of its words."""
+    """The names that a file declares outside classes, how its imports name modules, its own
+    modules, and all of its words."""
 
     declared: frozenset[str]
     imported: frozenset[str]
@@ -76,7 +76,7 @@ class _Words:
     words: frozenset[str]
 
     def could_capture(self, other: _Words) -> bool:
-        """Whether a name of the other could come to mean what this one declares."""
+        """True if a name of the other could come to mean what this one declares."""
         return bool((self.declared | (self.imported - other.modules)) & other.words)
 
 
@@ -102,7 +102,7 @@ def _read_names(text: str) -> _Words | None:
 
 
 def _list_declared(element: Element) -> Iterator[str]:
-    """What is declared here, and in modules."""
+    """Names that are declared here, and in modules."""
     for inner in element.slots[0].elements:
         yield inner.name
         if inner.word == "module":

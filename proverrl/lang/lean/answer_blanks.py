@@ -178,7 +178,7 @@ def _find_at_depth_0(code: Sequence[Token], text: str, start: int) -> int | None
 
 
 def _split_theorem(text: str, target: Declaration) -> tuple[int, str, str, str]:
-    """Where the name ends, the binders, the conclusion, and the text from ``:=`` on."""
+    """The end of the name, the binders, the conclusion, and the text from ``:=`` on."""
     code = [token for token in scan_tokens(text) if token.is_code and token.offset >= target.offset]
     colon = _find_at_depth_0(code, ":", 2)
     end = None if colon is None else _find_value(code, colon)
@@ -219,7 +219,7 @@ def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
 
 
 def _is_parameter(before: Sequence[Token], after: Sequence[Token]) -> bool:
-    """Whether the last word of a declaration so far is one of the names in ``(x y : T)`` or
+    """True if the last word of a declaration so far is one of the names in ``(x y : T)`` or
     ``{x y : T}``, in no other bracket and before its ``:`` or ``:=``."""
     names = list(takewhile(lambda token: token.kind == "word", reversed(before)))
     opening = before[: len(before) - len(names)]

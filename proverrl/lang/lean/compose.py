@@ -1,4 +1,4 @@
-"""Lean's answers to composers and filters: operators on statements as text, and tactics to try.
+"""Lean for composers and filters: operators on statements as text, and tactics to try.
 
 Flows in: problems whose statement is one theorem with a hole, verdicts. Flows out: what
 ``Composing`` promises. All operators were tested as text only: whether a result elaborates is for
@@ -73,7 +73,7 @@ class TheoremParts:
 
 
 def read_claim(problem: Problem) -> TheoremParts | None:
-    """The claim of a problem's theorem; None for a theorem outside this module's forms."""
+    """The claim of a problem's theorem; None outside this module's forms."""
     try:
         theorem = read_theorem(problem)
     except ProblemError:

@@ -170,7 +170,7 @@ def _move_to_hole(problem: Problem, code: str, start: int) -> str:
 
 
 def _find_prelude(problem: Problem, code: str, tokens: Sequence[Token]) -> str:
-    """What stands before our statement: the policy's lemmas. Leading imports and lines of the
+    """The text before our statement: the policy's lemmas. Leading imports and lines of the
     preamble are ours, and comments after the last lemma belong to the statement."""
     if not tokens:
         return ""

@@ -134,7 +134,7 @@ def test_a_proof_is_compared_with_our_own_file(monkeypatch: pytest.MonkeyPatch) 
             verdict = await worker.judge(build_lean_candidate(body))
             assert verdict.status is status
             assert verdict.checks[-1] == "replay"
-        assert [d.message for d in verdict.diagnostics] == ["what was compiled is refused: no"]
+        assert [d.message for d in verdict.diagnostics] == ["the compiled text is refused: no"]
         bare = build_lean_problem(kind="file")
         text = "theorem t : True := by\n  trivial\n"
         assert (await worker.judge(Candidate(bare, text))).status is Status.PROVED

@@ -86,7 +86,7 @@ def test_the_challenge_must_have_been_compared(tmp_path: Path) -> None:
     ours = tmp_path / "Challenge.olean"
     assert replay_fake(tmp_path, 0, SAME, challenge=ours) == ReplayOutcome(True, True, "theorems:2")
     other = SAME.replace("same", "differs d is defined in another way")
-    why = "what was proved is not our statement: d is defined in another way"
+    why = "the proved statement is not ours: d is defined in another way"
     assert replay_fake(tmp_path, 0, other, challenge=ours) == ReplayOutcome(True, False, why)
     refused = SAME.replace("replayed", "refused (kernel) no")
     assert replay_fake(tmp_path, 0, refused, challenge=ours).detail == "(kernel) no"
@@ -396,7 +396,7 @@ def test_what_is_not_our_statement_is_refused(tmp_path: Path, name: str) -> None
     assert replay_real(olean, theorem, allowed_axioms=axiom).passed
     outcome = replay_real(olean, theorem, challenge, axiom)
     assert (outcome.ran, outcome.passed) == (True, False)
-    assert re.fullmatch(f"what was proved is not our statement: {why}", outcome.detail)
+    assert re.fullmatch(f"the proved statement is not ours: {why}", outcome.detail)
 
 
 def ask(folder: Path) -> str:
@@ -420,7 +420,7 @@ def test_a_forged_answer_does_not_help(tmp_path: Path, name: str) -> None:
     forged = FORGED_ANSWERS[name].replace("SAID", json.dumps(said))
     olean = compile_real(tmp_path, f"theorem t : (1 : Nat) = 1 := rfl\n{forged}\n")
     assert ask(tmp_path) == said
-    why = "what was proved is not our statement: t has another type"
+    why = "the proved statement is not ours: t has another type"
     assert replay_real(olean, "t", challenge) == ReplayOutcome(True, False, why)
 
 
@@ -450,8 +450,8 @@ def test_a_worker_does_not_believe_a_forged_answer(tmp_path: Path) -> None:
 
     honest, forged = asyncio.run(judge())
     assert (honest.status, forged.status) == (Status.PROVED, Status.UNSOUND)
-    why = "what was proved is not our statement: t has another type"
-    assert [d.message for d in forged.diagnostics] == [f"what was compiled is refused: {why}"]
+    why = "the proved statement is not ours: t has another type"
+    assert [d.message for d in forged.diagnostics] == [f"the compiled text is refused: {why}"]
 
 
 @pytest.mark.lean
@@ -470,7 +470,7 @@ def test_our_statement_passes_whatever_is_declared_beside_it(tmp_path: Path) -> 
 def test_a_challenge_without_the_theorem_passes_nothing(tmp_path: Path) -> None:
     challenge = compile_real(tmp_path / "ours", "def t : True := sorry\n")
     olean = compile_real(tmp_path, "theorem t : True := trivial\n")
-    why = "what was proved is not our statement: t is declared in another way"
+    why = "the proved statement is not ours: t is declared in another way"
     assert replay_real(olean, "t", challenge) == ReplayOutcome(True, False, why)
 
 

@@ -65,7 +65,7 @@ EXPECTED = [
     (
         build(": (1 : Nat) = 2", "rfl", prelude="instance : OfNat Nat 2 := ⟨1⟩\n"),
         "unsound",
-        "what was proved is not our statement",
+        "the proved statement is not ours",
     ),
     (
         build(": (1 : Nat) = 2", "exact Ours.Quot.sound", OURS, FORGED),

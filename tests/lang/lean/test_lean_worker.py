@@ -91,7 +91,7 @@ def test_a_proof_names_what_was_checked() -> None:
             '{"missing": true}',
             "the statement is not in the environment: Unknown identifier `_root_.t`",
         ),
-        ('{"type": "False"}', "what was proved is not our statement"),
+        ('{"type": "False"}', "the proved statement is not ours"),
         (
             '{"axioms": ["sorryAx"]}',
             "the proof rests on axioms that are not allowed: sorryAx",

@@ -32,7 +32,7 @@ _LEAST_ASKED = 2
 
 
 class DafnyAnswering:
-    """What ``Answering`` promises."""
+    """``Answering`` in Dafny."""
 
     proof_kind = "statements"
 
@@ -106,7 +106,7 @@ class DafnyAnswering:
 
 
 def find_leak(answer: str, lemma: str, words: str) -> bool:
-    """Whether the text of the lemma, or what is said of it, holds the answer."""
+    """True if the text of the lemma, or what is said of it, holds the answer."""
     held = {piece for _, piece, _ in scan_places(lemma)}
     return answer in held | set(re.findall(r"[0-9]+", write_digits(words)))
 
@@ -127,7 +127,7 @@ def _read_question(problem: Problem) -> tuple[Program, str, str, str]:
 
 
 def _is_equation(claim: str) -> bool:
-    """Whether a claim is one equation, which mostly has one answer."""
+    """True if a claim is one equation, which mostly has one answer."""
     pieces: Sequence[str] = [piece for _, piece, _ in scan_places(claim)]
     return pieces.count("==") == 1 and not _LOGIC & set(pieces) and HOLE not in claim
 

@@ -63,7 +63,7 @@ class _Sides:
 
 
 class DafnyDeciding:
-    """What ``Deciding`` promises."""
+    """``Deciding`` in Dafny."""
 
     proof_kind = "statements"
 

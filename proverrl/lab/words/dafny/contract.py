@@ -76,7 +76,7 @@ class Meaning:
 
 
 class DafnyFormalizing:
-    """What ``Formalizing`` promises."""
+    """``Formalizing`` in Dafny."""
 
     kind = CONTRACT
     unseen = UNSEEN
@@ -179,7 +179,7 @@ class DafnyFormalizing:
 
 
 def read_meaning(problem: Problem, english: English) -> Meaning | None:
-    """What the declaration with the hole means; None for what has no contract or no words yet."""
+    """The meaning of the declaration with the hole; None without a contract or words for it."""
     try:
         program = read_problem(problem)
     except ProblemError:
@@ -195,7 +195,7 @@ def read_meaning(problem: Problem, english: English) -> Meaning | None:
 
 
 def _list_given(program: Program) -> list[str]:
-    """What a contract may speak of."""
+    """The declarations that a contract may speak of."""
     return [d.text for d in program.others if d.word in _GIVEN]
 
 

@@ -78,7 +78,7 @@ def ask_admitted(problem: Problem, body: str) -> Candidate | None:
 
 
 def shows_admitted(verdict: Verdict) -> bool:
-    """Whether one of the lemmas is proved."""
+    """True if one of the lemmas is proved."""
     return _has_proved(verdict, _ADMITTED)
 
 
@@ -98,8 +98,8 @@ def _list_calls(
 
 
 def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | None:
-    """What is given, the method with the body as its contract, and the one with what is meant; None
-    for a body that is no contract."""
+    """The given declarations, the method with the body as its contract, and the one with what is
+    meant; None for a body that is no contract."""
     candidate = Candidate(problem, body)
     try:
         found = read_declarations(candidate.source)
@@ -110,7 +110,7 @@ def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | Non
 
 
 def shows_difference(verdict: Verdict) -> bool:
-    """Whether one of the lemmas is proved."""
+    """True if one of the lemmas is proved."""
     return _has_proved(verdict, _LEMMA)
 
 
@@ -152,7 +152,7 @@ def _list_results(written: Declaration, meant: Declaration) -> list[list[str]] |
 
 
 def _list_sides(declaration: Declaration, name: str, parameters: set[str]) -> list[str]:
-    """What a result is compared with, where that speaks of parameters alone."""
+    """The sides that a result is compared with, where they speak of parameters alone."""
     sides = []
     for text in declaration.list_clauses("ensures"):
         pieces = scan_places(text)

@@ -36,7 +36,7 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 
 class DafnyProgramming:
-    """What ``Programming`` promises."""
+    """``Programming`` in Dafny."""
 
     kind = PROGRAM
     unseen = FORMALIZING.unseen
@@ -104,7 +104,7 @@ def _ask_alone(problem: Problem, body: str) -> tuple[Problem, str]:
 
 
 def is_trivial(candidate: Candidate) -> bool:
-    """Whether a contract promises nothing (no ``ensures``, or each is ``true`` or of the form
+    """True if a contract promises nothing (no ``ensures``, or each is ``true`` or of the form
     ``x == x``), or has a clause ``false``. What cannot be read is not trivial."""
     place = read_declared(candidate.problem).place
     try:

@@ -60,8 +60,8 @@ def ask_proof(problem: Problem, body: str) -> Problem | None:
 
 
 def read_written(problem: Problem, body: str) -> tuple[Declaration, ...]:
-    """What is given, and last the method with the body as its contract; its code is none. Raises
-    ``ProblemError``."""
+    """The given declarations, and last the method with the body as its contract; its code is none.
+    Raises ``ProblemError``."""
     head = Candidate(problem, body).head
     return read_declarations(f"{head}{body}\n{{ }}\n")
 
@@ -74,7 +74,7 @@ def write_claim(name: str, target: Declaration, given: Sequence[str], claim: str
 
 
 def has_two_states(*declared: Declaration) -> bool:
-    """Whether a contract speaks of two states of the heap, which a lemma has not."""
+    """True if a contract speaks of two states of the heap, which a lemma has not."""
     words = {word for d in declared for word, _ in d.clauses}
     words |= {piece for d in declared for _, text in d.clauses for _, piece, _ in scan_places(text)}
     return bool(words & _TWO_STATES)

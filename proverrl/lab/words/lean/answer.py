@@ -26,7 +26,7 @@ _OTHER_SIGNS = frozenset("∧ ∨ ¬ → ↔ ∀ ∃ , : fun ≠ < ≤ > ≥".sp
 
 
 class LeanAnswering:
-    """What ``Answering`` promises."""
+    """``Answering`` in Lean."""
 
     proof_kind = "tactics"
 

@@ -33,7 +33,7 @@ _WITNESSES = (0, 1, 3)
 
 
 class LeanDeciding:
-    """What ``Deciding`` promises."""
+    """``Deciding`` in Lean."""
 
     proof_kind = "tactics"
 

@@ -31,7 +31,7 @@ class Closed:
 
     @property
     def says(self) -> str:
-        """What is said of the names."""
+        """The proposition that is said of the names."""
         return f" {_ARROW} ".join([*self.given, self.claim])
 
     @property

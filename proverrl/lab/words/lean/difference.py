@@ -39,7 +39,7 @@ instance {stem}Some (P : Bool → Prop) [DecidablePred P] : Decidable (∃ x, P 
 
 
 def ask_difference(problem: Problem, body: str, meant: str) -> list[Candidate]:
-    """What to verify; nothing where no reading is known to try."""
+    """Candidates to verify; none where no reading is known to try."""
     written, known = read_closed(body), read_closed(meant)
     if written is None or known is None or written.list_names() != known.list_names():
         return []
@@ -72,7 +72,7 @@ def ask_difference(problem: Problem, body: str, meant: str) -> list[Candidate]:
 
 
 def _read_as(closed: Closed, readings: Sequence[str]) -> str:
-    """What it says where its names are read so."""
+    """The proposition with its names read so."""
     # Behind an arrow Lean reads it as a proposition, as in a definition, and coerces nothing.
     says = f"(True → ({closed.says}))"
     return f"((fun {closed.groups} => {says}) {' '.join(readings)})" if readings else says

@@ -53,7 +53,7 @@ def spoil(rng: random.Random, body: str) -> tuple[str, str] | None:
 
 
 def reword(rng: random.Random, body: str) -> str | None:
-    """What is supposed in another order, and the sides of equations exchanged, so that neither
+    """The suppositions in another order, and the sides of equations exchanged, so that neither
     tells that a proposition is wrong; None for another text."""
     closed = read_closed(body)
     if closed is None:

@@ -1,4 +1,4 @@
-"""What a theorem says as something to be written from words, and judged by Lean.
+"""The proposition of a theorem, to be written from words and judged by Lean.
 
 Flows in: problems. Flows out: a problem of the kind ``proposition``, whose hole takes a closed
 proposition, its reference, and its English. Behind the hole, where no policy sees it, stands the
@@ -61,7 +61,7 @@ _SAME = (
 
 
 class LeanFormalizing:
-    """What ``Formalizing`` promises."""
+    """``Formalizing`` in Lean."""
 
     kind = PROPOSITION
     unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
@@ -160,12 +160,12 @@ class LeanFormalizing:
 
 
 def _read_meant(problem: Problem) -> str:
-    """What is meant; nothing where nobody says it."""
+    """The meant proposition; empty where nobody says it."""
     return problem.statement.partition("\ndef Meant : Prop :=\n")[2].partition(f"\n{_AGREES}")[0]
 
 
 def describe_theorem(problem: Problem, english: English) -> str:
-    """What a theorem says, in words; empty where there are none."""
+    """The proposition of a theorem, in words; empty where there are none."""
     try:
         theorem = read_theorem(problem)
         parts = _read_parts(theorem.binders, theorem.target)
@@ -192,7 +192,7 @@ def _list_bound(text: str) -> list[str]:
 
 
 def _is_about(kind: str) -> bool:
-    """Whether a type is that of what a theorem is about, and no hypothesis."""
+    """True if a type is that of what a theorem is about, and no hypothesis."""
     return all(re.fullmatch(r"[A-Z]\w*(?: [A-Z]\w*)*", part) for part in _split_arrows(kind))
 
 

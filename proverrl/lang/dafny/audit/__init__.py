@@ -1,1 +1,1 @@
-"""What a policy may write in Dafny, read before anything runs: bodies, methods, whole files."""
+"""Rules for a policy's Dafny, read before anything runs: bodies, methods, whole files."""

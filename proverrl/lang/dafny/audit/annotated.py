@@ -85,7 +85,7 @@ def audit_annotated(problem: Problem, body: str) -> list[Finding]:
 
 
 def align(problem: Problem, body: str) -> Alignment | list[Finding]:
-    """Where each token of our program stands in an annotated one, or why it is none.
+    """The place of each of our program's tokens in an annotated one, or why it is none.
 
     Raises ``ProblemError`` when our program assumes or leaves out something or is not in the
     grammar.
@@ -118,7 +118,7 @@ def _align(text: str, body: str) -> Alignment | list[Finding]:
 
 
 def list_entry_names(source: str, *words: str) -> frozenset[str]:
-    """How Dafny may name the entries of what a program declares, without their paths.
+    """Dafny's possible names for the entries of a program's declarations, without their paths.
 
     ``words`` are the declaring words that count; none means all of them.
     """
@@ -139,7 +139,7 @@ class Alignment:
     _worst: tuple[int, Finding] | None = None
 
     def report(self) -> Finding:
-        """What went wrong at the last place that was reached."""
+        """The finding at the last place that was reached."""
         assert self._worst is not None
         return self._worst[1]
 
@@ -209,7 +209,7 @@ class Alignment:
         return True
 
     def _refuse_names_of_ours(self, hint: AddedHint) -> Finding | None:
-        """What declares or assigns a name of ours is no hint, whatever comes after it."""
+        """A text that declares or assigns a name of ours is no hint, whatever comes after."""
         if hint.added is not None and hint.added.text in self.ours.words | _MAGIC_NAMES:
             why = "is in use: a declaration that is added needs a new name"
             return _refuse_name(hint.added, why)

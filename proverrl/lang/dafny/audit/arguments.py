@@ -1,4 +1,4 @@
-"""Which options of Dafny a user may give to bare files.
+"""The options of Dafny that a user may give to bare files.
 
 Flows in: arguments of ``--dafny-arg``. Flows out: nothing, or a ``UsageError`` with the reason. An
 option is taken where no verdict can depend on it but by a proof being found or not, or by which

@@ -98,7 +98,7 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
 
 
 def list_trusted(text: str, allowed: Collection[str]) -> list[Finding]:
-    """What a bare file has believed by these words of ``trusted``: a member without a body counts
+    """Claims that a bare file has believed by words of ``trusted``: a member without a body counts
     once, and not for the attribute as well that says so in its head."""
     plain = write_plain(text, comments=False).text
     findings = [f for f in audit_file(plain) if f.trust in allowed]
@@ -192,7 +192,8 @@ def check_problem(problem: Problem) -> None:
 
 
 def find_cheat(problem: Problem) -> str:
-    """What no bare file may hold, in a problem of the kind ``contract`` or ``program``; or empty.
+    """A thing that no bare file may hold, in a problem of the kind ``contract`` or ``program``; or
+    empty.
 
     All of its text counts, what no policy is shown too. The two methods of a contract call each
     other without end, so ``decreases *`` is its form; a lemma that has one is refused.
@@ -275,7 +276,7 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
 
 @cache_texts
 def _is_closed(statement: str) -> bool:
-    """Whether what follows the hole ends the block around it."""
+    """True if what follows the hole ends the block around it."""
     tail, _ = read_file(statement.partition(HOLE)[2])
     return tail[:1] != [] and tail[0].text == "}"
 

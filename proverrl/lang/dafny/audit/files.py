@@ -108,7 +108,7 @@ def audit_program(
 
 
 def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
-    """What claims something without a proof of it, or gives up termination."""
+    """Declarations that claim something without a proof, or give up termination."""
     endless = list(find_endless_lemmas(program))
     yield from endless
     places = {(finding.line, finding.column) for finding in endless}

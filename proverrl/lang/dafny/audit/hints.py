@@ -1,4 +1,4 @@
-"""What a policy may add to a program that is ours: the strict grammar of proof hints.
+"""Hints that a policy may add to a program of ours: the strict grammar of proof hints.
 
 Flows in: the tokens of one added clause, statement or declaration. Flows out: an ``AddedHint``
 with the names that it declares, assigns and calls; anything else raises ``GrammarError``.

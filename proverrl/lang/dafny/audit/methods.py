@@ -51,7 +51,7 @@ class OurDeclarations:
 
 
 def gives_contract(problem: Problem) -> bool:
-    """Whether the head of the method whose hole it is has an ``ensures``, and no words ask for a
+    """True if the head of the method whose hole it is has an ``ensures``, and no words ask for a
     contract. Raises ``ProblemError`` for a comment that is never closed."""
     if problem.informal.strip():
         return False

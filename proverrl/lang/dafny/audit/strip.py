@@ -51,7 +51,7 @@ def read_whole(text: str) -> ParsedProgram:
 
 
 def explain_dafny_4(text: str) -> str:
-    """Why whole programs of this text cannot be read: the first thing in it that Dafny 2.3 does not
+    """The reason why this text cannot be read: the first thing in it that Dafny 2.3 does not
     have. Empty when nothing was found, which is no promise."""
     tokens = [*scan_any(text), ("end", "", 0), ("end", "", 0)]
     for (_, word, place), (kind, name, _), (_, after, _) in zip(

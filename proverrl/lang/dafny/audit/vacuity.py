@@ -63,7 +63,7 @@ async def check_vacuity(
 
 
 def proves_probe(verdict: Verdict) -> bool:
-    """Whether a verdict on ``build_requires_probe``'s candidate proves the probe's own entry."""
+    """True if a verdict on ``build_requires_probe``'s candidate proves the probe's own entry."""
     return any(
         found.entry.startswith("Impl$$") and found.entry.endswith(f".{_PROBE}")
         for found in verdict.obligations

@@ -45,7 +45,7 @@ class TypeInsertion:
 
 @cache_texts
 def read_untyped(problem_id: str, text: str) -> ParsedProgram:
-    """What Dafny has to infer in a problem's text with an empty body.
+    """The types that Dafny has to infer in a problem's text with an empty body.
 
     Raises ``ProblemError`` when the text is not a program, or one from which anything follows.
     """

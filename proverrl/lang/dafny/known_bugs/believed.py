@@ -69,12 +69,12 @@ def find_bugs(program: ParsedProgram, *ours: ParsedProgram) -> list[Finding]:
 
 
 def has_bit_types(tokens: Sequence[Token]) -> bool:
-    """Whether the type of a bit vector is written anywhere."""
+    """True if the type of a bit vector is written anywhere."""
     return any(_BITS.fullmatch(token.text) for token in tokens)
 
 
 def find_bit_measures(theirs: Sequence[Token], *, is_bits: bool) -> Iterator[Finding]:
-    """What a policy's text may not hold because Dafny 2.3 lets any bit vector decrease for ever
+    """Texts that a policy may not write because Dafny 2.3 lets any bit vector decrease for ever
     (its issue 2511): declarations over bit vectors, and with ``is_bits``, in a program that has
     some, any measure."""
     words = {place: token.text for place, token in enumerate(theirs) if token.kind == "word"}
@@ -154,7 +154,7 @@ def _read_operand(tokens: Sequence[Token], place: int, step: int) -> str:
 
 
 def leaves_out_arguments(program: ParsedProgram, place: int) -> bool:
-    """Whether the name at ``place`` is that of a type with parameters, and none are given."""
+    """True if the name at ``place`` is that of a type with parameters, and none are given."""
     name, after = program.tokens[place].text.removesuffix("?"), program.tokens[place + 1].text
     has_parameters = name in COLLECTIONS or name in program.parameters or _ARRAY.fullmatch(name)
     return bool(has_parameters) and after not in ("<", ".")
@@ -170,7 +170,8 @@ class _TypeReader:
         self._own: tuple[str, ...] = ()
 
     def read_part(self, part: TypePart) -> list[Mention]:
-        """What a part of a declared type mentions; arguments left out are those of the owner."""
+        """Names that a part of a declared type mentions; arguments left out are those of the
+        owner."""
         self._own = self._program.parameters.get(part.owner, ())
         return self.read(part.start, part.end)[1]
 
@@ -309,7 +310,7 @@ class _StoredFunctions:
         return None
 
     def _is_reading(self, name: int) -> bool:
-        """Whether the variable at ``name`` is declared as a function that reads, and no more."""
+        """True if the variable at ``name`` is declared as a function that reads, and no more."""
         start, end = self._program.typed[name]
         texts = [self._text(place) for place in range(start, end)]
         if [text for text in texts if text in ARROWS] != ["~>"]:
@@ -328,7 +329,7 @@ class _StoredFunctions:
         return self._text(name) if is_alone and self._tokens[name].kind == "word" else ""
 
     def _is_only_called(self, name: str) -> bool:
-        """Whether nothing else has the name of a function or method."""
+        """True if nothing else has the name of a function or method."""
         if name in self._program.constructors:
             return False
         return all(
@@ -341,7 +342,7 @@ class _StoredFunctions:
         return self._program.arguments.get(place) in self._taking
 
     def _is_harmless(self, place: int) -> bool:
-        """Whether a name is called, described, passed on, declared or assigned to."""
+        """True if a name is called, described, passed on, declared or assigned to."""
         before, after = self._text(place - 1), self._text(place + 1)
         if after in ("(", "#", ":") or before in DECLARES or before == "var":
             return True

@@ -57,7 +57,7 @@ def read_types(program: ParsedProgram) -> dict[str, set[str]]:
 
 
 def reaches(name: str, types: dict[str, set[str]], references: set[str]) -> bool:
-    """Whether a declared type may hold a reference."""
+    """True if a declared type may hold a reference."""
     seen, due = {name}, [name]
     while due:
         words = types.get(due.pop(), set())
@@ -69,7 +69,7 @@ def reaches(name: str, types: dict[str, set[str]], references: set[str]) -> bool
 
 
 def is_reference(word: str, references: set[str]) -> bool:
-    """Whether a word names a type of references."""
+    """True if a word names a type of references."""
     return word.removesuffix("?") in references or bool(_ARRAY.fullmatch(word))
 
 
@@ -112,7 +112,8 @@ def list_bound(program: ParsedProgram, start: int, end: int) -> Iterator[tuple[i
 
 
 def find_domain_end(tokens: Sequence[Token], place: int) -> int:
-    """Where ``|``, ``::``, or what follows in a forall statement, ends the names of a domain."""
+    """The place where ``|``, ``::``, or what follows in a forall statement, ends the names of a
+    domain."""
     while tokens[place].sign not in _DOMAIN_ENDS and place < len(tokens) - 1:
         if tokens[place].sign == "{" and tokens[place + 1].sign != ":":
             break
@@ -121,7 +122,7 @@ def find_domain_end(tokens: Sequence[Token], place: int) -> int:
 
 
 def is_number(program: ParsedProgram, around: Surroundings, scope: range, name: str) -> bool:
-    """Whether a variable is compared or counted as no reference is, before another gets its
+    """True if a variable is compared or counted as no reference is, before another gets its
     name."""
     tokens = program.tokens
     bound = {b.place for b in program.bindings} | program.typed.keys()
@@ -130,7 +131,7 @@ def is_number(program: ParsedProgram, around: Surroundings, scope: range, name: 
 
 
 def _is_compared(tokens: Sequence[Token], around: Surroundings, place: int) -> bool:
-    """Whether a sign stands between a variable and what is evidently a number. Sequences and sets
+    """True if a sign stands between a variable and what is evidently a number. Sequences and sets
     have ``<=`` and ``+`` too."""
     before, after = tokens[place - 1].sign, tokens[place + 1].sign
     right, left = place + 2, place - 2
@@ -152,7 +153,7 @@ def _is_numeric(operand: Token, around: Surroundings) -> bool:
 def is_bounded(
     tokens: Sequence[Token], place: int, end: int, name: str, unbounded: Set[str]
 ) -> bool:
-    """Whether ``name in c``, or ``<=``, is one of the conditions of a domain, with none of
+    """True if ``name in c``, or ``<=``, is one of the conditions of a domain, with none of
     ``unbounded`` in c."""
     is_ranged = tokens[end].text in ("|", ":|")
     depth, bounded, ended_by = 0, False, ""
@@ -181,7 +182,7 @@ def _is_endless(before: Token, token: Token) -> bool:
 
 
 def _is_apart(tokens: Sequence[Token], place: int, names: Set[str]) -> bool:
-    """Whether the operand that begins at a place is a whole conjunct without these names."""
+    """True if the operand that begins at a place is a whole conjunct without these names."""
     depth = 0
     for before, token in pairwise(tokens[place - 1 :]):
         if depth == 0 and token.sign == "{" and before.sign not in _OPERATORS:

@@ -45,7 +45,7 @@ def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) 
 
 
 def _find_risky(program: ParsedProgram) -> set[int]:
-    """Where something may be evaluated only under a condition and is believed to be what it says:
+    """Places that may be evaluated only under a condition and are believed to be what they say:
     a call of a function that is partial or belongs to an object."""
     around = Surroundings((program,))
     members = {element.name for _, element in around.functions}

@@ -49,7 +49,7 @@ def find_unordered_measures(program: ParsedProgram, around: Surroundings) -> Ite
 
 
 def list_clauses(program: ParsedProgram, *words: str) -> Iterator[tuple[int, int, bool]]:
-    """Where such clauses begin and end, and whether they are of loops; in a body that is clauses
+    """Beginnings and ends of such clauses, and whether they are of loops; in a body of clauses
     they are no elements."""
     tokens = program.tokens
     ends = {}
@@ -78,7 +78,7 @@ def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 def _is_plain(part: Sequence[Token]) -> bool:
-    """Whether a part is a number or a set by its form: a difference, a product, a size."""
+    """True if a part is a number or a set by its form: a difference, a product, a size."""
     depth, outer = 0, []
     for token in part:
         depth -= token.text in CLOSERS
@@ -92,7 +92,7 @@ def _is_plain(part: Sequence[Token]) -> bool:
 
 
 def _has_unordered(program: ParsedProgram, around: Surroundings) -> bool:
-    """Whether a type without an order is written, or a value of one: a lambda, or a function that
+    """True if a type without an order is written, or a value of one: a lambda, or a function that
     is not called."""
     tokens = program.tokens
     functions = {element.name for _, element in around.functions}
@@ -108,6 +108,6 @@ def _has_unordered(program: ParsedProgram, around: Surroundings) -> bool:
 
 
 def _ends_case(tokens: Sequence[Token], place: int) -> bool:
-    """Whether an arrow belongs to a ``case``."""
+    """True if an arrow belongs to a ``case``."""
     start = find_outer(tokens, place - 1, ("=>", ";", "case"), -1)
     return start >= 0 and tokens[start].text == "case"

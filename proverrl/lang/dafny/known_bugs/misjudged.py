@@ -43,7 +43,7 @@ class Surroundings:
 
     @cached_property
     def _callables(self) -> list[range]:
-        """Where the functions and methods of a whole program stand; the parameters of an iterator
+        """The places of the functions and methods of a whole program; the parameters of an iterator
         are its fields."""
         if len(self.programs) > 1:
             return []
@@ -51,11 +51,11 @@ class Surroundings:
         return [range(e.start, e.end) for e in elements if e.word in _CALLABLES]
 
     def sees(self, place: int) -> bool:
-        """Whether what is declared at this place is seen."""
+        """True if what is declared at this place is seen."""
         return not any(place in span for span in self.hidden)
 
     def has_word(self, *words: str) -> bool:
-        """Whether one of these words stands anywhere."""
+        """True if one of these words stands anywhere."""
         return any(token.text in words for p in self.programs for token in p.tokens)
 
     @cached_property
@@ -123,7 +123,7 @@ class Surroundings:
 
     @cached_property
     def reads_partly(self) -> bool:
-        """Whether a function or lambda that reads the heap has a ``requires``."""
+        """True if a function or lambda that reads the heap has a ``requires``."""
         lambdas = any(
             token.text == "requires"
             for program in self.programs
@@ -155,7 +155,7 @@ def list_elements(element: Element) -> Iterator[Element]:
 
 
 def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
-    """What Dafny 2.3 would prove anything from, in a program or a body."""
+    """Texts from which Dafny 2.3 would prove anything, in a program or a body."""
     yield from _find_reads(program, around)
     for part in program.parts:
         if part.inherited and program.tokens[part.start - 1].text == ",":
@@ -179,7 +179,7 @@ def find_callee(tokens: Sequence[Token], place: int) -> str:
 def find_selections(
     program: ParsedProgram, start: int, end: int, around: Surroundings
 ) -> Iterator[int]:
-    """Where something is selected, or changed, that may be a value of a map or a multiset."""
+    """Selections from, and changes of, what may be a value of a map or a multiset."""
     tokens = program.tokens
     for place in range(start + 1, end):
         before = tokens[place - 1]
@@ -273,7 +273,7 @@ def _find_choices(
 
 
 def _is_member_choice(tokens: list[Token], place: int, constants: set[str]) -> bool:
-    """Whether the choice is of any element of a variable, whose value says it all."""
+    """True if the choice is of any element of a variable, whose value says it all."""
     var, name, _, again, word, source, end = [t.text for t in tokens[place - 2 : place + 5]]
     is_whole = (var, word, end) == ("var", "in", ";") and name == again
     return is_whole and is_name(tokens[place + 3]) and source not in {name, *constants}
@@ -297,7 +297,8 @@ def _find_witnesses(program: ParsedProgram, elements: list[Element]) -> Iterator
 def _find_after_fresh(
     program: ParsedProgram, constructor: Element, around: Surroundings
 ) -> Iterator[Finding]:
-    """What must be checked after ``fresh`` in what a constructor ensures, and is not (4700)."""
+    """Terms after ``fresh`` in a constructor's ``ensures`` that must be checked and are not
+    (4700)."""
     tokens = program.tokens
     clauses = [
         e for slot in constructor.slots if slot.kind == "member-clauses" for e in slot.elements

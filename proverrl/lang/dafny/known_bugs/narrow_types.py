@@ -44,7 +44,7 @@ _HARMLESS = frozenset("< > , bool char string".split())
 
 
 class _Types:
-    """What the names of a program may stand for."""
+    """The types that the names of a program may stand for."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -89,7 +89,7 @@ class _Types:
         return self._around.types.get(name, []) + self._around.results.get(name, [])
 
     def is_narrow(self, words: Sequence[str]) -> bool:
-        """Whether a type is a collection, or another type, over a narrow type."""
+        """True if a type is a collection, or another type, over a narrow type."""
         if words[0] == "array" and words.count("<") == 1:
             # What is stored in it is checked, and its slices are wide.
             return False
@@ -98,7 +98,7 @@ class _Types:
         return inside or gives or not self.collections.isdisjoint(words)
 
     def is_unrelated(self, name: str) -> bool:
-        """Whether a name stands for sequences or sets over type parameters or datatypes, which no
+        """True if a name stands for sequences or sets over type parameters or datatypes, which no
         other type is part of."""
         if name in self._around.untyped:
             return False
@@ -162,7 +162,7 @@ def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
 
 
 def _is_block(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a brace is plainly none of a display, which must not be taken apart: it is all the
+    """True if a brace is plainly none of a display, which must not be taken apart: it is all the
     same if too little is."""
     before, last = tokens[place - 1], tokens[find_close(tokens, place) - 1]
     opened = place - 1
@@ -234,7 +234,7 @@ def _holds_narrow(types: _Types, tokens: Sequence[Token], place: int) -> bool:
 
 
 def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
-    """Whether what gives its type to a sum, an update or a conditional is a display, a
+    """True if what gives its type to a sum, an update or a conditional is a display, a
     comprehension or a lambda of values that may be of a narrow type."""
     tokens, text = program.tokens, program.tokens[place].sign
     if text == "+":
@@ -262,7 +262,7 @@ def _begins_narrow(types: _Types, program: ParsedProgram, place: int) -> bool:
 
 
 def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
-    """Whether a name behind ``start`` is what a lambda gives, or an element of a display and no
+    """True if a name behind ``start`` is what a lambda gives, or an element of a display and no
     operand of a number, whose type is wide, as is that of what is selected."""
     tokens = program.tokens
     if any(start <= first < place < last for first, last in program.lambdas):
@@ -286,7 +286,7 @@ def _is_given(program: ParsedProgram, place: int, start: int) -> bool:
 
 
 def _has_unrelated_operand(types: _Types, tokens: Sequence[Token]) -> bool:
-    """Whether an operand of a sum is a collection, its slice or its multiset over a type that no
+    """True if an operand of a sum is a collection, its slice or its multiset over a type that no
     other is part of: so are all of them."""
     start = 0
     while start < len(tokens):
@@ -335,7 +335,7 @@ def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
 
 
 def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) -> bool:
-    """Whether the operand before or after a sign is plainly a number."""
+    """True if the operand before or after a sign is plainly a number."""
     place += step
     if not 0 <= place < len(tokens):
         return False
@@ -356,7 +356,7 @@ def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) ->
 
 
 def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
-    """Whether what follows ``case`` may be a pattern, and is no condition."""
+    """True if what follows ``case`` may be a pattern, and is no condition."""
     after = [token.sign for token in tokens[place : place + 2]]
     return len(after) < 2 or after[0] == "(" or after[1] in ("=>", "(", ".", "|")
 

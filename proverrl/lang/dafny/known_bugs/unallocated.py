@@ -86,7 +86,7 @@ def _list_unset(program: ParsedProgram) -> Iterator[tuple[int, int]]:
 
 
 def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tuple[int, int, range]]:
-    """Where the names begin that stand for any value, where they end, and the places where these
+    """Beginnings and ends of the names that stand for any value, and the places where these
     are in scope."""
     tokens = program.tokens
     for start in range(1, len(tokens)):
@@ -106,7 +106,7 @@ def _list_domains(program: ParsedProgram, around: Surroundings) -> Iterator[tupl
 
 
 class _Kinds:
-    """What is known of the types around a program."""
+    """The known facts of the types around a program."""
 
     def __init__(self, program: ParsedProgram, around: Surroundings) -> None:
         self._program = program
@@ -122,7 +122,7 @@ class _Kinds:
         )
 
     def is_doubtful(self, place: int, words: Words, scope: range) -> bool:
-        """Whether a variable, with its type where that is written, may be a reference."""
+        """True if a variable, with its type where that is written, may be a reference."""
         name = self._program.tokens[place].text
         if words:
             return not self._is_plain(words)
@@ -136,7 +136,7 @@ class _Kinds:
         return not known or not all(map(self._is_plain, known))
 
     def _is_plain(self, words: Words) -> bool:
-        """Whether no value of a type can hold a reference, and it has one."""
+        """True if no value of a type can hold a reference, and it has one."""
         return all(
             _PLAIN.fullmatch(word) or ("=" in self._types.get(word, ()) and not self.reaches(word))
             for word in words
@@ -144,5 +144,5 @@ class _Kinds:
         )
 
     def reaches(self, word: str) -> bool:
-        """Whether a type may hold a reference."""
+        """True if a type may hold a reference."""
         return is_reference(word, self._references) or reaches(word, self._types, self._references)

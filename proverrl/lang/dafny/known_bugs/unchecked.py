@@ -29,7 +29,7 @@ Rule = Callable[[ParsedProgram, Surroundings], Iterator[int]]
 
 
 def find_unchecked(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
-    """What Dafny would believe without a check, in a program or a body."""
+    """Claims that Dafny would believe without a check, in a program or a body."""
     for name, find, remedy in _RULES:
         for place in find(program, around):
             message = f"Dafny believes this without a check; {remedy}"
@@ -49,8 +49,8 @@ def _find_promised_steps(program: ParsedProgram, around: Surroundings) -> Iterat
 
 
 def _list_unchecked(program: ParsedProgram, around: Surroundings) -> Iterator[tuple[int, int]]:
-    """Where Dafny 2.3 checks nothing: in what a forall statement ensures, in the frames of loops
-    and of ``modify``, and in what stands before the name of a method that is called."""
+    """Places where Dafny 2.3 checks nothing: in what a forall statement ensures, in the frames of
+    loops and of ``modify``, and in what stands before the name of a method that is called."""
     tokens = program.tokens
     yield from program.promises
     yield from ((s, e) for s, e, is_loop in list_clauses(program, "modifies") if is_loop)

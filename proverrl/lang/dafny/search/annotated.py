@@ -89,7 +89,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
 
 
 def is_covered(problem: Problem, body: str) -> bool:
-    """Whether all that a body adds is pooled."""
+    """True if all that a body adds is pooled."""
     placed, aligned = _read(problem, body)
     return aligned is not None and len(placed) == len(aligned.added)
 
@@ -136,7 +136,8 @@ def _turn(matched: Mapping[int, int]) -> dict[int, int]:
 
 
 def _iter_slots(ours: OurProgram) -> Iterator[tuple[int, int, ElementSlot]]:
-    """Where measures may stand, with the places of the loop or declaration that they belong to."""
+    """Places where measures may stand, with the places of the loop or declaration that they belong
+    to."""
     for element in list_elements(ours.root):
         for slot in element.slots:
             if slot.kind in _CLAUSES:

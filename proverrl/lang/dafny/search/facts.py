@@ -1,4 +1,4 @@
-"""What a Dafny proof says in its branches, and under which conditions each is reached.
+"""The facts in the branches of a Dafny proof, and the conditions that reach each branch.
 
 Flows in: the statements of a lemma, as text. Flows out: its assertions and its calls with their
 paths through ``if`` and ``match``. Not handled here: what is inside ``forall``, ``calc``, blocks

@@ -1,4 +1,4 @@
-"""Where a Dafny body can be cut: the ends of its statements and clauses, and what is open there.
+"""Places to cut a Dafny body: the ends of its statements and clauses, and what is open there.
 
 Flows in: the body of a problem, which may be unfinished or wrong. Flows out: cuts. A cut stands
 after ``;``, after a brace that belongs to a statement, after ``case ... =>`` and before a clause;
@@ -87,7 +87,7 @@ def split_body(body: str) -> list[tuple[int, int]]:
 
 
 def find_branch_end(body: str, place: int) -> int:
-    """Where the text of the branch ends that begins at ``place``, at its ``{`` or its ``case``:
+    """The end of the branch that begins at ``place``, at its ``{`` or its ``case``:
     before the brace or the ``case`` that ends it. The body's length when no branch begins there."""
     try:
         tokens = [(text, at) for _, text, at in scan_places(body) if at >= place]

@@ -113,7 +113,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
 
 
 def is_covered(problem: Problem, body: str) -> bool:
-    """Whether a body proves nothing that its hints in a larger body would not prove: clauses stand
+    """True if a body proves nothing that its hints in a larger body would not prove: clauses stand
     in no order that matters, statements may declare and branch."""
     if problem.kind == ANNOTATE:
         return annotated.is_covered(problem, body)
@@ -121,7 +121,7 @@ def is_covered(problem: Problem, body: str) -> bool:
 
 
 def is_ordered(problem: Problem) -> bool:
-    """Whether a hint may hold only behind another: not a loop's clauses, which are assumed at
+    """True if a hint may hold only behind another: not a loop's clauses, which are assumed at
     once."""
     return problem.kind != "invariants"
 

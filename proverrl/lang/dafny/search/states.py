@@ -118,7 +118,7 @@ def _check_kind(candidate: Candidate) -> None:
 
 
 def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
-    """Where the body is cut; None when nothing is kept or nothing was verified."""
+    """The place where the body is cut; None when nothing is kept or nothing was verified."""
     if verdict.status is not Status.REJECTED or not verdict.obligations:
         return None
     errors = list_errors(verdict)
@@ -132,7 +132,7 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
 
 
 def list_errors(verdict: Verdict) -> list[Diagnostic]:
-    """What failed, without Dafny's notes."""
+    """The failures, without Dafny's notes."""
     return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
 
 
@@ -189,7 +189,7 @@ def _find_bound(blocks: tuple[str, ...]) -> set[str]:
 
 
 def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
-    """Whether what it tells of is dropped: what fails in the body fails after the cut."""
+    """True if what it tells of is dropped: what fails in the body fails after the cut."""
     is_return = diagnostic.message.startswith(POSTCONDITION)
     return diagnostic.body_line is not None and not is_return
 

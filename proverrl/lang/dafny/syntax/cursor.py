@@ -396,5 +396,5 @@ def list_declared(tokens: list[Token], *words: str) -> set[str]:
 
 
 def list_methods(tokens: list[Token]) -> set[str]:
-    """What a program declares that may change something when it is called."""
+    """Names of declarations that may change something when they are called."""
     return list_declared(tokens, "method", "constructor", "iterator") | {"MoveNext"}

@@ -57,7 +57,7 @@ class CodeExpressions(CodeTypes):
             self.expect("}")
 
     def parse_frames(self, *, semi: bool = False, lambdas: bool = True) -> None:
-        """What ``reads``, ``modifies`` or ``unchanged`` lists."""
+        """The frames that ``reads``, ``modifies`` or ``unchanged`` lists."""
 
         def parse_frame() -> None:
             if self.take("*"):
@@ -165,7 +165,7 @@ class CodeExpressions(CodeTypes):
         self.parse_inner()
 
     def _parse_index(self) -> None:
-        """What follows ``[``: an index, indices, a slice, slices by length or an update."""
+        """The rest after ``[``: an index, indices, a slice, slices by length or an update."""
         self._brackets += 1
         if self.take(".."):
             if not self.at("]"):
@@ -189,7 +189,7 @@ class CodeExpressions(CodeTypes):
         self.expect("]")
 
     def _parse_member(self) -> bool:
-        """What follows a dot: a field, a number, or a datatype update; True for a prefix call."""
+        """The rest after a dot: a field, a number, or a datatype update; True for a prefix call."""
         if self.take("("):
             self.parse_list(self._parse_member_update, ")")
             return False

@@ -1,4 +1,4 @@
-"""What may stand in a hole of a Dafny 2.3 program: a sublanguage of Dafny's grammar.
+"""The grammar of a hole in a Dafny 2.3 program: a sublanguage of Dafny's grammar.
 
 Flows in: the tokens of a body. Flows out: the names that it declares for the text after the
 hole; a body outside the grammar raises ``GrammarError`` with the first finding.
@@ -148,7 +148,7 @@ def list_forbidden(
 
 
 def _has_body(loop: list[Token]) -> bool:
-    """Whether a brace that begins no attribute follows before the statement around it ends, and
+    """True if a brace that begins no attribute follows before the statement around it ends, and
     nothing there gives up termination."""
     for token, following in pairwise(loop):
         is_open = token.text == "{" and following.text != ":"
@@ -209,7 +209,7 @@ class HintGrammar(StatementElements):
         self._parse_pattern(typed=False)
 
     def skip_attributes(self) -> None:
-        """What an attribute holds is checked nowhere."""
+        """The content of an attribute is checked nowhere."""
         self._guards += 1
         super().skip_attributes()
         self._guards -= 1
@@ -342,7 +342,7 @@ class HintGrammar(StatementElements):
             self.parse_hint_clause()
 
     def parse_contract(self) -> None:
-        """What a method demands and promises."""
+        """The demands and promises of a method."""
         while not self.at_end:
             if not self.at("requires", "ensures"):
                 raise self.fail("expected 'requires' or 'ensures'")

@@ -1,4 +1,4 @@
-"""What the parsers find in a Dafny program: its elements, and what is judged about it later.
+"""The parts that the parsers find in a Dafny program, and what is judged about it later.
 
 Flows in: nothing. Flows out: records, in which places count tokens and ``end`` is the place after
 the last. Not handled here: parsing (``program``), what follows from it.
@@ -139,7 +139,7 @@ class ParsedProgram:
         return any(binding.kind != "value" for binding in self.bindings)
 
     def end(self, place: int) -> int:
-        """Where the token at ``place`` ends in the text."""
+        """The end of the token at ``place`` in the text."""
         return self.places[place] + len(self.tokens[place].text)
 
     def cut(self, start: int, end: int) -> str:

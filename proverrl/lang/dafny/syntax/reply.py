@@ -63,7 +63,7 @@ _TRACE = ("DEBUG: ", "    ", "  ----> ")
 
 @dataclass(frozen=True, slots=True)
 class EntryResult:
-    """What was said of one entry, such as ``Impl$$_module.__default.M``.
+    """Dafny's answer about one entry, such as ``Impl$$_module.__default.M``.
 
     ``num_failures`` counts the different errors that Dafny printed for it. It stops looking for
     more after a few, so there may be others.
@@ -107,7 +107,7 @@ class Reply:
 
     @property
     def contradictions(self) -> list[ReplyMessage]:
-        """What was proved by contradictory assumptions, where Dafny was asked to tell."""
+        """Messages about proofs by contradictory assumptions, where Dafny was asked to tell."""
         return [message for message in self.messages if is_contradiction(message.text)]
 
     @property
@@ -122,7 +122,7 @@ class Reply:
 
 
 def is_contradiction(text: str) -> bool:
-    """Whether a message says that what stands there was proved by contradictory assumptions."""
+    """True if a message says that what stands there was proved by contradictory assumptions."""
     return "proved using contradictory assumptions" in text
 
 
@@ -162,13 +162,13 @@ def parse_reply(text: str) -> Reply:
 
 
 def _name_limit(entry: EntryResult) -> EntryResult:
-    """Where errors are said and none is printed, a newer z3 (4.8.12) was out of its resource before
+    """If errors are counted and none is printed, a newer z3 (4.8.12) was out of its resource before
     it had read the axioms."""
     return replace(entry, outcome="out of resource") if entry.outcome == "errors" else entry
 
 
 def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
-    """What Dafny printed under ``TYPE_OPTIONS``, without and with the lines about types."""
+    """The output of Dafny under ``TYPE_OPTIONS``, without and with the lines about types."""
     lines = text.split("\n")
     rest = (line for line in lines if not line.startswith(_TRACE))
     return "\n".join(rest), tuple(line for line in lines if line.startswith(_TRACE))

@@ -146,7 +146,7 @@ class StatementElements(CodeExpressions):
         self.parse_bound_name()
 
     def _parse_assignment(self) -> None:
-        """What follows the left-hand sides, if anything; ``:-`` is Dafny 4's."""
+        """The rest after the left-hand sides, if anything; ``:-`` is Dafny 4's."""
         if self.take(":="):
             self.parse_items(self._parse_right_side)
         elif self.at(":") and self.peek().text == "-":

@@ -51,7 +51,7 @@ _CODE = "Impl$$_module.__default."
 
 
 def name_entry(name: str) -> str:
-    """What Dafny calls the entry of a method's or lemma's body."""
+    """Dafny's name for the entry of a method's or lemma's body."""
     return f"{_CODE}{mangle(name)}"
 
 
@@ -63,7 +63,7 @@ def find_fresh(stem: str, texts: Iterable[str]) -> str:
 
 
 def find_own_entries(head: str) -> tuple[str, str]:
-    """What Dafny calls the entries of the method in whose head or contract the hole stands, the
+    """Dafny's names for the entries of the method in whose head or contract the hole stands, the
     last one that begins in ``head``, the text before it: that the contract has a meaning, and that
     the code meets it. Raises ``ProblemError`` where there is none."""
     pieces = [piece for _, piece in scan_tokens(head)]

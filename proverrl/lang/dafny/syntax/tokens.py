@@ -93,13 +93,13 @@ _KINDS: dict[str, TokenKind] = {
 
 
 def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
-    """Where each token begins in the text that it was read from, in characters."""
+    """The beginning of each token in the text that it was read from, in characters."""
     starts = find_lines(text)
     return [starts[token.line - 1] + token.column for token in tokens]
 
 
 def find_lines(text: str) -> list[int]:
-    """Where each line begins, in characters."""
+    """The beginning of each line, in characters."""
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 

@@ -1,1 +1,1 @@
-"""What judges Dafny: the workers, the verdict rule, and the walls behind an accepted proof."""
+"""The judge of Dafny: the workers, the verdict rule, and the walls behind an accepted proof."""

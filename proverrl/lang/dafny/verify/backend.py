@@ -49,7 +49,8 @@ async def start_dafny_worker(
 def make_spawn(
     toolchain: DafnyToolchain, limits: Limits, known: KnownProblems | None = None
 ) -> SpawnWorker:
-    """How the pool starts one worker of this toolchain; ``known`` is shared by all of them."""
+    """The function by which the pool starts a worker of this toolchain; ``known`` is shared by all
+    of them."""
     known = known or KnownProblems()
 
     async def spawn() -> Worker:

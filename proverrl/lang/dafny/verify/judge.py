@@ -92,7 +92,7 @@ async def judge_candidate(
 
 
 async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[Reply, Candidate]:
-    """What Dafny says, and of what: of the candidate's own lines where these are to be judged and
+    """Dafny's reply, and its candidate: the candidate's own lines where these are to be judged and
     nothing is wrong with them, else of all of it."""
     if number := candidate.own_lines:
         lines = text.split("\n")
@@ -105,7 +105,7 @@ async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[
 
 
 def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
-    """What each entry had to prove and how much of it was; the errors named are the failures.
+    """The obligations of each entry and how many were proved; the errors named are the failures.
 
     An entry that failed proved at least one obligation less than it has, one that ran out of its
     limit counts as having proved none.
@@ -263,7 +263,7 @@ def _make_diagnostic(message: ReplyMessage, candidate: Candidate) -> Diagnostic:
 
 
 def _make_notes(trusted: Sequence[Finding]) -> Iterator[Diagnostic]:
-    """Where something is believed, for a person to read."""
+    """Notes where something is believed, for a person to read."""
     for found in trusted[:_MAX_DIAGNOSTICS]:
         message = f"{found.message} (believed: --allow {found.trust})"
         yield Diagnostic("info", message, found.line, found.column)

@@ -1,4 +1,4 @@
-"""What Dafny said of each problem with an empty body, asked once per problem.
+"""Dafny's reply to each problem with an empty body, asked once per problem.
 
 Flows in: problems, and a process to ask. Flows out: the entries that a proof must verify, and a
 candidate's file with the types that Dafny infers for our text (``written_types``) written out.
@@ -57,7 +57,7 @@ class _KnownProblem:
 
 
 class KnownProblems:
-    """What is known of each problem, shared by the workers of a pool."""
+    """Known facts of each problem, shared by the workers of a pool."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _KnownProblem] = OrderedDict()
@@ -119,7 +119,7 @@ class KnownProblems:
         problem: Problem,
         find: Callable[[DafnyProcess, Problem], Awaitable[str]],
     ) -> str:
-        """What ``find`` says of the problem, asked once."""
+        """The answer of ``find`` for the problem, asked once."""
         known = self._look_up(problem)
         if known.refuted is None:
             known.refuted = await find(process, problem)

@@ -1,1 +1,1 @@
-"""What a policy may write in Lean, read before any Lean sees it."""
+"""Rules for a policy's Lean, read before any Lean sees it."""

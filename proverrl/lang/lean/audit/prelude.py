@@ -28,8 +28,8 @@ _MODIFIERS = PRELUDE_WORDS - DECLARING
 
 @dataclass(frozen=True, slots=True)
 class ProblemWords:
-    """What a problem's own text says: its words, all parts of its names, its characters, the last
-    part of its target's name, the keyword of a declaration that its statement makes before the
+    """The content of a problem's own text: its words, all parts of its names, its characters, the
+    last part of its target's name, the keyword of a declaration that its statement makes before the
     target (no theorem; those do not matter), and its tokens, a blank around each."""
 
     words: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ def find_prelude_findings(
 
 
 def _is_value_end(code: Sequence[Token]) -> bool:
-    """Whether a ``]`` at the end closes a list of the last declaration and no attribute."""
+    """True if a ``]`` at the end closes a list of the last declaration and no attribute."""
     if code[-1].text != "]":
         return False
     depth = 0
@@ -112,7 +112,7 @@ def _find_last_doc(tokens: Sequence[Token]) -> Token | None:
 
 
 def _find_openings(code: Sequence[Token]) -> Iterator[Finding]:
-    """What stands before the first declaration, and modifiers that stand elsewhere."""
+    """Code before the first declaration, and modifiers that stand elsewhere."""
     first = next((i for i, token in enumerate(code) if token.text in DECLARING), len(code))
     place = _skip_attribute(code, _skip_options(code, 0))
     while place < first and code[place].text in _MODIFIERS:

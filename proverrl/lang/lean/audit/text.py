@@ -60,7 +60,7 @@ _MAX_FINDINGS = 10
 _MAX_WORDS = 50
 
 Part = Literal["body", "prelude", "file"]
-"""Which text of a candidate is read: its body, its prelude, or a whole file."""
+"""The text of a candidate that is read: its body, its prelude, or a whole file."""
 
 _NONE: frozenset[str] = frozenset()
 _ALLOWED_WORDS = {"body": _NONE, "prelude": PRELUDE_WORDS, "file": FILE_WORDS}

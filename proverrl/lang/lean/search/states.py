@@ -77,7 +77,7 @@ class Cut:
 
 
 def find_cut(candidate: Candidate, verdict: Verdict, blocks: list[Block]) -> Cut:
-    """Where a body is cut; see the module."""
+    """The place where a body is cut; see the module."""
     body = candidate.body
     length = len(body.rstrip())
     if verdict.proved:
@@ -114,14 +114,14 @@ def offset_in(body: str, diagnostic: Diagnostic) -> int:
 
 
 def is_unsolved(diagnostic: Diagnostic) -> bool:
-    """Whether Lean says of a block that goals are left at its end."""
+    """True if Lean says of a block that goals are left at its end."""
     return diagnostic.message.startswith(_UNSOLVED)
 
 
 def _read_open(
     error: Diagnostic, place: int | None, verdict: Verdict, body: str, blocks: list[Block]
 ) -> tuple[int, int, str] | None:
-    """Where the block ends that an error says is not finished, where it begins, and its goals."""
+    """End, beginning and goals of the block that an error says is not finished."""
     if is_unsolved(error):
         goals = error.message.partition("\n")[2]
         if place is None:
@@ -139,7 +139,7 @@ def _read_open(
 
 
 def _ends_with(body: str, block: Block, place: int) -> bool:
-    """Whether the tactic at a place is the last of its block."""
+    """True if the tactic at a place is the last of its block."""
     later = (t for t in scan_code(body[: block.end]) if t.offset > place)
     return all(
         token.text == "|" or token.column > block.column

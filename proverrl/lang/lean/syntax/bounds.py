@@ -72,7 +72,7 @@ def find_cost_findings(code: Sequence[Token], stated: str = "") -> Iterator[Find
 
 
 def _is_stated(code: Sequence[Token], place: int, stated: str) -> bool:
-    """Whether the sign joins two literals as the problem does, and is part of no larger power."""
+    """True if the sign joins two literals as the problem does, and is part of no larger power."""
     power, around = code[max(0, place - 1) : place + 2], code[max(0, place - 2) : place + 3 : 4]
     is_whole = not _GROWING_SIGNS.intersection(token.text for token in around)
     numbers = [token.text for token in power[::2] if token.kind == "number"]

@@ -199,7 +199,8 @@ def _find_name(tokens: list[Token], place: int) -> str:
 
 
 def _find_start(tokens: list[Token], place: int) -> tuple[int, tuple[str, ...]]:
-    """Where a declaration begins, by its modifiers, attributes and doc comment, and the first."""
+    """The beginning of a declaration, with its doc comment, attributes and modifiers, and the
+    first."""
     modifiers: list[str] = []
     while place:
         before = tokens[place - 1]
@@ -216,7 +217,7 @@ def _find_start(tokens: list[Token], place: int) -> tuple[int, tuple[str, ...]]:
 
 
 def _find_opening(tokens: list[Token], place: int) -> int | None:
-    """Where the attributes, or the command with ``in``, begin that end at ``place``."""
+    """The beginning of the attributes, or of the command with ``in``, that end at ``place``."""
     if tokens[place].text == "]":
         return _find_attributes(tokens, place)
     return _find_in_command(tokens, place) if tokens[place].text == "in" else None
@@ -340,7 +341,7 @@ def _cut_statement(header: str, text: str, kind: ProofKind) -> tuple[str, str]:
 
 
 def _find_ending(code: list[Token], text: str) -> tuple[int, str]:
-    """Where the statement's ``:=`` stands, and the text after the old proof."""
+    """The place of the statement's ``:=``, and the text after the old proof."""
     sorries = [i for i, token in enumerate(code) if token.text == "sorry"]
     if len(sorries) > 1:
         lines = ", ".join(str(code[i].line) for i in sorries)

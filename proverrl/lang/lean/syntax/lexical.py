@@ -1,4 +1,4 @@
-"""Whether a Lean text can be read in one way only, and by a human as by Lean.
+"""Check that a Lean text reads in one way only, and to a human as to Lean.
 
 Flows in: tokens of a policy's text. Flows out: findings. Covered: characters of zero width, of
 direction, or that look like others; comments, strings and brackets that the text does not close, or
@@ -70,7 +70,7 @@ def find_odd_tokens(code: Sequence[Token]) -> Iterator[Finding]:
 
 
 def has_notation(code: Sequence[Token]) -> bool:
-    """Whether a text declares notation. It can then read the text behind it in another way than we
+    """True if a text declares notation. It can then read the text behind it in another way than we
     do, and hide commands that answer our questions in Lean's place."""
     return any(token.text in _NOTATIONS for token in code)
 
@@ -157,7 +157,7 @@ def _find_unclosed(tokens: Sequence[Token]) -> Iterator[Finding]:
 
 
 def _find_ambiguous(text: str, tokens: Sequence[Token]) -> Iterator[Finding]:
-    """Where Lean's longest symbol could end later than ours."""
+    """Places where Lean's longest symbol could end later than ours."""
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
         touches = before is not None and before.kind == "symbol" and before.text not in _SAFE_BEFORE

@@ -1,4 +1,4 @@
-"""What of a Lean statement is left without its names, so that statements can be compared.
+"""The form of a Lean statement without its names, so that statements can be compared.
 
 Flows in: the text of a statement. Flows out: its tokens. Not handled here: the comparison
 (``proverrl.problems.contamination``).

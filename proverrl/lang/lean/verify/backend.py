@@ -35,7 +35,7 @@ _WAYS: dict[LeanBackend, str] = {
     "lean-server": "used, because it needs Lean alone and elaborates only what changed",
     "lean-file": "a fresh process each; confirms what was accepted",
 }
-"""How Lean can be asked, the preferred way first, and why."""
+"""The ways to ask Lean, the preferred way first, and why."""
 
 
 def open_lean(options: BackendOptions) -> Backend:
@@ -126,7 +126,7 @@ def check_lean() -> list[Part]:
 
 
 def _check_way(found: LeanToolchain, why: str) -> Part:
-    """Whether workers that ask Lean in one way start, which means that it passes the canaries."""
+    """Check that workers that ask Lean in one way start, and so pass the canaries."""
     try:
         replays = asyncio.run(_try_canaries(found))
     except VerifierError as error:
@@ -148,7 +148,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 async def _try_canaries(toolchain: LeanToolchain) -> bool:
-    """Whether a true theorem is replayed, after a worker passed its canaries."""
+    """True if a true theorem is replayed, after a worker passed its canaries."""
     try:
         async with asyncio.timeout(_CANARY_SECONDS):
             worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())

@@ -51,7 +51,7 @@ name = "Solution"
 
 @dataclass(frozen=True, slots=True)
 class DeepOutcome:
-    """What one checker found. ``passed`` is None when it could not be used for this problem."""
+    """The result of one checker. ``passed`` is None when it could not be used for this problem."""
 
     checker: str
     passed: bool | None

@@ -39,7 +39,8 @@ def canonical_goals(goals: Sequence[str]) -> str:
 def find_states(
     tactics: Sequence[TacticStep], candidate: Candidate, first_line: int
 ) -> tuple[BodyState, ...]:
-    """Where tactics begin in the body and the goals before them, in the order of the text.
+    """The places where tactics begin in the body and the goals before them, in the order of the
+    text.
 
     ``first_line`` is the line of the assembled file, less one, at which the text that was run
     starts. Of tactics that begin together the one that Lean lists first counts, the outer one.

@@ -1,4 +1,4 @@
-"""What a declaration states and what it rests on, asked of Lean by its own commands.
+"""The statement and the axioms of a declaration, asked of Lean by its own commands.
 
 Flows in: the full name of a declaration, and Lean's messages about it. Flows out: the text of the
 question, and a ``DeclarationReport``: a fingerprint of the type and the axioms.
@@ -47,7 +47,7 @@ _SOME_AXIOMS = " depends on axioms:"
 
 @dataclass(frozen=True, slots=True)
 class DeclarationReport:
-    """What Lean says of one declaration. ``missing`` holds Lean's complaint when there is no
+    """Lean's answer about one declaration. ``missing`` holds Lean's complaint when there is no
     such declaration, and then the rest is empty."""
 
     fingerprint: str = ""

@@ -46,7 +46,7 @@ _LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class LeanLimits:
-    """What a proof may cost and rest on.
+    """The costs and axioms that a proof may have.
 
     ``max_heartbeats`` is Lean's option of that name (in thousands of small allocations, per
     declaration), the same on every machine: running out of it counts against the proof. A larger
@@ -69,7 +69,7 @@ class LeanLimits:
             raise UsageError("sorryAx cannot be allowed: it proves everything")
 
     def take_holes(self, problem: Problem) -> bool:
-        """Whether Lean is asked of a text whose only fault are holes: of files, and wherever goals
+        """True if Lean is asked of a text whose only fault are holes: of files, and wherever goals
         are wanted. It is no proof, whatever Lean says."""
         return self.trace_states or problem.kind == FILE
 
@@ -91,7 +91,7 @@ class KnownStatements:
         self._known: OrderedDict[str, KnownStatement] = OrderedDict()
 
     def find(self, problem: Problem) -> KnownStatement | None:
-        """What was found earlier; None when unknown."""
+        """The statement that was found earlier; None when unknown."""
         return self._known.get(Candidate(problem, "").key)
 
     def record(self, problem: Problem, statement: KnownStatement) -> None:
@@ -107,8 +107,8 @@ class KnownStatements:
 
 
 def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Verdict | None:
-    """What the messages alone decide; None when only the declaration is left to look at. The text
-    of ``done`` starts after line ``first_line`` of the assembled file."""
+    """The verdict from the messages alone; None when only the declaration is left to look at. The
+    text of ``done`` starts after line ``first_line`` of the assembled file."""
     diagnostics = make_diagnostics(done.messages, candidate, first_line)
     errors = done.errors
     if errors:
@@ -129,14 +129,14 @@ def judge_declaration(
     allowed_axioms: frozenset[str],
     diagnostics: tuple[Diagnostic, ...] = (),
 ) -> Verdict:
-    """What the declaration decides, after the messages were found clean."""
+    """The verdict from the declaration, after the messages were found clean."""
     done = ("audit", "no-errors", "no-sorry")
     if report.missing:
         why = f"the statement is not in the environment: {report.missing[:300]}"
         return _unsound(why, diagnostics, (), done)
     if report.fingerprint != fingerprint:
         why = (
-            "what was proved is not our statement: its type is "
+            "the proved statement is not ours: its type is "
             f"{report.fingerprint[:300]!r}, ours {fingerprint[:300]!r}"
         )
         return _unsound(why, diagnostics, report.axioms, (*done, "target"))
@@ -170,7 +170,7 @@ def judge_file(
 
 
 def find_doubt(candidate: Candidate) -> str | None:
-    """What a text says that only the replay can answer for."""
+    """A word in a text for which only the replay can answer."""
     if _SKIPS_KERNEL in candidate.source:
         return f"the text speaks of {_SKIPS_KERNEL}"
     if candidate.problem.kind == FILE and has_notation(scan_code(candidate.body)):
@@ -200,7 +200,7 @@ def _conclude(
 
 
 def is_limit(text: str) -> bool:
-    """Whether Lean says that it ran into one of its own deterministic limits."""
+    """True if Lean says that it ran into one of its own deterministic limits."""
     return any(words in text for words in _LIMITS)
 
 

@@ -37,7 +37,7 @@ _MODULE_PARTS = (".olean.server", ".olean.private")
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What a replay found. ``ran`` is False when this Lean cannot replay at all, which it said
+    """The result of a replay. ``ran`` is False when this Lean cannot replay at all, which it said
     before it read anything of the candidate; ``passed`` is never True then. ``detail`` says why."""
 
     ran: bool
@@ -99,7 +99,7 @@ def judge_answer(
     is_compared: bool,
     words: str,
 ) -> ReplayOutcome:
-    """What the program's output and exit code mean; ``words`` is all that it wrote, shortened.
+    """The meaning of the program's output and exit code; ``words`` is all that it wrote, shortened.
     With ``is_compared`` it had to look at a challenge too.
     Raises ``WorkerError`` for an answer that is not understood."""
     answers = re.findall(rf"^{nonce} (\w+) ?([^\n]*)$", said, re.MULTILINE)
@@ -126,7 +126,7 @@ def judge_answer(
     if theorem is not None and not any(_is_named(name, theorem) for name in declared):
         return ReplayOutcome(True, False, f"the module declares no {theorem}")
     if is_compared and compared[0][0] != "same":
-        return ReplayOutcome(True, False, f"what was proved is not our statement: {compared[0][1]}")
+        return ReplayOutcome(True, False, f"the proved statement is not ours: {compared[0][1]}")
     return ReplayOutcome(True, True, f"theorems:{len(names['theorem'])}")
 
 

@@ -1,4 +1,4 @@
-"""What of an accepted program fails, and which of the questions in it.
+"""The claims of an accepted program that fail, and the questions in it that fail.
 
 Flows in: a program with questions, and a Dafny to ask. Flows out: the claims and questions that do
 not fail. What fails of the policy's text can be taken away, and the rest asked again. Not handled
@@ -30,7 +30,7 @@ GAVE_UP = "the prover ran out of its limit"
 _OUTCOMES = ("verified", "error", "errors", *LIMIT_OUTCOMES)
 _FORALL = "possible violation of postcondition of forall statement"
 _ENDLESS = ("termination", "decrease", "bounded below")
-"""How Dafny says that it does not see a loop end."""
+"""Words by which Dafny says that it does not see a loop end."""
 
 
 class Questioned(Questions):
@@ -161,13 +161,13 @@ class Questioned(Questions):
         }
 
     def fails(self, key: Key) -> bool:
-        """Whether a claim or a question fails here; one that is not asked here does."""
+        """True if a claim or a question fails here; one that is not asked here does."""
         asked = {*self.claims, *(key for key, _ in self.questions.values())}
         return key in self._failed or key not in asked
 
     @property
     def is_bare(self) -> bool:
-        """Whether all that the policy wrote was taken away."""
+        """True if all that the policy wrote was taken away."""
         places, kept = self.program.places, self.edited.kept
         return all(kept[places[token]] == " " for token in self.edited.owned.theirs)
 

@@ -41,7 +41,7 @@ class OwnedProgram:
         return [i for i in range(len(self.program.tokens)) if i not in self.theirs]
 
     def holds_hints(self, start: int, end: int) -> bool:
-        """Whether any of the tokens from ``start`` to ``end`` is of a hint."""
+        """True if any of the tokens from ``start`` to ``end`` is of a hint."""
         return not self.hints.isdisjoint(range(start, end))
 
     @property
@@ -106,7 +106,7 @@ _PLAIN_OPERATORS = frozenset("== != < <= > >= + - * [ ] .. := , | { } ( ) && ; .
 
 
 def _is_plain(token: Token, following: Token) -> bool:
-    """Whether a token is of a comparison of sums, collections and their elements."""
+    """True if a token is of a comparison of sums, collections and their elements."""
     if following.text == "(" and (is_name(token) or token.text == "."):
         # A call, or the update of a datatype.
         return False

@@ -49,7 +49,7 @@ def forget_program(
 
 
 def _drop_demands(found: EditedProgram, member: Element) -> None:
-    """What a declaration of the policy's demands may be a fact of the program, without which its
+    """The demands of a policy's declaration may be a fact of the program, without which its
     calls would fall, and a bug inside it with them."""
     for clause in member.slots[0].elements if member.slots else ():
         if clause.word == "requires":
@@ -235,7 +235,7 @@ class _Havoc:
         return sides
 
     def _leave(self, start: int, end: int, sides: list[str]) -> None:
-        """What is unknown behind a statement: what it assigns, and what a call may modify."""
+        """The things unknown behind a statement: what it assigns, and what a call may modify."""
         self._names.update(side for side in sides if side.isidentifier())
         text = _write_havoc(sides)
         calls = any(

@@ -19,7 +19,7 @@ Key = tuple[int, str]
 place, and which question is asked there."""
 
 CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": ("",)}
-"""What claims something, and its obligations as Dafny tells them apart."""
+"""Words that claim something, and their obligations as Dafny tells them apart."""
 
 TERMINATION = "termination"
 FALSE = "false"
@@ -160,7 +160,7 @@ class Questions:
         return [c for c in clauses if self.word(c) == "requires" and kept[places[c.start]] != " "]
 
     def _expects_false(self, holder: Element) -> bool:
-        """Whether ``false`` is what is to be proved, of demands that cannot be met."""
+        """True if ``false`` is what is to be proved, of demands that cannot be met."""
         claimed = {
             self.program.cut(clause.start + 1, clause.end).strip(" ;()")
             for clause in holder.slots[0].elements
@@ -254,7 +254,7 @@ class Questions:
         ]
 
     def _list_promises(self, inside: Element) -> list[str]:
-        """What is asked inside an element."""
+        """The questions inside an element."""
         holder = self._find_holder(inside)
         if holder.word not in WITH_STATEMENTS:
             return []

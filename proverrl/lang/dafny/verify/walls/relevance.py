@@ -45,7 +45,7 @@ class WallFinding:
 async def ask_relevance(
     ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank
 ) -> WallFinding:
-    """What of our claims is proved though the program is forgotten.
+    """Those of our claims that are proved though the program is forgotten.
 
     ``open_blank`` is called where a claim is believed.
     """
@@ -93,7 +93,7 @@ async def _leave_out_plain(ask: AskFailures, asked: Questioned, found: WallFindi
 async def ask_consequence(
     ask: AskFailures, owned: OwnedProgram, open_blank: OpenBlank, *, reached: bool = False
 ) -> WallFinding:
-    """Whether anything follows from what the policy wrote: ``false`` behind it, where it did not
+    """Ask if anything follows from what the policy wrote: ``false`` behind it, where it did not
     follow before it, and at the loops whose clauses it wrote, where it does not with an empty
     hole. Its blocks are asked without what stands before them. ``reached``: only in functions, and
     behind what a call comes by."""

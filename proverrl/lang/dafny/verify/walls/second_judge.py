@@ -84,7 +84,7 @@ def _is_judged(verdict: Verdict) -> bool:
 
 
 def _stop(verdict: Verdict, status: Status, *why: Diagnostic) -> Verdict:
-    """What becomes of a proof that this wall does not let through."""
+    """The verdict on a proof that this wall does not let through."""
     errors = tuple(replace(one, severity="error") for one in why)
     return replace(
         verdict,
@@ -107,7 +107,7 @@ def _refuse(verdict: Verdict, again: Verdict, what: str) -> Verdict:
 
 
 def _list_missing(verdict: Verdict, again: Verdict) -> list[str]:
-    """What the first Dafny verified and the second one does not name, as where a comment ends
+    """Entries that the first Dafny verified and the second does not name, as where a comment ends
     elsewhere for it."""
     named = Counter(entry.entry.translate(_NAMED_OTHERWISE) for entry in again.obligations)
     # By their paths, without what of them was verified (``Impl$$M.F``, ``CheckWellformed$$M.F``).
@@ -129,7 +129,7 @@ def _find_suspects(candidate: Candidate, verdict: Verdict) -> dict[Place, Diagno
 
 
 def _find_place(candidate: Candidate, told: Diagnostic) -> Place | None:
-    """Where in our own text it is; None for what is the policy's own."""
+    """Its place in our own text; None in the policy's text."""
     kind, source = candidate.problem.kind, candidate.source
     if kind == FILE or (kind == ANNOTATE and not told.message.startswith(_GOAL)):
         return None

@@ -147,7 +147,7 @@ _PROGRESS = TypeAdapter(_Reached)
 
 @dataclass(slots=True)
 class _Answer:
-    """What was said so far of the document ``uri``."""
+    """The answer so far about the document ``uri``."""
 
     uri: str
     progress: str = ""
@@ -164,7 +164,7 @@ class _Answer:
 
     @property
     def _owes_errors(self) -> bool:
-        """Whether a name failed for which no error came yet; one stands behind its name."""
+        """True if a name failed for which no error came yet; one stands behind its name."""
         errors = [said.range.start for said in self.told if said.severity == _ERROR]
         failed = sum(symbol.status == _FAILED for symbol in self.symbols)
         return failed > len(errors)
@@ -269,7 +269,7 @@ class DafnyLanguageServer(GroupWorker):
         return replace(verdict, seconds=seconds, toolchain=self._toolchain.name)
 
     async def ask(self, source: str) -> Reply:
-        """What Dafny says of a text; raises ``WorkerError`` on any doubt about the answer.
+        """Dafny's reply to a text; raises ``WorkerError`` on any doubt about the answer.
 
         Entries are the names that are verified, without their obligations, of which Dafny tells
         those that fail (the errors). There is none where nothing is verified.

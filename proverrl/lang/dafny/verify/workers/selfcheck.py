@@ -1,4 +1,4 @@
-"""What a Dafny process is asked before it may judge anything.
+"""Questions that a Dafny process must pass before it may judge anything.
 
 Flows in: ways to ask. Flows out: nothing, or a ``ToolchainError`` that names the option which has
 no effect. Dafny silently takes an option that it does not know for a file name, so each one that
@@ -28,7 +28,7 @@ class LanguageServer(Protocol):
     """A Dafny 4 that reads one text after another."""
 
     async def ask(self, source: str) -> Reply:
-        """What it says of a text; raises ``WorkerError`` on any doubt about the answer."""
+        """Its reply to a text; raises ``WorkerError`` on any doubt about the answer."""
 
 
 _LEMMAS = """\
@@ -110,7 +110,7 @@ _TOLD_4 = [
     *(("error", line) for line in (2, 6, 11, 15, 20)),
     ("limit", 4),
 ]
-"""What is told of these lines: the assumption, which is called verified, is told as an error."""
+"""Expected notes at these lines: the assumption, which is called verified, is told as an error."""
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
 
@@ -171,7 +171,7 @@ async def _check_types(process: TracedProcess) -> None:
 
 
 def _is_unmended(found: dict[str, str], right: dict[str, str]) -> bool:
-    """Whether the lemmas that only a mended prelude refutes are all that is misjudged."""
+    """True if the lemmas that only a mended prelude refutes are all that is misjudged."""
     return found != right and {**found, **_UNMENDED_OUTCOMES} == right
 
 

@@ -105,7 +105,7 @@ class DafnyServerWorker(GroupWorker):
         return parse_reply(_INCLUDED_INFO.sub("", await self._ask(source, None)))
 
     async def _ask(self, source: str, rlimit: int | None, *more: str) -> str:
-        """What Dafny printed of one program; ``more`` are options for this one question."""
+        """Dafny's output for one program; ``more`` are options for this one question."""
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True

@@ -34,7 +34,7 @@ _VERSION_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
-    """Where the back end lives, and what it is told for good; ``server`` is None when there is only
+    """The place of the back end, and its fixed options; ``server`` is None when there is only
     the command line. ``allowed`` and ``arguments`` are those of ``trusted``; ``prelude`` is what it
     reads in the place of its own."""
 
@@ -49,7 +49,7 @@ class DafnyToolchain:
 
     @property
     def believes(self) -> bool:
-        """Whether more than termination is left unproved."""
+        """True if more than termination is left unproved."""
         return not {*self.allowed} <= {TERMINATION}
 
     @property
@@ -192,7 +192,7 @@ def _find_dafny_version(path: str) -> str:
 
 
 def run_for_version(command: list[str]) -> str:
-    """What a program prints when it is asked for its version; raises ``ToolchainError``."""
+    """The output of a program that is asked for its version; raises ``ToolchainError``."""
     done = ask_version(command, _VERSION_SECONDS)
     return done.stdout + done.stderr
 

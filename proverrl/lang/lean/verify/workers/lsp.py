@@ -73,7 +73,7 @@ class _DocumentVersion:
 
 @dataclass(frozen=True, slots=True)
 class FileProgress:
-    """What of a version is still being elaborated."""
+    """The part of a version that is still being elaborated."""
 
     __pydantic_config__ = ANY_KEYS
 
@@ -82,7 +82,7 @@ class FileProgress:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether elaboration broke off, such as at a missing import."""
+        """True if elaboration broke off, such as at a missing import."""
         return any(part.kind == _FATAL for part in self.processing)
 
 

@@ -1,4 +1,4 @@
-"""What Lean says of a text, whichever way it was asked, and the frame that marks an answer.
+"""Lean's messages about a text, whichever way it was asked, and the frame that marks an answer.
 
 Flows in: messages of a server or a single run. Flows out: ``Elaboration``. A frame is a
 ``#print`` command with a fresh random string; its message must be at its own place.
@@ -72,7 +72,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Elaboration:
-    """What Lean said of one text. ``reached_end`` is False when it did not read all of it (an
+    """Lean's answer about one text. ``reached_end`` is False when it did not read all of it (an
     unclosed comment, ``#exit``). ``env`` is None when there is none to go on from."""
 
     env: Environment | None
@@ -100,7 +100,7 @@ def join_header(header: str, options: str) -> str:
 
 
 def explain_misfit(error: ValidationError) -> str:
-    """Which part of an answer was not understood first, and why."""
+    """The first part of an answer that was not understood, and why."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
@@ -111,7 +111,7 @@ def make_nonce() -> str:
 
 
 def is_nonce(message: LeanMessage, nonce: str, line: int) -> bool:
-    """Whether a message is that of ``#print "nonce"`` at the beginning of a line."""
+    """True if a message is that of ``#print "nonce"`` at the beginning of a line."""
     return (
         message.severity == "info" and message.text == nonce and message.start == Position(line, 0)
     )

@@ -298,7 +298,7 @@ class _Document:
 
 
 def _find_print_failure(message: dict[str, Any]) -> str:
-    """Why Lean cannot print a goal; empty for every other answer."""
+    """The reason why Lean cannot print a goal; empty for every other answer."""
     error = message.get("error")
     if not isinstance(error, dict) or error.get("code") != _CANNOT_PRINT or "result" in message:
         return ""

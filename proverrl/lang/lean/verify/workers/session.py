@@ -1,4 +1,4 @@
-"""How a Lean worker talks to Lean: one interface over the server and single runs.
+"""The conversation of a worker with Lean: one interface over the server and single runs.
 
 Flows in: texts. Flows out: what Lean said of each, with positions in that text. Any doubt about an
 answer is a ``WorkerError``, after which the session must be killed.
@@ -21,7 +21,7 @@ LEAN_OPTIONS = ("-Dweak.Elab.async=false", "-Dlinter.all=false")
 
 
 GoalsAt = Literal["", "holes", "steps"]
-"""Where goals are asked for: nowhere, at each ``sorry``, or before each tactic too."""
+"""The places where goals are asked for: nowhere, at each ``sorry``, or before each tactic too."""
 
 
 class LeanSession(GroupOwner):
@@ -39,7 +39,7 @@ class LeanSession(GroupOwner):
         are likely to come again."""
 
     def is_warm_for(self, header: str, text: str) -> bool:
-        """Whether a text that begins so, after imports that were loaded, would save time here."""
+        """True if a text that begins so, after imports that were loaded, would save time here."""
         return True
 
     async def replay(

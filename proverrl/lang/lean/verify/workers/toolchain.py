@@ -33,7 +33,7 @@ _VERSION = re.compile(r"version (\d+\.\d+\.\d+(?:-[\w.-]+)?)")
 
 @dataclass(frozen=True, slots=True)
 class LeanToolchain:
-    """Where Lean and its project live. All paths are absolute.
+    """The places of Lean and its project. All paths are absolute.
 
     ``lean_command`` runs Lean; ``environment`` holds the variables that it needs. ``backend`` is
     the way in which workers talk to Lean. A worker runs in a folder of its own and never in the
@@ -66,7 +66,7 @@ class LeanToolchain:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a ``lean`` said of itself. ``search_path`` holds the folders that exist."""
+    """The answer of a ``lean`` about itself. ``search_path`` holds the folders that exist."""
 
     version: str
     program: Path
@@ -121,7 +121,7 @@ def find_lean_toolchain(backend: LeanBackend = "lean-server") -> LeanToolchain:
 
 
 def find_elan_home() -> Path:
-    """Where elan keeps its toolchains, whether or not it is there."""
+    """The folder where elan keeps its toolchains, whether or not it is there."""
     named = os.environ.get("ELAN_HOME")
     return Path(named) if named else Path.home() / ".elan"
 
@@ -159,7 +159,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_elan(lean: Path) -> bool:
-    """Whether a program is elan's, which starts the ``lean`` of some toolchain: it needs variables
+    """True if a program is elan's, which starts the ``lean`` of some toolchain: it needs variables
     that a worker should not need, and time."""
     return lean.parent == find_elan_home().absolute() / "bin" or lean.resolve().name == "elan"
 
@@ -193,7 +193,7 @@ def _ask_lean(
     lake: Path | None = None,
     project: Path | None = None,
 ) -> _Answer:
-    """What a ``lean``, alone or in the environment of its project, says of itself."""
+    """The answer of a ``lean``, alone or in the environment of its project, about itself."""
     # --dir and not a working folder: what runs in a worker must not stand in the project.
     before = (str(lake), f"--dir={project}", "env") if lake and project else ()
     remedy = _find_remedy(project) if before else REMEDY
@@ -213,6 +213,6 @@ def _ask_lean(
 
 
 def _find_remedy(project: Path | None) -> str:
-    """What brings the dependencies of a project."""
+    """The command that brings the dependencies of a project."""
     ours = [(root / "mathlib").resolve() for root in (_OWN_PROJECT, Path.cwd() / "lean")]
     return f"{REMEDY} --mathlib" if project in ours else f"cd {project} && lake update"

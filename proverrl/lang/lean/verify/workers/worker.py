@@ -72,7 +72,7 @@ class SplitFile:
 
     @property
     def first_line(self) -> int:
-        """How many lines of the file stand before ``rest``."""
+        """The number of lines of the file before ``rest``."""
         return self.header.count("\n")
 
 
@@ -98,7 +98,7 @@ class LeanWorker(GroupWorker):
         self._limits = limits
         self._known = known
         self.replays = True
-        """Whether this Lean could replay the last proof that was to be."""
+        """True if this Lean could replay the last proof that was to be."""
         self._headers: dict[tuple[str, str], Environment] = {}
 
     @classmethod
@@ -224,7 +224,7 @@ class LeanWorker(GroupWorker):
         checks = (*verdict.checks, "replay")
         if outcome.passed:
             return replace(verdict, checks=checks)
-        why = Diagnostic("error", f"what was compiled is refused: {outcome.detail}")
+        why = Diagnostic("error", f"the compiled text is refused: {outcome.detail}")
         status = Status.EXHAUSTED if is_limit(outcome.detail) else Status.UNSOUND
         return replace(verdict, status=status, diagnostics=(why,), checks=checks)
 
@@ -321,7 +321,8 @@ def split_candidate(candidate: Candidate) -> SplitFile:
 
 
 def _count_ours(problem: Problem, text: SplitFile) -> int:
-    """How many characters of ``rest`` are the problem's own: its preamble without the imports."""
+    """The number of characters of ``rest`` that are the problem's own: its preamble without the
+    imports."""
     ours = len(problem.preamble) - len(text.header)
     return 0 if problem.kind == FILE else max(0, ours)
 
