@@ -57,7 +57,7 @@ def _read_ours(collector: Collector) -> None:
         references = load_references(path)
         read = [(where, p, references.get(p.id)) for where, p in load_places(path)]
     for where, problem, reference in read:
-        # Whether the reference passes the audit is not asked: it need not be used.
+        # The reference is not audited: it need not be used.
         if objection := find_language(problem.language).find_objection(problem, None):
             raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
         collector.add(problem, where, reference)
@@ -186,7 +186,7 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "verina_code": Format(_explain_no_verina, partial(code_blocks.read_verina, code=True)),
     "clever_code": _files(".lean", partial(code_blocks.read_clever, code=True), _explain_no_clever),
 }
-"""In the order in which they are tried: what says more about a source comes first."""
+"""The formats in the order in which they are tried: those that ask for more come first."""
 
 _ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code", "verina_code", "clever_code"))
 """Formats that make another task of a source, and so are never chosen by what it holds."""
@@ -221,7 +221,7 @@ def read_source(
 
 
 def _describe(source: RawBenchmark, tried: Mapping[BenchmarkFormat, str]) -> str:
-    """What was tried; a folder of row files says which files it holds."""
+    """The formats that were tried, and for a folder of row files which files it holds."""
     lines = [f"\n  {name}: {reason}" for name, reason in tried.items()]
     inside = [] if source.is_rows else [*source.list_files(".jsonl"), *source.list_files(".json")]
     if inside:

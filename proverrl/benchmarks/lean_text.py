@@ -34,8 +34,8 @@ ANSWER_SUFFIX = "@answer"
 
 @dataclass(frozen=True, slots=True)
 class LeanText:
-    """What a benchmark says about one statement. ``solved`` is the same text with the official
-    answer in it, where the benchmark keeps that in a place of its own."""
+    """One statement of a benchmark with all that comes with it. ``solved`` is the same text with
+    the official answer in it, where the benchmark keeps that in a place of its own."""
 
     name: str
     where: str
@@ -106,7 +106,7 @@ def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
 
 
 def uses_declarations(text: str, declarations: str) -> bool:
-    """Whether a word of the text is a name that is declared there."""
+    """True if a word of the text is a name that ``declarations`` declare."""
     declared = {declaration.name for declaration in find_declarations(declarations)}
     return any(token.text in declared for token in scan_tokens(text) if token.is_code)
 

@@ -123,7 +123,7 @@ ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
 
 
 def explain_misfit(source: RawBenchmark, format_name: BenchmarkFormat) -> str:
-    """Why the first row that can be read is not of this format; empty when it is."""
+    """The reason why the first row that can be read is not of this format; empty when it is."""
     spec = ROW_FORMATS[format_name]
     needed = (spec.id, spec.statement, *((need,) for need in spec.needs))
     return explain_no_rows(source, needed, spec.lacks)

@@ -15,7 +15,7 @@ _DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
 
 
 def find_category(problem: Problem) -> str:
-    """What a benchmark calls the kind of a problem; empty when it does not say."""
+    """The kind of a problem in its benchmark's own word; empty when it does not say."""
     return str(problem.metadata.get("category", ""))
 
 

@@ -1,4 +1,4 @@
-"""How many problems an evaluation solves for what it spends: turns, verifier calls or tokens.
+"""The share of problems that an evaluation solves within a budget of turns, calls or tokens.
 
 Flows in: tallies of evaluations on the same problems. Flows out: the share solved against a budget
 per problem, and the paired difference of two evaluations. Attempts count in the order of their
@@ -25,8 +25,8 @@ UNITS: tuple[BudgetUnit, ...] = get_args(BudgetUnit)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one problem cost: ``solved_at`` is what was spent when its first proof was in (None: no
-    attempt is a proof), ``total`` what all of its attempts cost."""
+    """The cost of one problem: ``total`` of all attempts, ``solved_at`` up to its first proof
+    (None: no attempt is a proof)."""
 
     solved_at: int | None
     total: int
@@ -51,7 +51,7 @@ class Point:
 def measure_spending(
     problems: Mapping[str, ProblemTally], unit: BudgetUnit
 ) -> dict[str, Spending] | None:
-    """What each problem cost, in order of the problem ids; None where an endpoint did not say how
+    """The cost of each problem, in order of the problem ids; None where an endpoint did not say how
     many tokens it wrote for one.
 
     Attempts that were not judged are left out, cost and all.

@@ -50,7 +50,7 @@ RecheckStatus = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RecheckedClaim:
-    """What became of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
+    """The outcome of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
 
     claim: Claim
     problem_id: str

@@ -37,7 +37,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class SectionPart:
-    """What a section shows of one file: a title, a remark, and cards with tables."""
+    """The part of a section about one file: a title, a remark, and cards with tables."""
 
     title: str
     remark: str
@@ -72,7 +72,7 @@ class ReportSection:
         return ""
 
     def show(self, label: str, run: Path) -> Sequence[SectionPart]:
-        """What the page shows of a run. Raises ``RunError`` for a damaged file."""
+        """The parts that the page shows of a run. Raises ``RunError`` for a damaged file."""
         return ()
 
 

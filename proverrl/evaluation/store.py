@@ -136,7 +136,8 @@ class AttemptStore:
         self._count(rows)
 
     def complete_rows(self, problems: Sequence[Problem]) -> tuple[int, list[Row]]:
-        """How many attempts every problem has, and those, by attempt and place of the problem."""
+        """The number of attempts that every problem has, and those attempts, by attempt and place
+        of the problem."""
         by_place = {(row["problem_id"], row["attempt"]): row for row in self.rows}
         number = 0
         while problems and all((p.id, number) in by_place for p in problems):
@@ -203,7 +204,7 @@ def list_left_out(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 def count_completions(
     rows: Sequence[Mapping[str, Any]], counts: CompletionCounts | None = None
 ) -> CompletionCounts:
-    """What became of the completions of some attempts, added to ``counts``."""
+    """Count the completions of some attempts by their outcome, into ``counts`` or anew."""
     counts = counts or CompletionCounts()
     for row in rows:
         for turn in row["turns"]:
@@ -215,8 +216,8 @@ def count_completions(
 
 
 def sum_usage(rows: Sequence[Mapping[str, Any]]) -> TokenUsage | None:
-    """What a server's completions cost, those that were thrown away included; None where no server
-    wrote them. What was under way when an evaluation was interrupted is in it as far as it had been
-    answered when a block was stored."""
+    """The cost of a server's completions, those that were thrown away included; None where no
+    server wrote them. Completions under way at an interruption count as far as they were answered
+    when a block was stored."""
     told = [TokenUsage(**row["usage"]) for row in rows if "usage" in row]
     return sum(told, TokenUsage()) if told else None

@@ -36,7 +36,7 @@ class FileCheck:
 
 
 def check_file(path: Path) -> FileCheck:
-    """What can be seen without a verifier: fields, ids, texts that no proof can be held to, and
+    """Faults that show without a verifier: fields, ids, texts that no proof can be held to, and
     references that the audit refuses. Raises ``ProblemError`` for a file that cannot be read."""
     found = FileCheck()
     first: dict[str, str] = {}

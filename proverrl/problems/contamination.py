@@ -1,4 +1,4 @@
-"""Which problems of a benchmark are in the training data, as they are or nearly.
+"""Finds problems of a benchmark in the training data, as they are or nearly.
 
 Flows in: statements of both. Flows out: ``Contamination`` with the pairs found. Three checks,
 each of which finds what the one before misses: the same statement but for comments, layout and the
@@ -42,7 +42,7 @@ _STATEMENTS: tuple[tuple[str, str | None], ...] = (
 )
 """Fields that hold a statement, best first, and the language where the field says it."""
 _BEFORE = ("preamble", "header")
-"""Fields that hold what stands before it."""
+"""Fields that hold the text before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What was found. ``matches`` has at most one entry per problem of the benchmark: its worst."""
+    """The result of a comparison. ``matches`` has for each problem its worst match, if any."""
 
     num_benchmark: int
     num_training: int

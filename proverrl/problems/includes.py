@@ -1,4 +1,4 @@
-"""Puts what a program includes behind it, so that one text is audited and verified.
+"""Puts the files that a program includes behind it, so that one text is audited and verified.
 
 Flows in: a file's path and text. Flows out: its text with those of all files that it includes,
 each once; and how a file that several include is verified once. A proof of the whole proves each of
@@ -54,7 +54,7 @@ class _Joining:
     language: Language
     root: str
     name: Callable[[str], str]
-    """How a file is called, as the first one was: from the working folder, or by its whole path."""
+    """Names a file as the first one was named: from the working folder, or by its whole path."""
     text: str
     parts: list[Included] = field(default_factory=list)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
         proved = next((v for v in (own, *others) if v.proved), None)
         if proved is None:
             return own
-        # What is believed was counted over all files; remarks without a count may be of any.
+        # Assumptions were counted over all files; remarks without a count may be of any.
         checks = [*proved.checks, *(c for v in others for c in v.checks if ":" not in c)]
         return replace(
             proved,
@@ -159,7 +159,7 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
             obligations=tuple(entry for v in verdicts for entry in v.obligations),
             seconds=own.seconds,
         )
-    # What another judge did not confirm may be of any of them.
+    # A proof that another judge did not confirm may be of any of them.
     failed.sort(key=lambda v: v.status is Status.UNCONFIRMED)
     if failed[0] is own:
         return own
@@ -170,8 +170,8 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
 
 
 def is_nothing(verdict: Verdict) -> bool:
-    """Whether a text was refused for nothing but that it holds nothing to be proved; warnings, and
-    notes of what it has believed, may stand beside that."""
+    """True if a text was refused only because it holds nothing to be proved. Warnings, and notes of
+    its assumptions, may stand beside that."""
     said = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity == "error"]
     is_refused = verdict.status is Status.REJECTED and len(said) == 1
     return is_refused and said[0].message.startswith(NOTHING)

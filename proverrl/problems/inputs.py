@@ -1,4 +1,4 @@
-"""Reads what ``proverrl verify PATH...`` is given.
+"""Reads the inputs of ``proverrl verify PATH...``.
 
 Flows in: paths of .dfy and .lean files, of folders, of JSON lines (``-`` is standard input). Flows
 out, in input order and one at a time: a ``Submission`` for each thing to judge, an ``Unusable``
@@ -115,7 +115,7 @@ def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[VerifyInput]:
 
 
 def count_inputs(paths: Sequence[str]) -> int | None:
-    """How many entries the paths hold, for a progress bar; None when standard input is one."""
+    """The number of entries that the paths hold, for a progress bar; None with standard input."""
     total = 0
     for path in paths:
         if path == "-":
@@ -182,7 +182,7 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
 
 
 def is_empty_file(submission: Submission, verdict: Verdict) -> bool:
-    """Whether a bare file was refused for nothing but that it holds nothing to be proved."""
+    """True if a bare file was refused only because it holds nothing to be proved."""
     return submission.candidate.problem.kind == FILE and is_nothing(verdict)
 
 
@@ -192,7 +192,7 @@ def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candid
 
 
 def refuse_stranger(entry: Submission) -> Unusable | None:
-    """What to say of a problem that came from somebody else and holds what no bare file may."""
+    """The refusal of somebody else's problem whose text holds what no bare file may; else None."""
     problem = entry.candidate.problem
     if problem.kind == FILE:
         return None

@@ -49,7 +49,7 @@ class Composite(Search):
 
     @abstractmethod
     def describe_walk(self) -> dict[str, Any]:
-        """What the walk came to, as JSON values."""
+        """The findings of the walk, as JSON values."""
 
     @property
     def calls(self) -> int:
@@ -66,7 +66,7 @@ class Composite(Search):
 
     @property
     def all_turns(self) -> list[SearchTurn]:
-        """What was written so far, that of whole bodies under way last."""
+        """All turns so far, those of whole bodies under way last."""
         rest = self.whole.all_turns[self._taken :] if self.whole else []
         return [*self.spent.turns, *rest]
 
@@ -120,8 +120,8 @@ class Composite(Search):
         return search
 
     async def judge(self, body: str) -> Verdict | None:
-        """What the verifier says; no call for what it was asked before, None without one left. What
-        was not judged is asked again, and a walk that is repeated is told so as often as before."""
+        """The verdict on a body; one that was judged before costs no call. None if no call is left.
+        A body that was not judged is asked again; a repeated walk is told so as often as before."""
         unjudged, known = self._unjudged.get(body, []), self.spent.verdicts.get(body)
         if self._repeated[body] < len(unjudged):
             known = unjudged[self._repeated[body]]
@@ -209,7 +209,7 @@ class Composite(Search):
 
     @property
     def last_walk(self) -> dict[str, Any]:
-        """What the walk came to, also where the search had ended before it was loaded."""
+        """The findings of the walk, also where the search had ended before it was loaded."""
         return self.describe_walk() if self._walk is None else self._walk
 
     def state_dict(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class PooledHints(Composite):
         return [key for key in self.pool if key not in before]
 
     def _refute(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
-        """What a verdict says of the hints; what is refuted for good is noted."""
+        """The hints that a verdict refuses; those that are refuted for good are noted."""
         refused = self._pooling.find_refused(candidate, verdict)
         if refused is not None:
             self.refuted |= refused.refuted
@@ -255,7 +255,7 @@ class PooledHints(Composite):
 
 
 def _explain_kinds() -> str:
-    """Which problems have hints to pool, in words."""
+    """The problems that have hints to pool, in words."""
     found = [(one.title, one.pooling) for one in list_languages()]
     return "; ".join(
         f"{title} problems of the kinds {', '.join(sorted(has.kinds))} have some"

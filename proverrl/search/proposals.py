@@ -1,4 +1,4 @@
-"""What a policy proposes after a prefix of a proof, many prefixes in one batch.
+"""Proposals of a policy after prefixes of proofs, many prefixes in one batch.
 
 Flows in: a policy; requests for continuations. Flows out: whole bodies. The prefix is given as
 tokens after the problem's prompt, in the words of the policy's layout, so the policy only writes
@@ -58,8 +58,8 @@ Extend = Callable[[Prompt, str], Prompt]
 
 
 def make_extend(policy: Policy) -> Extend:
-    """How the beginning of an answer is given to a policy. Raises ``UsageError`` if the policy's
-    server is given messages, so that it cannot continue an answer."""
+    """The function that gives the beginning of an answer to a policy. Raises ``UsageError`` if the
+    policy's server is given messages, so that it cannot continue an answer."""
     if isinstance(policy, EndpointPolicy):
         if policy.config.api != "completions":
             raise UsageError(
@@ -88,7 +88,7 @@ def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
 
 
 def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str, str]:
-    """What the policy is given of an answer, and the comment in it that is not the body's."""
+    """The beginning of an answer for the policy, and the comment in it that is not the body's."""
     if not prefix.text:
         return "", ""
     searching = find_language(problem.language).searching
@@ -309,7 +309,7 @@ def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, s
 
 
 def count_tokens(completion: Completion) -> int:
-    """How many tokens were written. Raises ``UsageError`` if nobody told."""
+    """The number of tokens that were written. Raises ``UsageError`` if nobody told."""
     count = len(completion.token_ids) or len(completion.logprobs)
     if not count and completion.text:
         raise UsageError(

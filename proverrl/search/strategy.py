@@ -1,4 +1,4 @@
-"""What all strategies share: a tree, an expansion of whole bodies, and how states are inserted.
+"""The base of all strategies: a tree, an expansion of whole bodies, and the insertion of states.
 
 Flows in: the constants of ``[search]`` and the functions of a search. Flows out: jobs for
 ``proverrl.search.run`` and a tree that has learned from what came of them. Not handled here: what
@@ -23,7 +23,7 @@ from proverrl.search.tree import Node, Tree, steps_of
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What came of a job: judged bodies in the order of writing."""
+    """The result of a job: judged bodies in the order of writing."""
 
     judged: tuple[JudgedProposal, ...]
 
@@ -35,11 +35,11 @@ def text_of(judged: JudgedProposal) -> str:
 
 
 _REMEDIES = {"segment": "states: set search.states"}
-"""What to give a search that lacks a function, where it is not given from Python."""
+"""Remedies for a search that lacks a function, where it is not given from Python."""
 
 
 class Strategy(ABC):
-    """Which node is expanded next, and what its expansion teaches.
+    """Chooses the node that is expanded next, and learns from its expansion.
 
     ``WIDTH`` is how many bodies an expansion writes when ``config.width`` is 0, ``NEEDS`` names
     the functions that the strategy cannot do without.

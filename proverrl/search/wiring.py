@@ -44,7 +44,7 @@ def make_search(
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all searches of a command share. ``confirm`` judges proofs again, with fresh
+    """The tools that all searches of a command share. ``confirm`` judges proofs again, with fresh
     workers."""
 
     propose: Proposer
@@ -94,7 +94,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 
 
 def uses_states(config: SearchConfig) -> bool:
-    """Whether the search reads states from verdicts; of one of somebody's own it is assumed."""
+    """True if the search reads states from verdicts; of one of somebody's own it is assumed."""
     return config.base_name not in SEARCHES or _needs(config, "segment")
 
 
@@ -103,13 +103,13 @@ def _needs(config: SearchConfig, name: str) -> bool:
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
-    """How states are read from verdicts; None for searches that need none."""
+    """The function that reads states from verdicts; None for searches that need none."""
     if not uses_states(config):
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
         if config.base_name not in SEARCHES:
-            # Whether it needs states, its own strategy says.
+            # Its own strategy says whether it needs states.
             return None
         kinds = sorted(searching.kinds) if searching else []
         remedy = f"give problems of the kinds {', '.join(kinds)}, or " if kinds else ""
@@ -121,7 +121,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
 
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
-    """Whether verdicts must carry the goals before each step."""
+    """True if verdicts must carry the goals before each step."""
     if not uses_states(config):
         return False
     found = (find_language(problem.language).searching for problem in problems)

@@ -1,4 +1,4 @@
-"""What a server says of itself before it is asked anything.
+"""A server's description of itself, before it is asked anything.
 
 Flows in: answers of ``/v1/about``. Flows out: records; in words how two servers differ, and why one
 could not be asked. Not handled here: asking (``remote``), answering (``proverrl.serve``).
@@ -14,7 +14,7 @@ import httpx2
 
 @dataclass(frozen=True, slots=True)
 class LanguageAbout:
-    """What a server says of a language that it judges. ``conditions`` is a hash of all that
+    """A server's description of a language that it judges. ``conditions`` is a hash of all that
     determines a verdict besides the candidate; ``states`` is whether verdicts carry them. The
     others are the server's limits: a text that is longer, a worker that grows above them and a
     proof that is not confirmed end otherwise elsewhere."""
@@ -31,7 +31,7 @@ class LanguageAbout:
 
 @dataclass(frozen=True, slots=True)
 class ServerAbout:
-    """What ``/v1/about`` answers; ``workers`` of each language."""
+    """The answer of ``/v1/about``; ``workers`` counts those of each language."""
 
     version: str
     workers: int
@@ -39,7 +39,7 @@ class ServerAbout:
 
 
 def explain_failure(error: Exception) -> str:
-    """What went wrong with the first request, and the remedy."""
+    """The reason why the first request failed, and the remedy."""
     status = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
     if status == 401:
         return "it asks for a key, or for another one; set PROVERRL_API_KEY to one of its keys"

@@ -55,7 +55,7 @@ class _SharedVerification:
 
 @dataclass(frozen=True, slots=True)
 class Appeals:
-    """What judges a refused candidate again: other workers, with ``factor`` times the limits."""
+    """Other workers, with ``factor`` times the limits, that judge a refused candidate again."""
 
     verifier: Verifier
     factor: float
@@ -226,7 +226,7 @@ class CachedVerifier:
 
 
 def was_overturned(verdict: Verdict) -> bool:
-    """Whether a proof was first refused and then found by an appeal."""
+    """True for a proof that was first refused and then found by an appeal."""
     return verdict.proved and verdict.at_limit
 
 
@@ -282,7 +282,7 @@ def _named_errors(path: Path | None) -> Iterator[None]:
 
 
 def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
-    """What determines a Dafny verdict besides the candidate, as one text."""
+    """All that determines a Dafny verdict besides the candidate, as one text."""
     parts = (toolchain, limits.rlimit, limits.time_limit_seconds, audit_version)
     return "\x00".join(map(str, parts))
 

@@ -37,7 +37,7 @@ _FIRST_REST, _LONGEST_REST = 2.0, 60.0
 
 
 class ServerKeeper:
-    """What runs on a node: one server, for as long as this object is there."""
+    """One server on a node, which runs for as long as this object is there."""
 
     def __init__(self, workers: int, arguments: Sequence[str], key: str) -> None:
         import ray

@@ -258,7 +258,7 @@ class VerifierPool:
                 failure = error
             num_attempts += 1
             may_be_own = failure.cause not in _FOREIGN_ATTEMPTS
-            # What a worker works on for all of its time is what it was given last.
+            # A worker that works for all of its time works on the candidate that it was given last.
             num_fresh += may_be_own and (unused or failure.cause == "stalled")
             is_own = num_fresh == _NUM_FRESH
             if is_own or num_attempts >= _FOREIGN_ATTEMPTS.get(failure.cause, _NUM_OWN_ATTEMPTS):

@@ -45,7 +45,7 @@ _TOO_MANY = 413
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is no answer this time; whether the server had begun to answer."""
+    """A reason for no answer this time. ``was_taken`` says that the server had begun to answer."""
 
     said: str
     was_taken: bool = False
@@ -169,7 +169,7 @@ class RemoteServer:
         )
 
     async def _is_well(self) -> bool:
-        """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
+        """True if a server that lets us wait answers at all: a machine that is stopped, or cut off,
         closes no connection. Asked once for all that wait for it."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._probe())

@@ -30,7 +30,7 @@ OpenBackend = Callable[[], Backend]
 """Opens a back end; raises ``ToolchainError`` naming the command that installs a missing one."""
 
 Settle = Callable[[Candidate], Candidate | Verdict]
-"""What is verified of a candidate, or the verdict of one that says nothing to verify."""
+"""Gives the candidate that is verified in its place, or a verdict where it states nothing."""
 
 
 class RoutedVerifier:
@@ -68,7 +68,7 @@ class RoutedVerifier:
         return self._opened[language]
 
     def identify(self, candidate: Candidate) -> str:
-        """What determines a candidate's verdict besides itself, for the key of a cache."""
+        """All that determines a candidate's verdict besides itself, for the key of a cache."""
         return self.open_backend(candidate.problem.language).salt
 
     def stats(self) -> PoolStats | None:

@@ -73,5 +73,5 @@ class Turns(Generic[Served]):
             del self._orders[lane.priority]
 
     def __bool__(self) -> bool:
-        """Whether anyone is waiting."""
+        """True if anyone is waiting."""
         return bool(self._lanes)
