@@ -22,13 +22,10 @@ from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import Functions, Job, Search, SearchResult, StopReason
-from proverrl.search.frontier import BestFirst
-from proverrl.search.mcts import RMaxTS
 from proverrl.search.metering import Asked, MeteredFunctions
 from proverrl.search.spending import SearchSpending, SearchTurn, check_count
-from proverrl.search.strategy import Expansion, Strategy
+from proverrl.search.strategy import BestFirst, BestOfN, Expansion, RMaxTS, SelfCorrect, Strategy
 from proverrl.search.tree import Tree
-from proverrl.search.whole_body import BestOfN, SelfCorrect
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
