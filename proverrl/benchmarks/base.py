@@ -146,7 +146,7 @@ class Collector:
 
     @contextmanager
     def reading(self, problem_id: str, where: str) -> Iterator[None]:
-        """Whatever is wrong with the problem that is read inside becomes its refusal."""
+        """Turn a ``ProblemError`` of the problem that is read inside into its refusal."""
         try:
             yield
         except ProblemError as error:
@@ -256,7 +256,7 @@ def explain_no_rows(
 
 
 def find_split(name: object) -> Split | None:
-    """As ``read_split``; None for a word that is not known."""
+    """The split of ``read_split``; None for a word that is not known."""
     return _SPLITS.get(str(name or "").lower())
 
 

@@ -1,4 +1,4 @@
-"""All formats, and which one a benchmark has.
+"""All formats, and the choice of the one that a benchmark has.
 
 Flows in: a ``RawBenchmark``. Flows out: its ``Collection``, read by the format that was named or by
 the first that fits. If none fits, the error lists every format and why it is not that.
@@ -43,13 +43,9 @@ class Format:
     read: _Read
 
 
-def _explain_not_ours(source: RawBenchmark) -> str:
-    return explain_no_rows(source, (("id",), ("language",), ("kind",), ("statement",)))
-
-
 def _read_ours(collector: Collector) -> None:
-    """A file of our own problems, held to its form: a wrong line, and a problem that no proof could
-    be held to, is an error here, not a refusal, and not one in the middle of a run."""
+    """A file of our own problems, held to its form. A wrong line, or a problem that no proof could
+    be held to, is an error here and not a refusal."""
     path = collector.source.path
     if path is None:
         read = read_rows((row.where, drop_nulls(row.data)) for row in collector.source.rows)
@@ -84,11 +80,11 @@ def _read_statements(collector: Collector) -> None:
 
 
 def _is_statement(path: Path) -> bool:
-    """Not a second form of another file, and not the build's own."""
+    """False for a second form of another file, and for the build's own."""
     return path.parent.name != _SOLVED_FOLDER and path.name != "lakefile.lean"
 
 
-def _dafny_rows(read: _Read, *fields: str) -> Format:
+def _rows(read: _Read, *fields: str) -> Format:
     needed = [(field,) for field in fields]
     return Format(partial(explain_no_rows, needed=needed), read)
 
@@ -156,14 +152,12 @@ def _explain_no_humaneval(files: list[Path]) -> str:
 
 
 FORMATS: Mapping[BenchmarkFormat, Format] = {
-    "problems": Format(_explain_not_ours, _read_ours),
-    "dafnybench_tasks": _dafny_rows(
-        programs.read_dafnybench_rows, "id", "hints_removed", "ground_truth"
-    ),
-    "dafnybench_rows": _dafny_rows(
+    "problems": _rows(_read_ours, "id", "language", "kind", "statement"),
+    "dafnybench_tasks": _rows(programs.read_dafnybench_rows, "id", "hints_removed", "ground_truth"),
+    "dafnybench_rows": _rows(
         programs.read_dafnybench_rows, "test_ID", "hints_removed", "ground_truth"
     ),
-    "dafnycomp": _dafny_rows(programs.read_dafnycomp, "dafny", "source"),
+    "dafnycomp": _rows(programs.read_dafnycomp, "dafny", "source"),
     "goedel": _statement_rows("goedel"),
     "deepseek": _statement_rows("deepseek"),
     "minif2f_v2": _statement_rows("minif2f_v2"),
@@ -189,7 +183,7 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
 """The formats in the order in which they are tried: those that ask for more come first."""
 
 _ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code", "verina_code", "clever_code"))
-"""Formats that make another task of a source, and so are never chosen by what it holds."""
+"""Formats that make another task of a source; a source is never recognised as one of them."""
 
 
 def read_source(

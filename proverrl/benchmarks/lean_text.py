@@ -130,7 +130,7 @@ def fit_proof(proof: str) -> str:
 
 
 def _move_doc(problem: Problem) -> Problem:
-    """The doc comment of the statement is in words what the statement says: it is shown as that."""
+    """Move the doc comment of the statement into ``informal``: it says the same in words."""
     first = next(iter(scan_tokens(problem.statement)), None)
     if first is None or first.kind != "doc":
         return problem
@@ -142,7 +142,7 @@ def _move_doc(problem: Problem) -> Problem:
 
 
 def _drop_comment_behind(problem: Problem) -> Problem:
-    """Comments behind the old proof belong to it; code there (``end Name``) stays."""
+    """Drop comments behind the old proof, which belong to it; code there (``end Name``) stays."""
     before, _, after = problem.statement.partition(HOLE)
     tokens = scan_tokens(after)
     if any(token.is_code for token in tokens):

@@ -28,7 +28,7 @@ DEFAULT_HEADER = (
     "import Mathlib\nimport Aesop\n\nset_option maxHeartbeats 0\n\n"
     "open BigOperators Real Nat Topology Rat\n\n"
 )
-"""For statements that come without any: the one that DeepSeek-Prover's miniF2F has in every row."""
+"""The header of statements without one, as every row of DeepSeek-Prover's miniF2F has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,12 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The share of problems solved within ``budget`` a problem, its 95 % interval over problems,
-    the mean that was spent, the share of problems whose attempts ran out before the budget (counted
-    as unsolved: more attempts might have solved them), and what is solved more than in the
-    evaluation that it is held against, if it is."""
+    """The share of problems ``solved`` within ``budget`` a problem, with its 95 % interval.
+
+    ``spent`` is the mean that was spent. ``ran_out`` is the share of problems whose attempts ran
+    out before the budget; they count as unsolved, and more attempts might have solved them.
+    ``against_first`` is the difference from the evaluation that it is compared with.
+    """
 
     budget: int
     solved: float

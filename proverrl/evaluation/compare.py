@@ -153,7 +153,8 @@ def compare_evaluations(
     *,
     ks: Sequence[int],
 ) -> list[GroupComparison]:
-    """All problems that are named, then each level where there are several, at every k."""
+    """The comparisons of all problems that are named, then of each level where there are several,
+    at every k."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(first.problems[name].level, []).append(name)

@@ -18,14 +18,15 @@ from typing import Any
 
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
 from proverrl.evaluation.section import list_sections
 from proverrl.evaluation.store import (
     AttemptBlock,
     AttemptStore,
     Row,
+    attempt_row,
     count_completions,
+    find_category,
     list_left_out,
     sum_usage,
 )

@@ -46,7 +46,8 @@ class SectionPart:
 
 
 class ReportSection:
-    """All of it may be left as it is. ``title`` and ``lead`` head the section of the page."""
+    """The base of a section; a package overrides what it needs. ``title`` and ``lead`` head the
+    section of the page."""
 
     title: str = ""
     lead: str = ""
@@ -78,7 +79,7 @@ class ReportSection:
 
 @cache
 def list_sections() -> tuple[ReportSection, ...]:
-    """Those of installed packages, in the order of their names."""
+    """The sections of installed packages, in the order of their names."""
     found = []
     for name in sorted(list_installed(GROUP)):
         try:

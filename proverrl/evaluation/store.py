@@ -2,10 +2,10 @@
 
 Flows in: a folder, a name, the settings that every attempt must share. Flows out: the blocks still
 to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they share. Attempts
-are numbered. A number belongs to a fixed block, drawn under a seed of its own and together with the
-same problems, so that 8 attempts and later 24 more are the same as 32 at once, bit for bit where
-the policy repeats itself. Early blocks hold few attempts, and every block about as many rows.
-Not handled here: what an attempt is (``proverrl.evaluation.evaluate``).
+are numbered. A number belongs to a fixed block, drawn under a seed of its own and with the same
+problems. So 8 attempts and later 24 more are the same as 32 at once, bit for bit where the policy
+repeats itself. Early blocks hold few attempts, and every block about as many rows.
+Not handled here: making attempts (``proverrl.evaluation.evaluate``).
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempts import (
-    ANOTHER_NAME,
-    SETTINGS,
-    AttemptFile,
-    read_owner,
-)
+from proverrl.evaluation.attempts import ANOTHER_NAME, SETTINGS, AttemptFile, read_owner
+from proverrl.evaluation.section import note_all
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.seal import SEAL, add_seal
 from proverrl.files.typed_rows import read_row
 from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
-from proverrl.types import Problem, Status
+from proverrl.types import Problem, Rollout, Status, Turn
 
 ROWS_PER_BLOCK = 128
 LARGEST_BLOCK = 8
@@ -221,3 +217,57 @@ def sum_usage(rows: Sequence[Mapping[str, Any]]) -> TokenUsage | None:
     when a block was stored."""
     told = [TokenUsage(**row["usage"]) for row in rows if "usage" in row]
     return sum(told, TokenUsage()) if told else None
+
+
+_DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
+
+
+def find_category(problem: Problem) -> str:
+    """The kind of a problem in its benchmark's own word; empty when it does not say."""
+    return str(problem.metadata.get("category", ""))
+
+
+def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
+    """One attempt as it is stored."""
+    turn = rollout.turns[-1]
+    return {
+        **note_all(rollout.problem, turn.candidate, turn.verdict),
+        "problem_id": rollout.problem.id,
+        "level": rollout.problem.level,
+        "family": rollout.problem.family,
+        "category": find_category(rollout.problem),
+        "attempt": attempt,
+        "body": turn.candidate.body if turn.candidate else "",
+        **(
+            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
+        ),
+        "completion_text": turn.completion.text,
+        "finish_reason": turn.completion.finish_reason,
+        "turns": [_turn_row(turn) for turn in rollout.turns],
+        **verdict_fields(rollout),
+    }
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    completion = turn.completion
+    return {
+        "candidate": turn.candidate.key if turn.candidate else None,
+        # A server may not have said which tokens it wrote.
+        "num_tokens": None if "token_ids" in completion.missing else len(completion.token_ids),
+        "finish_reason": completion.finish_reason,
+        **({"reason": turn.reason} if turn.reason else {}),
+    }
+
+
+def verdict_fields(rollout: Rollout) -> dict[str, Any]:
+    """Status, cause, diagnostics and checker time of the last turn, as JSON values."""
+    verdict = rollout.turns[-1].verdict
+    return {
+        "status": str(rollout.status),
+        **({"cause": verdict.cause} if verdict and verdict.cause else {}),
+        "diagnostics": [
+            {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}
+            for found in (verdict.diagnostics if verdict else ())
+        ],
+        "seconds": round(verdict.seconds, 4) if verdict else 0.0,
+    }

@@ -80,7 +80,7 @@ def find_errors(row: Row) -> list[Complaint]:
         if may_note and one["severity"] == "info":
             found[-1] = found[-1]._replace(notes=(*found[-1].notes, said))
             continue
-        # Of Dafny a note belongs to the error before it; Lean's stand for themselves.
+        # A note of Dafny belongs to the error before it; Lean's stand for themselves.
         may_note = one["severity"] == "error" and row.get("toolchain", "").startswith("dafny")
         found += [said] if one["severity"] == "error" else []
     if len(found) > 1 and not found[0].line and found[0].text.endswith(found[1].text):

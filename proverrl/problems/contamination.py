@@ -4,9 +4,9 @@ Flows in: statements of both. Flows out: ``Contamination`` with the pairs found.
 each of which finds what the one before misses: the same statement but for comments, layout and the
 name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
 after renaming, as in Kimina-Prover's decontamination (Wang et al. 2025, arXiv 2504.11354). Short
-programs of one kind often share one run, so there are two figures: problems that share any run
-(``touched``), and pairs in which one training statement holds at least half of a problem's runs
-(``near``).
+programs of one kind often share one run, so there are two figures. ``touched`` counts problems that
+share any run; ``near`` are pairs in which one training statement holds at least half of a problem's
+runs.
 A statement is compared together with the definitions before it, which tell apart those that read
 alike (``correctness`` in CLEVER); but for ``near`` it must share its own runs too, since many may
 stand behind the same definitions. The training side is streamed: memory holds the benchmark.

@@ -2,11 +2,10 @@
 
 Flows in: a file's path and text. Flows out: its text with those of all files that it includes,
 each once; and how a file that several include is verified once. A proof of the whole proves each of
-them, and no verifier reads a file of the user's: what is verified is what was audited, and what is
-stored stands under all of it. Only regular files in the tree of the first are read, never over a
-symbolic link. Refused: absolute paths, missing files, rounds of includes, a file under two names, a
-file that is no program by itself.
-"""
+them. No verifier reads a file of the user's: the text that is verified is the one that was audited,
+and a stored verdict is kept under all of it. Only regular files in the tree of the first are read,
+never over a symbolic link. Refused: absolute paths, missing files, rounds of includes, a file under
+two names, a file that is no program by itself."""
 
 from __future__ import annotations
 
@@ -223,7 +222,7 @@ def _find_root(path: str, folder: str | None) -> str:
 
 
 def _find_place(file: str, written: str) -> str:
-    """As Dafny does, by the letters: no folder is left over a link."""
+    """The place that Dafny finds: by the letters, so that no folder is left over a link."""
     return os.path.normpath(os.path.join(os.path.dirname(file), written))
 
 

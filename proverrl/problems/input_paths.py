@@ -81,7 +81,7 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
     return sorted(
         name
         for name in set(_list_files(ask_names(*new, "--cached", "--", *places)))
-        # Of a deleted file there is nothing to judge.
+        # A deleted file cannot be judged.
         if Path(name).suffix in suffixes and os.path.lexists(name) and _reads(name, differ)
     )
 

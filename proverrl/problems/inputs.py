@@ -11,7 +11,7 @@ id may occur twice: verdicts come in input order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -143,7 +143,7 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[VerifyInput]:
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            reason = _explain_encoding(error)
+            reason = f"not UTF-8: {error.reason} at byte {error.start}"
             yield Unusable("", "malformed", file, number, reason)
             continue
         if line := line.strip():
@@ -243,10 +243,6 @@ def _read_program(path: Path, folder: str | None) -> VerifyInput:
     return Submission(name, candidate, name, included=included, apart=each)
 
 
-def _explain_encoding(error: UnicodeDecodeError) -> str:
-    return f"not UTF-8: {error.reason} at byte {error.start}"
-
-
 def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
     try:
         with nullcontext(stdin) if path == "-" else open(path, "rb") as file:
@@ -258,11 +254,12 @@ def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
 def read_entry(raw: object, file: str, number: int) -> VerifyInput:
     """A line's object, or one like it that came another way; ``file`` and ``number`` are its
     place."""
+    if not isinstance(raw, dict):
+        return Unusable("", "malformed", file, number, "not a JSON object")
     entry_id = ""
     try:
-        fields_given = _read_fields(raw)
-        entry_id = _read_id(fields_given)
-        return Submission(entry_id, _read_candidate(entry_id, fields_given), file, number)
+        entry_id = _read_id(raw)
+        return Submission(entry_id, _read_candidate(entry_id, raw), file, number)
     except ProblemError as error:
         return Unusable(entry_id, "malformed", file, number, str(error)[:_MAX_REASON])
 
@@ -273,12 +270,6 @@ def _read_line(line: str, file: str, number: int) -> VerifyInput:
     except (ValueError, RecursionError) as error:
         return Unusable("", "malformed", file, number, f"not JSON: {error}"[:_MAX_REASON])
     return read_entry(raw, file, number)
-
-
-def _read_fields(raw: object) -> dict[str, Any]:
-    if not isinstance(raw, dict):
-        raise ProblemError("not a JSON object")
-    return raw
 
 
 def _read_id(raw: dict[str, Any]) -> str:
@@ -299,7 +290,8 @@ def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
         raise ProblemError(f"missing: {', '.join(missing)}")
     if unknown := sorted(raw.keys() - keys):
         known = ", ".join(sorted(keys))
-        raise ProblemError(f"unknown: {_list_names(unknown)}; known are: {known}")
+        told = ", ".join(name[:40] for name in unknown)[:120]
+        raise ProblemError(f"unknown: {told}; known are: {known}")
     for key in ("body", "prelude", "code", "language"):
         if key in raw:
             _check_text(key, raw[key])
@@ -318,7 +310,3 @@ def _check_text(name: str, value: object) -> None:
         raise ProblemError(f"not a text: {name}")
     if fault := find_text_fault(value):
         raise ProblemError(f"{name} {fault}")
-
-
-def _list_names(names: Iterable[str]) -> str:
-    return ", ".join(name[:40] for name in names)[:120]

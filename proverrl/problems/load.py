@@ -40,7 +40,7 @@ def load_problems(path: str | Path) -> list[Problem]:
 
 
 def load_places(path: str | Path) -> list[tuple[str, Problem]]:
-    """As ``load_problems``, each problem after its file and line."""
+    """The problems of ``load_problems``, each after its file and line."""
     return [(where, _build_problem(where, row)) for where, row in _read_checked(path)]
 
 

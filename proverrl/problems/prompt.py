@@ -197,9 +197,9 @@ def _deepseek_cot_messages(problem: Problem) -> tuple[Message, ...]:
 
 
 def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
-    """Our own: the program with its hole marked and what may stand there, or the whole program to
-    be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024,
-    arXiv 2406.08467)."""
+    """Our own layout: the program with its hole marked and what may stand there, or the whole
+    program to be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024, arXiv
+    2406.08467)."""
     program, kind = _show_text(problem), find_language("dafny").find_kind(problem)
     if problem.kind == ANNOTATE:
         program = program.replace(HOLE, "")
@@ -246,8 +246,8 @@ def _show_text(problem: Problem) -> str:
 
 
 def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
-    """As a comment, what a statement that is to be written should say, or a claim says, in the
-    words of ``mapping`` where it quotes a program."""
+    """A comment that says in words what a claim states, or a statement that is to be written. Parts
+    of a program in it are in the words of ``mapping``."""
     language = find_language(problem.language)
     if not _shows_words(problem):
         return ""

@@ -251,7 +251,7 @@ class Search(ABC):
         differ = {body for body, _ in self.spent.refuted} - {*told}
         for body, verdict in self.spent.verdicts.items():
             if verdict.proved and body not in differ:
-                # In its place: a walk that is repeated counts them.
+                # The order stays: a walk that is repeated counts them.
                 self.spent.verdicts[body] = await ask(body)
         return asked
 

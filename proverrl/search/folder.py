@@ -25,8 +25,8 @@ from proverrl.lang import find_language
 from proverrl.problems.load import make_row
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.search.base import Search, SearchResult
-from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.spending import SearchTurn
 from proverrl.search.view import describe_tree, draw_tree
 from proverrl.types import Candidate, Problem
@@ -180,7 +180,7 @@ class SearchFolder:
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
         shown = describe_result(result) | {
-            "walk": search.last_walk if isinstance(search, Composite) else None,
+            "walk": search.last_walk if isinstance(search, PooledHints) else None,
             "minimised": minimised and _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
             "seed": self.seed,

@@ -60,7 +60,8 @@ class MeteredFunctions:
         return self.count(await search.functions.correct(search.problem, body, verdict, seed))
 
     async def judge(self, proposals: Sequence[CountedProposal]) -> tuple[JudgedProposal, ...]:
-        """Those that could be judged, in order: not after the budget's end or the last proof."""
+        """The proposals that could be judged, in order: none after the budget's end or the last
+        proof."""
         found = await finish_all(self._judge_one(item) for item in proposals)
         return tuple(judged for judged in found if judged is not None)
 

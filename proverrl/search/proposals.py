@@ -117,7 +117,6 @@ class Proposer:
     num_unread: int = 0
     _waiting: list[_ProposalRequest] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
-    _extension: Extend | None = None
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
         """``n`` continuations. Not read are those that have no body in them, and those where
@@ -176,10 +175,9 @@ class Proposer:
         opening, _ = self._open(problem, prefix)
         return self._extend(prompt, opening) if opening else prompt
 
-    def _extend(self, prompt: Prompt, text: str) -> Prompt:
-        if self._extension is None:
-            self._extension = make_extend(self.policy)
-        return self._extension(prompt, text)
+    @functools.cached_property
+    def _extend(self) -> Extend:
+        return make_extend(self.policy)
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = self._open(problem, prefix)
@@ -199,7 +197,7 @@ class Proposer:
 class StepProposer(Proposer):
     """A ``Propose`` of single tactics: the prefix and what is written up to the line's end.
 
-    With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438): each body is one
+    With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438). Each body is one
     edge of the tree with the log-probability of its own tokens, the end of the line among them. The
     policy is given the beginning of the answer up to the hole, so its first token is already proof.
     The line is taken as it is indented; without indentation in a code block it stands in the hole's

@@ -19,7 +19,7 @@ from proverrl.files.lines import find_text_fault, write_lines_atomically
 from proverrl.files.typed_rows import ROW, iter_typed_lines
 from proverrl.problems.load import make_row, read_problem
 from proverrl.search.base import JudgedProposal, Proposal, Search
-from proverrl.search.composite import Composite
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.run import TreeSearch
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
@@ -77,7 +77,7 @@ def collect_samples(search: Search) -> list[SearchSample]:
     """The samples of a search in the order in which bodies were judged, then of the bodies that it
     put together. A search that has not ended gives those of its finished expansions. A body on
     which two verifiers differ, or that no file can hold, is no sample."""
-    whole = search.whole if isinstance(search, Composite) else search
+    whole = search.whole if isinstance(search, PooledHints) else search
     if whole is None:
         return []
     assert isinstance(whole, TreeSearch)

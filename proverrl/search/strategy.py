@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
-from proverrl.lang.records import Prefix
 from proverrl.plugins import refuse
 from proverrl.search.base import Functions, Job, JudgedProposal
 from proverrl.search.metering import MeteredFunctions
@@ -107,13 +106,6 @@ class Strategy(ABC):
         whole = len(body.rstrip())
         return tuple(step for step in steps if step[0] < whole)
 
-    def fresh_prefixes(self, job: Job, judged: JudgedProposal) -> list[Prefix]:
-        """The places after the job's prefix that a body leads to, in order."""
-        body, start = text_of(judged), len(job.prefix.text)
-        return [
-            Prefix(body[:end], state) for end, state in self.usable_steps(judged) if end > start
-        ]
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed search needs, as JSON values."""
         return {"tree": self.tree.state_dict()}
@@ -175,7 +167,7 @@ class SelfCorrect(BestOfN):
 
 
 class BestFirst(Strategy):
-    """By length-normalised log-probability: the state whose way the policy found likeliest.
+    """Expands the state whose way the policy found likeliest, by length-normalised log-probability.
 
     A state's score is the log-probability of the way to it (``Node.value``, of the first way)
     divided by its depth to the power ``length_power`` (Xin et al. 2025, BFS-Prover, arXiv

@@ -84,7 +84,7 @@ class Tree:
         return Prefix(body[:end], node.state)
 
     def path(self, node: Node) -> list[Node]:
-        """From the root to the node, both included."""
+        """The nodes from the root to the node, both included."""
         return list(self.ancestors(node))[::-1]
 
     def ancestors(self, node: Node) -> Iterator[Node]:

@@ -1,11 +1,11 @@
 """Views of a search tree: its nodes as rows, its figures, and a picture of it.
 
 Flows in: a tree and bodies that were proved. Flows out: rows for ``tree.json``, the figures that a
-terminal shows while a tree grows, and an SVG that stands alone: the root on the left, a column for
-each depth, a row for each leaf. The size of a node follows its visits; the ways to proofs are green
-and end in a square; pointing at a node shows its state and text. In a large tree, the nodes on the
-way to a proof are drawn first, then those visited most, and the picture says how many are left out.
-"""
+terminal shows while a tree grows, and an SVG that stands alone. The root is on the left, with a
+column for each depth and a row for each leaf. The size of a node follows its visits; the ways to
+proofs are green and end in a square; pointing at a node shows its state and text. In a large tree,
+the nodes on the way to a proof are drawn first, then those visited most, and the picture says how
+many are left out."""
 
 from __future__ import annotations
 

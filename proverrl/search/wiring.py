@@ -12,23 +12,18 @@ from functools import partial
 from typing import cast
 
 from proverrl.config import PoolConfig, SearchConfig
-from proverrl.config.search import BaseName, CompositeName
+from proverrl.config.search import BaseName
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn
 from proverrl.search.base import Functions, Search
-from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer
 from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.types import Problem
 from proverrl.verifier.base import FRESH_GROWTH, Limits, Verifier
-
-COMPOSITES: dict[CompositeName, type[Composite]] = {
-    "pooled_hints": PooledHints,
-}
 
 
 def make_search(
@@ -36,10 +31,8 @@ def make_search(
 ) -> Search:
     """The search that ``config`` names. ``ConfigError`` when it lacks a function that it needs,
     ``UsageError`` when it is not for such a problem."""
-    for name, composite in COMPOSITES.items():
-        if name == config.name:
-            return composite(problem, functions, config, seed=seed)
-    return TreeSearch(problem, functions, config, seed=seed)
+    kind = PooledHints if config.name == "pooled_hints" else TreeSearch
+    return kind(problem, functions, config, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +88,8 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 
 def uses_states(config: SearchConfig) -> bool:
     """True if the search reads states from verdicts; of one of somebody's own it is assumed."""
-    return config.base_name not in SEARCHES or _needs(config, "segment")
-
-
-def _needs(config: SearchConfig, name: str) -> bool:
-    return name in SEARCHES[cast("BaseName", config.base_name)].NEEDS
+    name = config.base_name
+    return name not in SEARCHES or "segment" in SEARCHES[cast("BaseName", name)].NEEDS
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:

@@ -28,11 +28,10 @@ from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Lane, refuse_text
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.process_group import LAST_WORDS
-from proverrl.verifier.remote_server import DISTRUSTED
+from proverrl.verifier.remote_server import DISTRUSTED, LanguageAbout
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499

@@ -3,7 +3,7 @@
 Flows in: who wants to have how many judged. Flows out: room for them, or how long to wait. What
 would be more than the room is refused at once, so that a client hears of it while it can still go
 elsewhere; no client may fill more than half. Not handled here: whose turn it is
-(``proverrl.verifier.turns``), who a client is.
+(``proverrl.verifier.pool.Turns``), who a client is.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ AT_LIMIT = "at the limit"
 """The remark on a verdict that hangs on a resource limit."""
 
 DEFAULT_MEMORY_MB = 4096.0
-"""For one worker. A Dafny server with its prover needs 200 to 400."""
+"""The memory limit of one worker. A Dafny server with its prover needs 200 to 400."""
 
 FRESH_GROWTH = 2.0
 """The factor on the deadline of a process that judges a proof once more: it starts from nothing."""
@@ -91,9 +91,9 @@ class Verifier(Protocol):
 async def verify_all(
     verifier: Verifier, candidates: Iterable[Candidate], *, deadline_seconds: float
 ) -> list[Verdict]:
-    """Verdicts in order. Where the problem itself cannot be judged (its imports are missing, its
-    statement does not elaborate), the verdict is CRASHED with the cause ``problem`` and says why,
-    so that a problem costs its own candidates alone."""
+    """Verdicts in order. A problem that cannot be judged (its imports are missing, its statement
+    does not elaborate) costs its own candidates alone: their verdict is CRASHED with the cause
+    ``problem`` and says why."""
 
     async def ask(candidate: Candidate) -> Verdict:
         try:

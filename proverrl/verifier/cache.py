@@ -37,7 +37,7 @@ _SCHEMA = 3
 """Rows of an older schema lack parts of a verdict and are dropped when the file is opened."""
 _MAX_IN_MEMORY = 20_000
 _MOST_CHARACTERS = 2**16
-"""Of one verdict in memory: a proof can have Lean print megabytes."""
+"""The most characters of one verdict in memory: a proof can have Lean print megabytes."""
 
 _VERDICT = TypeAdapter(Verdict)
 
@@ -288,7 +288,7 @@ def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
 
 
 def _make_checksum(key: str, text: str) -> str:
-    """Covers the key too, so that a verdict cannot be moved to another candidate."""
+    """A checksum over text and key, so that a verdict cannot be moved to another candidate."""
     return hashlib.sha256(f"{key}\x00{text}".encode()).hexdigest()
 
 

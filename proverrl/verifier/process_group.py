@@ -1,8 +1,8 @@
 """A child process that owns a session and a folder, and dies as a whole.
 
 Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small shell
-in the same session waits on a pipe whose other end only this process holds, and kills the session
-when that end closes: the session dies even when this process is killed with SIGKILL.
+in the same session waits on a pipe whose other end only this process holds. It kills the session
+when that end closes, so the session dies even when this process is killed with SIGKILL.
 Covered: grandchildren, including those that left the process group; a memory limit by cgroup where
 the machine permits one. Not covered: without a cgroup, a grandchild that opens its own session, and
 a worker that allocates faster than the pool checks ``memory_mb``; systems without /proc.

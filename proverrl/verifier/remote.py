@@ -34,15 +34,18 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verifier.about import LanguageAbout, ServerAbout, explain_failure, find_difference
 from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
 from proverrl.verifier.remote_server import (
     KEEP_ALIVE,
     LONGEST_ASKED,
     MOST,
     Inquiry,
+    LanguageAbout,
     NoAnswer,
     RemoteServer,
+    ServerAbout,
+    explain_failure,
+    find_difference,
 )
 from proverrl.verifier.router import Backend
 from proverrl.version import __version__

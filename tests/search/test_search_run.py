@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import BaseName, CompositeName, SearchConfig, SearchName
+from proverrl.config.search import BaseName, SearchConfig, SearchName
 from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
 from proverrl.search.base import Functions, SearchResult
 from proverrl.search.run import SEARCHES, TreeSearch
-from proverrl.search.wiring import COMPOSITES
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_problem, build_verdict
 from tests.search_world import PROBLEM, World, build_search, check_invariants, run_search
@@ -58,8 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_the_names_of_the_configuration_are_the_searches() -> None:
     assert set(NAMES) == set(SEARCHES)
-    assert set(get_args(CompositeName)) == set(COMPOSITES)
-    assert set(get_args(SearchName)) == set(SEARCHES) | set(COMPOSITES)
+    assert set(get_args(SearchName)) == {*SEARCHES, "pooled_hints"}
 
 
 @pytest.mark.parametrize("name", NAMES)
