@@ -27,7 +27,7 @@ from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang import find_language
-from proverrl.problems.load import load_places, load_references, read_rows
+from proverrl.problems.load import read_places, read_rows
 from proverrl.types import Split
 
 _Read = Callable[[Collector], None]
@@ -50,8 +50,7 @@ def _read_ours(collector: Collector) -> None:
     if path is None:
         read = read_rows((row.where, drop_nulls(row.data)) for row in collector.source.rows)
     else:
-        references = load_references(path)
-        read = [(where, p, references.get(p.id)) for where, p in load_places(path)]
+        read = list(read_places(path))
     for where, problem, reference in read:
         # The reference is not audited: it need not be used.
         if objection := find_language(problem.language).find_objection(problem, None):

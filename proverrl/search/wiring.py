@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from proverrl.config import PoolConfig, SearchConfig
-from proverrl.config.search import BaseName
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
@@ -89,7 +87,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 def uses_states(config: SearchConfig) -> bool:
     """True if the search reads states from verdicts; of one of somebody's own it is assumed."""
     name = config.base_name
-    return name not in SEARCHES or "segment" in SEARCHES[cast("BaseName", name)].NEEDS
+    return name not in SEARCHES or "segment" in SEARCHES[name].NEEDS
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
