@@ -347,13 +347,12 @@ class Corrector:
     self-correction (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613).
 
     The failed answer is the body in the words of the layout, as the policy would have written it.
-    Where no body is found in the new answer the failed one stands; ``num_unread`` counts these.
+    Where no body is found in the new answer the failed one stands, with the reason.
     """
 
     policy: Policy
     sampling: Sampling
     settings: RolloutConfig
-    num_unread: int = 0
 
     async def __call__(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
         """A new whole body."""
@@ -361,10 +360,7 @@ class Corrector:
         sampling = replace(self.sampling, seed=seed)
         ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
         found, reason = read_answer(problem, completion.text, self.policy.layout)
-        if reason:
-            self.num_unread += 1
-            return make_proposal(body, completion, reason)
-        return make_proposal(found, completion)
+        return make_proposal(body if reason else found, completion, reason)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
