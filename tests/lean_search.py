@@ -25,6 +25,7 @@ from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from tests.lean_builders import build_lean_problem
+from tests.search_world import check_invariants
 
 SPLIT = Problem(
     "split",
@@ -145,5 +146,5 @@ def run_walk_search(
     functions = Functions(guesser.propose, verify_walk, segment=segment_lean, confirm=verify_walk)
     settings = SearchConfig.model_validate({"name": name, **config})
     search = TreeSearch(build_walk_problem(guesser.word), functions, settings, seed=seed)
-    found = asyncio.run(search.run(lambda one: one.strategy.tree.check_invariants()))
+    found = asyncio.run(search.run(lambda one: check_invariants(one.strategy.tree)))
     return found, search

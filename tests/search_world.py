@@ -8,6 +8,7 @@ The state after some letters is those letters without ``n``.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from proverrl.config.search import SearchConfig
+from proverrl.errors import RecordError
 from proverrl.lang.records import Prefix, Segment
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
 from proverrl.search.run import TreeSearch
+from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.builders import build_problem, build_verdict
 
@@ -107,7 +110,7 @@ def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
     def watch(search: TreeSearch) -> None:
-        search.strategy.tree.check_invariants()
+        check_invariants(search.strategy.tree)
 
     return asyncio.run(build_search(world, seed=seed, **config).run(watch))
 
@@ -130,3 +133,37 @@ def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchR
     resumed = build()
     resumed.load_state_dict(saved[0])
     return run(resumed.run())
+
+
+def check_invariants(tree: Tree) -> None:
+    """Raise ``RecordError`` where the tree contradicts itself. O(nodes)."""
+    limit = math.inf if tree.gamma == 1 else 1 / (1 - tree.gamma)
+    for number, node in enumerate(tree.nodes):
+        children = list((node.children or {}).items())
+        kin = [child for _, child in children]
+        facts = {
+            "its number": node.id == number,
+            "its parent": node.parent is None
+            if number == 0
+            else (node.parent is not None and node.parent.id < number),
+            "its depth": node.depth == (node.parent.depth + 1 if node.parent else 0),
+            "its place among its parent's children": node.parent is None
+            or (node.parent.children or {}).get(node.state) is node,
+            "its children's edges": all(k == c.state and c.parent is node for k, c in children),
+            "a state unlike its parent's": node.parent is None or node.state != node.parent.state,
+            "its texts": 0 < len(node.prefixes) <= tree.max_prefixes
+            and all(0 <= end <= len(body) for body, end in node.prefixes),
+            "different texts": len({b[:e] for b, e in node.prefixes}) == len(node.prefixes),
+            "jobs under way": node.own_jobs >= 0
+            and node.sub_jobs == node.own_jobs + sum(c.sub_jobs for c in kin),
+            "its counts": -1e-9 <= node.own_count <= node.sub_count + 1e-9
+            and node.sub_count <= limit + 1e-9,
+            "its rewards": abs(node.own_reward) <= node.own_count + 1e-9
+            and abs(node.sub_reward) <= node.sub_count + 1e-9,
+        }
+        if tree.gamma == 1:
+            total = node.own_count + sum(c.sub_count for c in kin)
+            facts["counts that add up"] = abs(node.sub_count - total) < 1e-6
+        wrong = [name for name, holds in facts.items() if not holds]
+        if wrong:
+            raise RecordError(f"node {number} of the search tree: wrong {', '.join(wrong)}")

@@ -23,9 +23,9 @@ from proverrl.serve.run import configure
 from proverrl.serve.run import listen as bind
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Candidate, Status
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.remote_server import LanguageAbout
 from tests.fake_verifier import FakeVerifier
 
 ABOUT = {name: LanguageAbout("fake", "fake", 3_000_000, False) for name in ("dafny", "lean")}

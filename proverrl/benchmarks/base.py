@@ -1,4 +1,4 @@
-"""What all formats share: the raw rows and files, and what became of each problem in them.
+"""Raw rows and files for all formats, and the problems that were read from them.
 
 Flows in: a path, or rows that were read elsewhere. Flows out: a ``RawBenchmark`` to read from; a
 ``Collection`` of problems that loaded and of those that were refused, each with its reason.
@@ -49,8 +49,8 @@ BenchmarkFormat = Literal[
     "clever_code",
 ]
 AnswerTask = Literal["given", "produce", "both"]
-"""What to make of a statement with a blank for an answer: fill in the official answer, leave the
-answer to the policy, or both as two problems."""
+"""The problem of a statement with a blank for an answer: with the official answer, with the answer
+left to the policy, or both as two problems."""
 
 ROW_SUFFIXES = (".jsonl", ".json")
 _HASHED_SUFFIXES = frozenset({".lean", ".dfy", ".json", ".jsonl", ".txt", ".csv"})
@@ -146,7 +146,7 @@ class Collector:
 
     @contextmanager
     def reading(self, problem_id: str, where: str) -> Iterator[None]:
-        """Whatever is wrong with the problem that is read inside becomes its refusal."""
+        """Turn a ``ProblemError`` of the problem that is read inside into its refusal."""
         try:
             yield
         except ProblemError as error:
@@ -181,7 +181,7 @@ def open_source(path: Path, name: str = "") -> RawBenchmark:
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a folder is what ``datasets`` writes with ``save_to_disk``."""
+    """True for a folder that ``datasets`` wrote with ``save_to_disk``."""
     return (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file()
 
 
@@ -241,8 +241,8 @@ def hash_source(source: RawBenchmark) -> str:
 def explain_no_rows(
     source: RawBenchmark, needed: Iterable[Sequence[str]], lacks: Iterable[str] = ()
 ) -> str:
-    """Why the first row that can be read lacks one of each of ``needed``, or has one of ``lacks``;
-    empty when it is as it should be."""
+    """The reason why rows do not fit; empty when they do. Of the first row that can be read each
+    group of ``needed`` must have a field, and no field may be one of ``lacks``."""
     if not source.is_rows:
         return "it is not a file of rows"
     row = next((row for row in source.rows if not row.error), None)
@@ -256,7 +256,7 @@ def explain_no_rows(
 
 
 def find_split(name: object) -> Split | None:
-    """As ``read_split``; None for a word that is not known."""
+    """The split of ``read_split``; None for a word that is not known."""
     return _SPLITS.get(str(name or "").lower())
 
 

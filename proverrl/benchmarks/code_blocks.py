@@ -25,7 +25,7 @@ _OPEN = re.compile(r"\bsorry\b")
 
 
 _SOLUTION = ("solution_aux", "code_aux", "proof_aux")
-"""What a file of Verina holds for its code and its proof, and for conditions only by chance."""
+"""Blocks of a file of Verina for its code and its proof; conditions use them only by chance."""
 _CONDITIONS = ("precond", "postcond")
 
 
@@ -78,7 +78,7 @@ def _write_verina(text: str, blocks: Mapping[str, str], changed: Mapping[str, st
 
 
 def _serves_conditions(name: str, blocks: Mapping[str, str]) -> bool:
-    """Whether a condition uses what this block declares."""
+    """True if a condition uses a name that this block declares."""
     conditions = [blocks.get(f"{one}{end}", "") for one in _CONDITIONS for end in ("", "_aux")]
     return uses_declarations("\n".join(conditions), blocks.get(name, ""))
 

@@ -1,4 +1,4 @@
-"""All formats, and which one a benchmark has.
+"""All formats, and the choice of the one that a benchmark has.
 
 Flows in: a ``RawBenchmark``. Flows out: its ``Collection``, read by the format that was named or by
 the first that fits. If none fits, the error lists every format and why it is not that.
@@ -27,7 +27,7 @@ from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang import find_language
-from proverrl.problems.load import load_places, load_references, read_rows
+from proverrl.problems.load import read_places, read_rows
 from proverrl.types import Split
 
 _Read = Callable[[Collector], None]
@@ -43,21 +43,16 @@ class Format:
     read: _Read
 
 
-def _explain_not_ours(source: RawBenchmark) -> str:
-    return explain_no_rows(source, (("id",), ("language",), ("kind",), ("statement",)))
-
-
 def _read_ours(collector: Collector) -> None:
-    """A file of our own problems, held to its form: a wrong line, and a problem that no proof could
-    be held to, is an error here, not a refusal, and not one in the middle of a run."""
+    """A file of our own problems, held to its form. A wrong line, or a problem that no proof could
+    be held to, is an error here and not a refusal."""
     path = collector.source.path
     if path is None:
         read = read_rows((row.where, drop_nulls(row.data)) for row in collector.source.rows)
     else:
-        references = load_references(path)
-        read = [(where, p, references.get(p.id)) for where, p in load_places(path)]
+        read = list(read_places(path))
     for where, problem, reference in read:
-        # Whether the reference passes the audit is not asked: it need not be used.
+        # The reference is not audited: it need not be used.
         if objection := find_language(problem.language).find_objection(problem, None):
             raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
         collector.add(problem, where, reference)
@@ -84,11 +79,11 @@ def _read_statements(collector: Collector) -> None:
 
 
 def _is_statement(path: Path) -> bool:
-    """Not a second form of another file, and not the build's own."""
+    """False for a second form of another file, and for the build's own."""
     return path.parent.name != _SOLVED_FOLDER and path.name != "lakefile.lean"
 
 
-def _dafny_rows(read: _Read, *fields: str) -> Format:
+def _rows(read: _Read, *fields: str) -> Format:
     needed = [(field,) for field in fields]
     return Format(partial(explain_no_rows, needed=needed), read)
 
@@ -156,14 +151,12 @@ def _explain_no_humaneval(files: list[Path]) -> str:
 
 
 FORMATS: Mapping[BenchmarkFormat, Format] = {
-    "problems": Format(_explain_not_ours, _read_ours),
-    "dafnybench_tasks": _dafny_rows(
-        programs.read_dafnybench_rows, "id", "hints_removed", "ground_truth"
-    ),
-    "dafnybench_rows": _dafny_rows(
+    "problems": _rows(_read_ours, "id", "language", "kind", "statement"),
+    "dafnybench_tasks": _rows(programs.read_dafnybench_rows, "id", "hints_removed", "ground_truth"),
+    "dafnybench_rows": _rows(
         programs.read_dafnybench_rows, "test_ID", "hints_removed", "ground_truth"
     ),
-    "dafnycomp": _dafny_rows(programs.read_dafnycomp, "dafny", "source"),
+    "dafnycomp": _rows(programs.read_dafnycomp, "dafny", "source"),
     "goedel": _statement_rows("goedel"),
     "deepseek": _statement_rows("deepseek"),
     "minif2f_v2": _statement_rows("minif2f_v2"),
@@ -186,10 +179,10 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "verina_code": Format(_explain_no_verina, partial(code_blocks.read_verina, code=True)),
     "clever_code": _files(".lean", partial(code_blocks.read_clever, code=True), _explain_no_clever),
 }
-"""In the order in which they are tried: what says more about a source comes first."""
+"""The formats in the order in which they are tried: those that ask for more come first."""
 
 _ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code", "verina_code", "clever_code"))
-"""Formats that make another task of a source, and so are never chosen by what it holds."""
+"""Formats that make another task of a source; a source is never recognised as one of them."""
 
 
 def read_source(
@@ -221,7 +214,7 @@ def read_source(
 
 
 def _describe(source: RawBenchmark, tried: Mapping[BenchmarkFormat, str]) -> str:
-    """What was tried; a folder of row files says which files it holds."""
+    """The formats that were tried, and for a folder of row files which files it holds."""
     lines = [f"\n  {name}: {reason}" for name, reason in tried.items()]
     inside = [] if source.is_rows else [*source.list_files(".jsonl"), *source.list_files(".json")]
     if inside:

@@ -32,7 +32,7 @@ class KnownBenchmark:
 UNKNOWN_LICENCE = "not known here; see its publisher"
 _OWN_LICENCE = "Apache-2.0"
 _OWN_ORIGINS = frozenset({ORIGIN, "proverrl-dafny", "proverrl-core-lean"})
-"""Of generated problems, and of the benchmarks that were written here."""
+"""Origins of generated problems, and of the benchmarks that were written here."""
 _TAKEN_FROM = {"dafny-synthesis_": "mbpp-dfy", "Clover_": "clover"}
 _DAFNYBENCH = frozenset({"dafnybench", "dafnybench-tasks", "dafnybench_tasks"})
 _DEEPSEEK = "https://github.com/deepseek-ai/DeepSeek-Prover-V1.5, folder datasets"
@@ -271,7 +271,8 @@ def find_own_licence(problem: Problem) -> str:
 
 
 def count_taken(origin: str, problems: Iterable[Problem]) -> Mapping[str, int]:
-    """For problems of DafnyBench: name of another benchmark to how many were taken from it."""
+    """The number of problems of DafnyBench that were taken from each other benchmark, by its
+    name."""
     if origin not in _DAFNYBENCH:
         return {}
     return Counter(

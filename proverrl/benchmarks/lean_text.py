@@ -34,8 +34,8 @@ ANSWER_SUFFIX = "@answer"
 
 @dataclass(frozen=True, slots=True)
 class LeanText:
-    """What a benchmark says about one statement. ``solved`` is the same text with the official
-    answer in it, where the benchmark keeps that in a place of its own."""
+    """One statement of a benchmark with all that comes with it. ``solved`` is the same text with
+    the official answer in it, where the benchmark keeps that in a place of its own."""
 
     name: str
     where: str
@@ -106,7 +106,7 @@ def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
 
 
 def uses_declarations(text: str, declarations: str) -> bool:
-    """Whether a word of the text is a name that is declared there."""
+    """True if a word of the text is a name that ``declarations`` declare."""
     declared = {declaration.name for declaration in find_declarations(declarations)}
     return any(token.text in declared for token in scan_tokens(text) if token.is_code)
 
@@ -130,7 +130,7 @@ def fit_proof(proof: str) -> str:
 
 
 def _move_doc(problem: Problem) -> Problem:
-    """The doc comment of the statement is in words what the statement says: it is shown as that."""
+    """Move the doc comment of the statement into ``informal``: it says the same in words."""
     first = next(iter(scan_tokens(problem.statement)), None)
     if first is None or first.kind != "doc":
         return problem
@@ -142,7 +142,7 @@ def _move_doc(problem: Problem) -> Problem:
 
 
 def _drop_comment_behind(problem: Problem) -> Problem:
-    """Comments behind the old proof belong to it; code there (``end Name``) stays."""
+    """Drop comments behind the old proof, which belong to it; code there (``end Name``) stays."""
     before, _, after = problem.statement.partition(HOLE)
     tokens = scan_tokens(after)
     if any(token.is_code for token in tokens):

@@ -1,7 +1,7 @@
 """Theorems of a Lean repository that lean-dojo traced: ``leandojo:URL@COMMIT`` or a local path.
 
-Flows in: where the repository is. Flows out: a ``Collection``: for each theorem with a proof by
-tactics a problem whose preamble is the file before it, and that proof as its reference.
+Flows in: the place of the repository. Flows out: a ``Collection`` with a problem for each theorem
+that has a proof by tactics. Its preamble is the file before the theorem, its reference that proof.
 lean-dojo is the extra ``leandojo`` and is imported here only. It traces with the repository's own
 Lean, which takes long the first time. This adapter has met a stand-in with lean-dojo 4's names, no
 real trace. LeanDojo: Yang et al. 2023, arXiv 2306.15626.

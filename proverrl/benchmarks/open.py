@@ -1,4 +1,4 @@
-"""From what a user writes to a benchmark: a name, ``NAME:SPLIT``, a path, ``hf:ID[:split]``,
+"""Opens the benchmark that a user names: a name, ``NAME:SPLIT``, a path, ``hf:ID[:split]``,
 ``leandojo:...``, or somebody's own ``package.module:function[:split]``.
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
@@ -75,7 +75,7 @@ class Benchmark:
         return {e.problem.id: e.reference for e in self.entries if e.reference is not None}
 
     def find_licence(self, problem: Problem) -> str:
-        """What the problem itself states, or what holds for the benchmark that it is of."""
+        """The licence that the problem itself states, else that of its benchmark."""
         stated = problem.metadata.get("licence") or problem.metadata.get("license")
         return str(stated) if stated else self.published or find_own_licence(problem)
 
@@ -246,7 +246,7 @@ def read_own(place: str) -> RawBenchmark:
 
 
 def is_source(text: str) -> bool:
-    """Whether ``text`` is a path or a name that ``open_benchmark`` takes, be it there or not."""
+    """True for a path or a name that ``open_benchmark`` takes, be it there or not."""
     if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or Path(text).exists() or find_own(text):
         return True
     return text.partition(":")[0] in KNOWN or Path(text).suffix in _SUFFIXES
@@ -293,7 +293,7 @@ def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
 
 
 def find_known(known: KnownBenchmark) -> Path | None:
-    """Where a known benchmark lies on this machine."""
+    """The path of a known benchmark on this machine; None where it is not."""
     places = (folder / place for folder in list_data_folders() for place in known.places)
     return next((place for place in places if place.exists()), None)
 

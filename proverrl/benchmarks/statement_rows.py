@@ -28,7 +28,7 @@ DEFAULT_HEADER = (
     "import Mathlib\nimport Aesop\n\nset_option maxHeartbeats 0\n\n"
     "open BigOperators Real Nat Topology Rat\n\n"
 )
-"""For statements that come without any: the one that DeepSeek-Prover's miniF2F has in every row."""
+"""The header of statements without one, as every row of DeepSeek-Prover's miniF2F has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
 
 
 def explain_misfit(source: RawBenchmark, format_name: BenchmarkFormat) -> str:
-    """Why the first row that can be read is not of this format; empty when it is."""
+    """The reason why the first row that can be read is not of this format; empty when it is."""
     spec = ROW_FORMATS[format_name]
     needed = (spec.id, spec.statement, *((need,) for need in spec.needs))
     return explain_no_rows(source, needed, spec.lacks)

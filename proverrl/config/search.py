@@ -1,10 +1,12 @@
-"""The section ``[search]``: which search, its budget, and the constants of each; the functions
-that ``name`` chooses stand in ``proverrl.search.run.SEARCHES`` and
-``proverrl.search.wiring.COMPOSITES``."""
+"""The section ``[search]``: the search, its budget, and the constants of each.
+
+The strategies that ``name`` chooses stand in ``proverrl.search.run.SEARCHES``; ``pooled_hints`` is
+made around one of them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,8 +19,7 @@ from proverrl.config.base import (
 )
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts"]
-CompositeName = Literal["pooled_hints"]
-SearchName = Literal[BaseName, CompositeName]
+SearchName = Literal[BaseName, "pooled_hints"]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
 
@@ -64,5 +65,5 @@ class SearchConfig(Section):
 
     @property
     def base_name(self) -> str:
-        """The search that writes bodies: ``base`` in a search that is made of several."""
-        return self.base if self.name in get_args(CompositeName) else self.name
+        """The search that writes bodies: ``base`` in a search that is made around another."""
+        return self.base if self.name == "pooled_hints" else self.name

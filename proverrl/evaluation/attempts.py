@@ -26,7 +26,7 @@ RESTORE = "restore the file, or delete the line and give the same `proverrl eval
 ANOTHER_NAME = "give another --name, or delete the evaluation's files to make it anew"
 _RESTORE_SETTINGS = f"restore the file, {ANOTHER_NAME}"
 ATTEMPTS_SEAL = "attempts_sha256"
-"""What a table says of the attempts that it counts (``SealSum``)."""
+"""The key of a table under which the seal of its attempts is (``SealSum``)."""
 
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -34,7 +34,7 @@ _K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
 
 
 class TurnCostRow(TypedDict):
-    """What a turn cost; ``num_tokens`` is None where a server did not say, and ``reason`` says why
+    """The cost of a turn. ``num_tokens`` is None where a server did not say; ``reason`` says why
     there is no candidate."""
 
     candidate: str | None
@@ -45,7 +45,7 @@ class TurnCostRow(TypedDict):
 
 @with_config({**ROW, "extra": "forbid"})
 class UsageRow(TypedDict):
-    """What a server's completions cost: the fields of ``TokenUsage``."""
+    """The cost of a server's completions: the fields of ``TokenUsage``."""
 
     requests: _Count
     unreported: _Count
@@ -221,8 +221,10 @@ class SealSum:
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:
-    """What of the attempts that a summary counts is not stored, or stored and not counted, in one
-    sentence; empty where both agree, or where the summary does not say how many there were."""
+    """One sentence on attempts that a summary counts and that are not stored, or the reverse.
+
+    Empty where both agree, or where the summary does not say how many there were.
+    """
     samples, levels = summary.get("samples_per_problem"), summary.get("levels") or [{}]
     problems = levels[0].get("num_problems", len(numbers))
     if samples is None:

@@ -1,4 +1,4 @@
-"""How many problems an evaluation solves for what it spends: turns, verifier calls or tokens.
+"""The share of problems that an evaluation solves within a budget of turns, calls or tokens.
 
 Flows in: tallies of evaluations on the same problems. Flows out: the share solved against a budget
 per problem, and the paired difference of two evaluations. Attempts count in the order of their
@@ -25,8 +25,8 @@ UNITS: tuple[BudgetUnit, ...] = get_args(BudgetUnit)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one problem cost: ``solved_at`` is what was spent when its first proof was in (None: no
-    attempt is a proof), ``total`` what all of its attempts cost."""
+    """The cost of one problem: ``total`` of all attempts, ``solved_at`` up to its first proof
+    (None: no attempt is a proof)."""
 
     solved_at: int | None
     total: int
@@ -34,10 +34,12 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The share of problems solved within ``budget`` a problem, its 95 % interval over problems,
-    the mean that was spent, the share of problems whose attempts ran out before the budget (counted
-    as unsolved: more attempts might have solved them), and what is solved more than in the
-    evaluation that it is held against, if it is."""
+    """The share of problems ``solved`` within ``budget`` a problem, with its 95 % interval.
+
+    ``spent`` is the mean that was spent. ``ran_out`` is the share of problems whose attempts ran
+    out before the budget; they count as unsolved, and more attempts might have solved them.
+    ``against_first`` is the difference from the evaluation that it is compared with.
+    """
 
     budget: int
     solved: float
@@ -51,7 +53,7 @@ class Point:
 def measure_spending(
     problems: Mapping[str, ProblemTally], unit: BudgetUnit
 ) -> dict[str, Spending] | None:
-    """What each problem cost, in order of the problem ids; None where an endpoint did not say how
+    """The cost of each problem, in order of the problem ids; None where an endpoint did not say how
     many tokens it wrote for one.
 
     Attempts that were not judged are left out, cost and all.

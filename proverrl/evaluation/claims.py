@@ -165,8 +165,8 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _find_claims(row: Mapping[str, Any]) -> list[bool] | None:
-    """What a line says of its proofs; None when nothing. The strictest word counts: DeepSeek's
-    ``pass`` is also true of a proof with a sorry in it."""
+    """The claims that a line makes of its proofs; None when it makes none. The strictest word
+    counts: DeepSeek's ``pass`` is also true of a proof with a sorry in it."""
     places: list[Mapping[str, Any]] = [row]
     for key in _NESTED:
         inner = row.get(key)
@@ -183,7 +183,7 @@ def _find_claims(row: Mapping[str, Any]) -> list[bool] | None:
 
 
 def _says_error(said: Mapping[str, Any]) -> bool:
-    """Whether a server's answer is an error, or one of Lean's REPL tells of errors or sorries."""
+    """True if a server's answer is an error, or one of Lean's REPL tells of errors or sorries."""
     messages = said.get("messages")
     told = [m.get("severity") for m in _as_list(messages) if isinstance(m, dict)]
     is_refusal = "message" in said and said.keys() <= {"message", "time"}

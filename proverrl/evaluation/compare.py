@@ -33,11 +33,11 @@ EXPECTED_TO_AGREE = {
     "layout": "layout",
     "proverrl_version": "version of ProverRL",
 }
-"""What changes a figure besides the policy, as a summary and as people call it: a difference is
-said beside the comparison."""
+"""Settings that change a figure besides the policy: their key in a summary, their name for people.
+A comparison names those that differ."""
 
 REQUIRED = ("benchmark_sha256", "samples_per_problem", "levels")
-"""What a summary must say for its evaluation to be compared."""
+"""Keys that a summary must have for its evaluation to be compared."""
 
 Pair = tuple[ProblemTally, ProblemTally]
 Problems = Mapping[str, ProblemTally]
@@ -76,7 +76,8 @@ def measure_difference(pairs: Sequence[Pair], k: int) -> Difference | None:
 
 
 def count_solvers(pairs: Sequence[Pair], num_attempts: int | None = None) -> McNemar:
-    """Who solved which problem, within the first so many judged attempts, or at all."""
+    """McNemar's test on who solved which problem, within the first ``num_attempts`` judged attempts
+    or at all."""
     return mcnemar(*([pair[side].solved_within(num_attempts) for pair in pairs] for side in (0, 1)))
 
 
@@ -116,7 +117,7 @@ def find_common(evaluations: Sequence[StoredEvaluation], tell: Callable[[str], N
 def check_comparable(
     first: StoredEvaluation, second: StoredEvaluation, *, common: bool = False
 ) -> list[str]:
-    """What differs between two evaluations besides the policy, one line each with both values.
+    """The differences of two evaluations besides the policy, one line each with both values.
     Raises UsageError: they are not on the same benchmark or not on the same problems, unless what
     they have in ``common`` by name is compared: files may show the same problems in other ways."""
     one, two = first.summary.get("benchmark_sha256"), second.summary.get("benchmark_sha256")
@@ -152,7 +153,8 @@ def compare_evaluations(
     *,
     ks: Sequence[int],
 ) -> list[GroupComparison]:
-    """All problems that are named, then each level where there are several, at every k."""
+    """The comparisons of all problems that are named, then of each level where there are several,
+    at every k."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(first.problems[name].level, []).append(name)

@@ -18,14 +18,15 @@ from typing import Any
 
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import ATTEMPTS_SEAL, SealSum, read_summary
 from proverrl.evaluation.section import list_sections
 from proverrl.evaluation.store import (
     AttemptBlock,
     AttemptStore,
     Row,
+    attempt_row,
     count_completions,
+    find_category,
     list_left_out,
     sum_usage,
 )
@@ -47,7 +48,7 @@ Figures = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is evaluated and how.
+    """The settings of one evaluation.
 
     ``settings`` are what all attempts must share, for attempts that are added later to be checked
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
@@ -78,7 +79,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far an evaluation is. ``lost`` says in words which completions came to nothing,
+    """The progress of an evaluation. ``lost`` says in words which completions came to nothing,
     ``warnings`` are those of ``warn_of_lost``, with empty texts where there is no cause."""
 
     done: int
@@ -161,7 +162,7 @@ async def evaluate(
 
 
 def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:
-    """How far it is, of ``total`` attempts."""
+    """The progress so far, of ``total`` attempts."""
     figures = store.completions.figures()
     warnings = _warn(evaluation, figures, store.left_out)
     return Standing(len(store.rows), total, store.num_proved, describe_lost(figures), warnings)
@@ -199,7 +200,7 @@ def store_summary(
 
 
 def _describe_usage(evaluation: Evaluation, store: AttemptStore) -> dict[str, Any]:
-    """What a server's completions cost, of all attempts; nothing where no server wrote them."""
+    """The cost of a server's completions, of all attempts; empty where no server wrote them."""
     usage = sum_usage(store.rows)
     if usage is None:
         return {}
@@ -285,7 +286,7 @@ def _summarise_group(
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """How many attempts were judged, and proved."""
+    """The numbers of attempts that were judged, and that were proved."""
     judged = [row for row in rows if Status(row["status"]).judged]
     return len(judged), sum(row["status"] == Status.PROVED for row in judged)
 

@@ -44,12 +44,12 @@ RecheckStatus = Literal[
     "other-statement",
     "no-proof",
 ]
-"""A verdict's status, or why there is no candidate to judge."""
+"""A verdict's status, or the reason why there is no candidate to judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecheckedClaim:
-    """What became of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
+    """The outcome of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
 
     claim: Claim
     problem_id: str
@@ -63,7 +63,7 @@ class RecheckedClaim:
         return self.status == "proved"
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written to a file, one line a claim."""
+        """The row of a file, one for each claim."""
         verdict = self.verdict
         return {
             "line": self.claim.line,
@@ -143,7 +143,7 @@ async def recheck_claims(
     *,
     deadline_seconds: float,
 ) -> AsyncIterator[RecheckedClaim | Misfit]:
-    """Every claimed proof with what became of it, and lines that do not fit, in order. Lines that
+    """Every claimed proof with its outcome, and lines that do not fit, in order. Lines that
     claim no proof are passed over. Raises what the verifier raises."""
     by_id = {problem.id: problem for problem in problems}
     waiting: deque[RecheckedClaim | Misfit] = deque()
@@ -181,7 +181,7 @@ async def recheck_claims(
 
 
 def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | RecheckedClaim:
-    """The candidate that a claim amounts to on our problem, or why there is none."""
+    """The candidate that a claim makes for our problem, or the outcome where there is none."""
     problem = find_problem(claim, by_id)
     if problem is None:
         near = difflib.get_close_matches(claim.names[0], by_id, n=1)
@@ -202,7 +202,8 @@ def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | Rechecked
 
 
 def find_problem(claim: Claim, by_id: Mapping[str, Problem]) -> Problem | None:
-    """By any of the claim's names; a number of the sample after it (``NAME_g3``) is left off."""
+    """The problem that one of the claim's names names, with or without a number of the sample after
+    it (``NAME_g3``)."""
     for name in claim.names:
         for known in (name, re.sub(r"_g?\d+$", "", name)):
             if known in by_id:
@@ -211,7 +212,8 @@ def find_problem(claim: Claim, by_id: Mapping[str, Problem]) -> Problem | None:
 
 
 def explain(verdict: Verdict) -> str:
-    """The first error in one line; what happened where nothing was judged; empty for a proof."""
+    """One line on a verdict: its first error, or the cause where nothing was judged. Empty for a
+    proof."""
     if verdict.status is Status.PROVED:
         return ""
     if not verdict.status.judged:

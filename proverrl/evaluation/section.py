@@ -37,7 +37,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class SectionPart:
-    """What a section shows of one file: a title, a remark, and cards with tables."""
+    """The part of a section about one file: a title, a remark, and cards with tables."""
 
     title: str
     remark: str
@@ -46,7 +46,8 @@ class SectionPart:
 
 
 class ReportSection:
-    """All of it may be left as it is. ``title`` and ``lead`` head the section of the page."""
+    """The base of a section; a package overrides what it needs. ``title`` and ``lead`` head the
+    section of the page."""
 
     title: str = ""
     lead: str = ""
@@ -72,13 +73,13 @@ class ReportSection:
         return ""
 
     def show(self, label: str, run: Path) -> Sequence[SectionPart]:
-        """What the page shows of a run. Raises ``RunError`` for a damaged file."""
+        """The parts that the page shows of a run. Raises ``RunError`` for a damaged file."""
         return ()
 
 
 @cache
 def list_sections() -> tuple[ReportSection, ...]:
-    """Those of installed packages, in the order of their names."""
+    """The sections of installed packages, in the order of their names."""
     found = []
     for name in sorted(list_installed(GROUP)):
         try:

@@ -2,10 +2,10 @@
 
 Flows in: a folder, a name, the settings that every attempt must share. Flows out: the blocks still
 to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they share. Attempts
-are numbered. A number belongs to a fixed block, drawn under a seed of its own and together with the
-same problems, so that 8 attempts and later 24 more are the same as 32 at once, bit for bit where
-the policy repeats itself. Early blocks hold few attempts, and every block about as many rows.
-Not handled here: what an attempt is (``proverrl.evaluation.evaluate``).
+are numbered. A number belongs to a fixed block, drawn under a seed of its own and with the same
+problems. So 8 attempts and later 24 more are the same as 32 at once, bit for bit where the policy
+repeats itself. Early blocks hold few attempts, and every block about as many rows.
+Not handled here: making attempts (``proverrl.evaluation.evaluate``).
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempts import (
-    ANOTHER_NAME,
-    SETTINGS,
-    AttemptFile,
-    read_owner,
-)
+from proverrl.evaluation.attempts import ANOTHER_NAME, SETTINGS, AttemptFile, read_owner
+from proverrl.evaluation.section import note_all
 from proverrl.files.disk import saving
 from proverrl.files.lines import read_row, write_atomically
 from proverrl.files.seal import SEAL, add_seal
 from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
-from proverrl.types import Problem, Status
+from proverrl.types import Problem, Rollout, Status, Turn
 
 ROWS_PER_BLOCK = 128
 LARGEST_BLOCK = 8
@@ -135,7 +131,8 @@ class AttemptStore:
         self._count(rows)
 
     def complete_rows(self, problems: Sequence[Problem]) -> tuple[int, list[Row]]:
-        """How many attempts every problem has, and those, by attempt and place of the problem."""
+        """The number of attempts that every problem has, and those attempts, by attempt and place
+        of the problem."""
         by_place = {(row["problem_id"], row["attempt"]): row for row in self.rows}
         number = 0
         while problems and all((p.id, number) in by_place for p in problems):
@@ -202,7 +199,7 @@ def list_left_out(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 def count_completions(
     rows: Sequence[Mapping[str, Any]], counts: CompletionCounts | None = None
 ) -> CompletionCounts:
-    """What became of the completions of some attempts, added to ``counts``."""
+    """Count the completions of some attempts by their outcome, into ``counts`` or anew."""
     counts = counts or CompletionCounts()
     for row in rows:
         for turn in row["turns"]:
@@ -214,8 +211,62 @@ def count_completions(
 
 
 def sum_usage(rows: Sequence[Mapping[str, Any]]) -> TokenUsage | None:
-    """What a server's completions cost, those that were thrown away included; None where no server
-    wrote them. What was under way when an evaluation was interrupted is in it as far as it had been
-    answered when a block was stored."""
+    """The cost of a server's completions, those that were thrown away included; None where no
+    server wrote them. Completions under way at an interruption count as far as they were answered
+    when a block was stored."""
     told = [TokenUsage(**row["usage"]) for row in rows if "usage" in row]
     return sum(told, TokenUsage()) if told else None
+
+
+_DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
+
+
+def find_category(problem: Problem) -> str:
+    """The kind of a problem in its benchmark's own word; empty when it does not say."""
+    return str(problem.metadata.get("category", ""))
+
+
+def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
+    """One attempt as it is stored."""
+    turn = rollout.turns[-1]
+    return {
+        **note_all(rollout.problem, turn.candidate, turn.verdict),
+        "problem_id": rollout.problem.id,
+        "level": rollout.problem.level,
+        "family": rollout.problem.family,
+        "category": find_category(rollout.problem),
+        "attempt": attempt,
+        "body": turn.candidate.body if turn.candidate else "",
+        **(
+            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
+        ),
+        "completion_text": turn.completion.text,
+        "finish_reason": turn.completion.finish_reason,
+        "turns": [_turn_row(turn) for turn in rollout.turns],
+        **verdict_fields(rollout),
+    }
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    completion = turn.completion
+    return {
+        "candidate": turn.candidate.key if turn.candidate else None,
+        # A server may not have said which tokens it wrote.
+        "num_tokens": None if "token_ids" in completion.missing else len(completion.token_ids),
+        "finish_reason": completion.finish_reason,
+        **({"reason": turn.reason} if turn.reason else {}),
+    }
+
+
+def verdict_fields(rollout: Rollout) -> dict[str, Any]:
+    """Status, cause, diagnostics and checker time of the last turn, as JSON values."""
+    verdict = rollout.turns[-1].verdict
+    return {
+        "status": str(rollout.status),
+        **({"cause": verdict.cause} if verdict and verdict.cause else {}),
+        "diagnostics": [
+            {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}
+            for found in (verdict.diagnostics if verdict else ())
+        ],
+        "seconds": round(verdict.seconds, 4) if verdict else 0.0,
+    }

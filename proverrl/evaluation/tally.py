@@ -39,8 +39,9 @@ UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
 
 class Attempt(NamedTuple):
-    """What figures rest on. ``turns`` has the hash of each turn's candidate (in a search, of its
-    number), None where there was none, and its tokens, None where a server did not say."""
+    """One attempt, as far as figures rest on it. ``turns`` has the hash of each turn's candidate
+    (in a search, of its number), None where there was none, and its tokens, None where a server did
+    not say."""
 
     number: int
     status: Status
@@ -49,7 +50,7 @@ class Attempt(NamedTuple):
 
 @dataclass
 class ProblemTally:
-    """How the attempts at one problem went; ``made`` has them in the order of the file.
+    """The attempts at one problem, counted; ``made`` has them in the order of the file.
 
     ``proofs`` are (characters, hash of the body, place) of the shortest distinct proofs, shortest
     first. ``failures`` maps a failure's message to its count and the place of the first; messages
@@ -96,7 +97,7 @@ class ProblemTally:
         return [(count, place) for count, place in ranked[:FAILURES_KEPT]]
 
     def solved_within(self, num_attempts: int | None) -> bool:
-        """Whether one of the first so many judged attempts is a proof, or any where it is None."""
+        """True if one of the first ``num_attempts`` judged attempts (None: of all) is a proof."""
         if num_attempts is None:
             return self.solved > 0
         return any(a.status is Status.PROVED for a in self.in_order[:num_attempts])
@@ -151,7 +152,7 @@ class AttemptTally:
         return sum((tally.statuses for tally in self.problems.values()), Counter())
 
     def describe_gaps(self, summary: Mapping[str, Any]) -> str:
-        """What of the attempts that a summary counts is not there, or the other way round."""
+        """One sentence on attempts that are counted and not there, or the reverse; else empty."""
         if self.path is None:
             return ""
         numbers = {name: {a.number for a in t.made} for name, t in self.problems.items()}
@@ -161,7 +162,7 @@ class AttemptTally:
         return gaps
 
     def list_damage(self, summary: Mapping[str, Any]) -> list[str]:
-        """What is wrong with the file, a sentence each: damaged lines, then the gaps."""
+        """The faults of the file, a sentence each: damaged lines, then the gaps."""
         gaps = self.describe_gaps(summary)
         return [*self.damage, *([f"{self.path}: {gaps}"] if gaps else [])]
 
@@ -205,7 +206,7 @@ def _measure_turns(row: AttemptRow) -> Iterator[tuple[int | None, int | None]]:
 
 
 def first_message(row: Mapping[str, Any]) -> str:
-    """What tells failures apart: the first message, or the status where there is none."""
+    """The text that tells failures apart: the first message, or the status where there is none."""
     messages = row.get("diagnostics")
     return str(messages[0].get("message"))[:REASON_CHARS] if messages else str(row.get("status"))
 
@@ -279,7 +280,7 @@ class StoredEvaluation:
 
     @property
     def benchmark(self) -> tuple[str, str]:
-        """What it was measured on; figures on unlike benchmarks are never set side by side."""
+        """SHA-256 and name of the benchmark; figures are only set side by side where both agree."""
         summary = self.summary
         return (str(summary.get("benchmark_sha256", "")), str(summary.get("benchmark", "")))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
-from proverrl.problems.load import read_with_faults
+from proverrl.problems.load import read_places
 from proverrl.types import FILE, Candidate, Problem
 from proverrl.verifier.base import Verifier
 
@@ -36,7 +36,7 @@ class FileCheck:
 
 
 def check_file(path: Path) -> FileCheck:
-    """What can be seen without a verifier: fields, ids, texts that no proof can be held to, and
+    """Faults that show without a verifier: fields, ids, texts that no proof can be held to, and
     references that the audit refuses. Raises ``ProblemError`` for a file that cannot be read."""
     found = FileCheck()
     first: dict[str, str] = {}
@@ -44,7 +44,7 @@ def check_file(path: Path) -> FileCheck:
     def fault(error: ProblemError) -> None:
         found.faults.append(str(error))
 
-    for where, problem, reference in read_with_faults(path, fault):
+    for where, problem, reference in read_places(path, fault):
         language = find_language(problem.language)
         said = language.find_objection(problem, reference)
         if not said and language.asks_statement(problem) and not problem.informal.strip():

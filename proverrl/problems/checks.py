@@ -37,17 +37,17 @@ _ILLEGAL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535))
 
 
 def passes(row: Row, *, strict: bool) -> bool:
-    """Whether a row is no reason to complain."""
+    """True for a row that is no reason to complain."""
     return row["status"] == "proved" or (bool(row.get("nothing_to_prove")) and not strict)
 
 
 def describe_believed(counts: Mapping[str, int]) -> str:
-    """What a verdict rests on by the user's choice, for a person to read."""
+    """The assumptions that the user let a verdict rest on, counted, for a person to read."""
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
 
 
 def _list_remarks(row: Row) -> dict[str, str]:
-    """What a verdict rests on, hangs on, and which second judge was asked."""
+    """Remarks on a verdict: its assumptions, the resource limit, and the second judge."""
     believed = row.get("believed", {}).items()
     remarks = {f"believed:{word}": str(count) for word, count in believed}
     if row.get("at_limit"):
@@ -80,11 +80,11 @@ def find_errors(row: Row) -> list[Complaint]:
         if may_note and one["severity"] == "info":
             found[-1] = found[-1]._replace(notes=(*found[-1].notes, said))
             continue
-        # Of Dafny a note belongs to the error before it; Lean's stand for themselves.
+        # A note of Dafny belongs to the error before it; Lean's stand for themselves.
         may_note = one["severity"] == "error" and row.get("toolchain", "").startswith("dafny")
         found += [said] if one["severity"] == "error" else []
     if len(found) > 1 and not found[0].line and found[0].text.endswith(found[1].text):
-        # What another judge said, and the same with its place.
+        # The message of another judge, and the same with its place.
         found[:2] = [found[1]._replace(text=found[0].text)]
     if found:
         return found
@@ -176,7 +176,7 @@ def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 
 def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
-    """What a log says of a row beside its errors, each with its rule."""
+    """The notes of a log on a row beside its errors, each with its rule."""
     if counts := row.get("believed"):
         places = tuple(
             Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))

@@ -1,12 +1,12 @@
-"""Which problems of a benchmark are in the training data, as they are or nearly.
+"""Finds problems of a benchmark in the training data, as they are or nearly.
 
 Flows in: statements of both. Flows out: ``Contamination`` with the pairs found. Three checks,
 each of which finds what the one before misses: the same statement but for comments, layout and the
 name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
 after renaming, as in Kimina-Prover's decontamination (Wang et al. 2025, arXiv 2504.11354). Short
-programs of one kind often share one run, so there are two figures: problems that share any run
-(``touched``), and pairs in which one training statement holds at least half of a problem's runs
-(``near``).
+programs of one kind often share one run, so there are two figures. ``touched`` counts problems that
+share any run; ``near`` are pairs in which one training statement holds at least half of a problem's
+runs.
 A statement is compared together with the definitions before it, which tell apart those that read
 alike (``correctness`` in CLEVER); but for ``near`` it must share its own runs too, since many may
 stand behind the same definitions. The training side is streamed: memory holds the benchmark.
@@ -42,7 +42,7 @@ _STATEMENTS: tuple[tuple[str, str | None], ...] = (
 )
 """Fields that hold a statement, best first, and the language where the field says it."""
 _BEFORE = ("preamble", "header")
-"""Fields that hold what stands before it."""
+"""Fields that hold the text before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What was found. ``matches`` has at most one entry per problem of the benchmark: its worst."""
+    """The result of a comparison. ``matches`` has for each problem its worst match, if any."""
 
     num_benchmark: int
     num_training: int

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class DraftCounts:
-    """How a check stands. ``dropped`` counts reasons; ``examples`` holds a draft's id for each;
+    """The counts of a check. ``dropped`` counts reasons; ``examples`` holds a draft's id for each;
     ``seconds`` is the time of the checker for all candidates together."""
 
     num_wanted: int = 0
@@ -109,7 +109,7 @@ class DraftChecker:
         return [row | {"reference": draft.reference}]
 
     def count(self, problem_id: str, reason: str) -> bool:
-        """Count a draft that was checked; whether it is kept, for lack of a reason not to."""
+        """Count a draft that was checked; True if there is no ``reason`` to drop it."""
         self.counts.num_checked += 1
         self.counts.num_kept += not reason
         if reason:

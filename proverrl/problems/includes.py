@@ -1,12 +1,11 @@
-"""Puts what a program includes behind it, so that one text is audited and verified.
+"""Puts the files that a program includes behind it, so that one text is audited and verified.
 
 Flows in: a file's path and text. Flows out: its text with those of all files that it includes,
 each once; and how a file that several include is verified once. A proof of the whole proves each of
-them, and no verifier reads a file of the user's: what is verified is what was audited, and what is
-stored stands under all of it. Only regular files in the tree of the first are read, never over a
-symbolic link. Refused: absolute paths, missing files, rounds of includes, a file under two names, a
-file that is no program by itself.
-"""
+them. No verifier reads a file of the user's: the text that is verified is the one that was audited,
+and a stored verdict is kept under all of it. Only regular files in the tree of the first are read,
+never over a symbolic link. Refused: absolute paths, missing files, rounds of includes, a file under
+two names, a file that is no program by itself."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ class _Joining:
     language: Language
     root: str
     name: Callable[[str], str]
-    """How a file is called, as the first one was: from the working folder, or by its whole path."""
+    """Names a file as the first one was named: from the working folder, or by its whole path."""
     text: str
     parts: list[Included] = field(default_factory=list)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -148,7 +147,7 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
         proved = next((v for v in (own, *others) if v.proved), None)
         if proved is None:
             return own
-        # What is believed was counted over all files; remarks without a count may be of any.
+        # Assumptions were counted over all files; remarks without a count may be of any.
         checks = [*proved.checks, *(c for v in others for c in v.checks if ":" not in c)]
         return replace(
             proved,
@@ -159,7 +158,7 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
             obligations=tuple(entry for v in verdicts for entry in v.obligations),
             seconds=own.seconds,
         )
-    # What another judge did not confirm may be of any of them.
+    # A proof that another judge did not confirm may be of any of them.
     failed.sort(key=lambda v: v.status is Status.UNCONFIRMED)
     if failed[0] is own:
         return own
@@ -170,8 +169,8 @@ def combine(verdicts: Sequence[Verdict], parts: tuple[Included, ...]) -> Verdict
 
 
 def is_nothing(verdict: Verdict) -> bool:
-    """Whether a text was refused for nothing but that it holds nothing to be proved; warnings, and
-    notes of what it has believed, may stand beside that."""
+    """True if a text was refused only because it holds nothing to be proved. Warnings, and notes of
+    its assumptions, may stand beside that."""
     said = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity == "error"]
     is_refused = verdict.status is Status.REJECTED and len(said) == 1
     return is_refused and said[0].message.startswith(NOTHING)
@@ -223,7 +222,7 @@ def _find_root(path: str, folder: str | None) -> str:
 
 
 def _find_place(file: str, written: str) -> str:
-    """As Dafny does, by the letters: no folder is left over a link."""
+    """The place that Dafny finds: by the letters, so that no folder is left over a link."""
     return os.path.normpath(os.path.join(os.path.dirname(file), written))
 
 

@@ -1,4 +1,4 @@
-"""Which files the paths of ``proverrl verify`` stand for.
+"""The files that the paths of ``proverrl verify`` stand for.
 
 Flows in: paths as they were typed (``-`` is standard input), and the file that verdicts go to.
 Flows out: the programs of a folder, or one line that says what is wrong with a path. Only regular
@@ -81,7 +81,7 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
     return sorted(
         name
         for name in set(_list_files(ask_names(*new, "--cached", "--", *places)))
-        # Of a deleted file there is nothing to judge.
+        # A deleted file cannot be judged.
         if Path(name).suffix in suffixes and os.path.lexists(name) and _reads(name, differ)
     )
 
@@ -96,9 +96,9 @@ def _list_files(names: Iterable[str]) -> Iterator[str]:
 
 
 def _reads(name: str, differ: set[str]) -> bool:
-    """Whether a program is one of these files, or includes one."""
+    """True if a program is one of these files, or includes one."""
     language = find_language(find_suffixes()[Path(name).suffix])
-    # What a link leads to is read; of a submodule git names the folder alone.
+    # The target of a link is read; of a submodule git names the folder alone.
     return any(
         place in differ or not differ.isdisjoint(map(str, Path(place).parents))
         for place in (os.path.abspath(name), *list_read(Path(name), language))

@@ -1,4 +1,4 @@
-"""Reads what ``proverrl verify PATH...`` is given.
+"""Reads the inputs of ``proverrl verify PATH...``.
 
 Flows in: paths of .dfy and .lean files, of folders, of JSON lines (``-`` is standard input). Flows
 out, in input order and one at a time: a ``Submission`` for each thing to judge, an ``Unusable``
@@ -11,7 +11,7 @@ id may occur twice: verdicts come in input order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -115,7 +115,7 @@ def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[VerifyInput]:
 
 
 def count_inputs(paths: Sequence[str]) -> int | None:
-    """How many entries the paths hold, for a progress bar; None when standard input is one."""
+    """The number of entries that the paths hold, for a progress bar; None with standard input."""
     total = 0
     for path in paths:
         if path == "-":
@@ -143,7 +143,7 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[VerifyInput]:
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            reason = _explain_encoding(error)
+            reason = f"not UTF-8: {error.reason} at byte {error.start}"
             yield Unusable("", "malformed", file, number, reason)
             continue
         if line := line.strip():
@@ -182,7 +182,7 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
 
 
 def is_empty_file(submission: Submission, verdict: Verdict) -> bool:
-    """Whether a bare file was refused for nothing but that it holds nothing to be proved."""
+    """True if a bare file was refused only because it holds nothing to be proved."""
     return submission.candidate.problem.kind == FILE and is_nothing(verdict)
 
 
@@ -192,7 +192,7 @@ def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candid
 
 
 def refuse_stranger(entry: Submission) -> Unusable | None:
-    """What to say of a problem that came from somebody else and holds what no bare file may."""
+    """The refusal of somebody else's problem whose text holds what no bare file may; else None."""
     problem = entry.candidate.problem
     if problem.kind == FILE:
         return None
@@ -243,10 +243,6 @@ def _read_program(path: Path, folder: str | None) -> VerifyInput:
     return Submission(name, candidate, name, included=included, apart=each)
 
 
-def _explain_encoding(error: UnicodeDecodeError) -> str:
-    return f"not UTF-8: {error.reason} at byte {error.start}"
-
-
 def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
     try:
         with nullcontext(stdin) if path == "-" else open(path, "rb") as file:
@@ -258,11 +254,12 @@ def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
 def read_entry(raw: object, file: str, number: int) -> VerifyInput:
     """A line's object, or one like it that came another way; ``file`` and ``number`` are its
     place."""
+    if not isinstance(raw, dict):
+        return Unusable("", "malformed", file, number, "not a JSON object")
     entry_id = ""
     try:
-        fields_given = _read_fields(raw)
-        entry_id = _read_id(fields_given)
-        return Submission(entry_id, _read_candidate(entry_id, fields_given), file, number)
+        entry_id = _read_id(raw)
+        return Submission(entry_id, _read_candidate(entry_id, raw), file, number)
     except ProblemError as error:
         return Unusable(entry_id, "malformed", file, number, str(error)[:_MAX_REASON])
 
@@ -273,12 +270,6 @@ def _read_line(line: str, file: str, number: int) -> VerifyInput:
     except (ValueError, RecursionError) as error:
         return Unusable("", "malformed", file, number, f"not JSON: {error}"[:_MAX_REASON])
     return read_entry(raw, file, number)
-
-
-def _read_fields(raw: object) -> dict[str, Any]:
-    if not isinstance(raw, dict):
-        raise ProblemError("not a JSON object")
-    return raw
 
 
 def _read_id(raw: dict[str, Any]) -> str:
@@ -299,7 +290,8 @@ def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
         raise ProblemError(f"missing: {', '.join(missing)}")
     if unknown := sorted(raw.keys() - keys):
         known = ", ".join(sorted(keys))
-        raise ProblemError(f"unknown: {_list_names(unknown)}; known are: {known}")
+        told = ", ".join(name[:40] for name in unknown)[:120]
+        raise ProblemError(f"unknown: {told}; known are: {known}")
     for key in ("body", "prelude", "code", "language"):
         if key in raw:
             _check_text(key, raw[key])
@@ -318,7 +310,3 @@ def _check_text(name: str, value: object) -> None:
         raise ProblemError(f"not a text: {name}")
     if fault := find_text_fault(value):
         raise ProblemError(f"{name} {fault}")
-
-
-def _list_names(names: Iterable[str]) -> str:
-    return ", ".join(name[:40] for name in names)[:120]

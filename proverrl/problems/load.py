@@ -36,12 +36,7 @@ def load_problems(path: str | Path) -> list[Problem]:
     Raises ProblemError naming the file, the line and the field, and what to do about it, for a
     file that is missing or empty, a line that is not a problem, or an id that occurs twice.
     """
-    return [problem for _, problem in load_places(path)]
-
-
-def load_places(path: str | Path) -> list[tuple[str, Problem]]:
-    """As ``load_problems``, each problem after its file and line."""
-    return [(where, _build_problem(where, row)) for where, row in _read_checked(path)]
+    return [problem for _, problem, _ in read_places(path)]
 
 
 def load_references(path: str | Path) -> dict[str, str]:
@@ -118,15 +113,17 @@ def benchmark_sha256(path: str | Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_with_faults(
-    path: str | Path, fault: Callable[[ProblemError], None]
+def read_places(
+    path: str | Path, fault: Callable[[ProblemError], None] | None = None
 ) -> Iterator[tuple[str, Problem, str | None]]:
-    """Each problem after its place, with its reference, of the lines that are one; ``fault`` is
-    told of each other line. Raises ``ProblemError`` for a file that cannot be read."""
+    """Each problem of a file after its place, with its reference. ``fault`` is told of each line
+    that is none; without it, this raises as ``load_problems``."""
     for where, row in _read_checked(path, fault):
         try:
             problem = _build_problem(where, row)
         except ProblemError as error:
+            if fault is None:
+                raise
             fault(error)
         else:
             yield where, problem, row.get("reference")

@@ -1,4 +1,4 @@
-"""Turns a problem into what a policy is shown, and words of a layout into those of the problem.
+"""Renders a problem for a policy, and turns words of a layout into those of the problem.
 
 Flows in: a ``Problem``; text that a policy wrote. Flows out: the prompt, a reference body as the
 policy should write it; text in the problem's own words.
@@ -55,15 +55,15 @@ _INSTRUCTION = "proverrl:instruction"
 _WORD = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*|[0-9](?:\w|\.(?=[0-9]))*", re.DOTALL)
 """Comments and attributes (never changed), names, and numbers with all that belongs to them."""
 _QUOTED = re.compile(r"`[^`\n]*`|\b[0-9]+\b")
-"""Of words about a program, what is a part of one."""
+"""The parts of a program in words about it."""
 _CONSTANT = re.compile(r"[3-9]|[1-9][0-9]+")
 """0, 1 and 2 are bounds, steps and halves; they keep their meaning and their value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``messages`` is what to show. ``in_block`` says that a code block is the answer, else all
-    of the answer is the body. ``language`` is the only one that it is for; None for any."""
+    """``messages`` makes the conversation. ``in_block`` says that a code block is the answer, else
+    all of the answer is the body. ``language`` is the only one that it is for; None for any."""
 
     messages: Callable[[Problem], tuple[Message, ...]]
     in_block: bool
@@ -77,8 +77,8 @@ def require_layout(name: str) -> None:
 
 
 def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
-    """What a policy that holds conversations is shown. Raises ``ProblemError`` if the layout is for
-    another language."""
+    """The conversation that shows a problem to a policy. Raises ``ProblemError`` if the layout is
+    for another language."""
     chosen = LAYOUTS[layout]
     if chosen.language not in (None, problem.language):
         other = find_language(problem.language).layout
@@ -95,7 +95,7 @@ def instruct(problem: Problem, instruction: str) -> Problem:
 
 
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
-    """What a policy that continues text is shown; the answer follows at once."""
+    """The text that shows a problem to a policy; the answer follows at once."""
     return join_messages(render_messages(problem, layout), layout)
 
 
@@ -197,9 +197,9 @@ def _deepseek_cot_messages(problem: Problem) -> tuple[Message, ...]:
 
 
 def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
-    """Our own: the program with its hole marked and what may stand there, or the whole program to
-    be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024,
-    arXiv 2406.08467)."""
+    """Our own layout: the program with its hole marked and what may stand there, or the whole
+    program to be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024, arXiv
+    2406.08467)."""
     program, kind = _show_text(problem), find_language("dafny").find_kind(problem)
     if problem.kind == ANNOTATE:
         program = program.replace(HOLE, "")
@@ -225,7 +225,7 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
 
 
 def _own_messages(problem: Problem) -> tuple[Message, ...]:
-    """What the problem's language asks for."""
+    """The messages that the problem's language writes."""
     return find_language(problem.language).write_messages(problem)
 
 
@@ -246,8 +246,8 @@ def _show_text(problem: Problem) -> str:
 
 
 def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
-    """As a comment, what a statement that is to be written should say, or a claim says, in the
-    words of ``mapping`` where it quotes a program."""
+    """A comment that says in words what a claim states, or a statement that is to be written. Parts
+    of a program in it are in the words of ``mapping``."""
     language = find_language(problem.language)
     if not _shows_words(problem):
         return ""
@@ -302,7 +302,7 @@ def _canonical_words(problem: Problem) -> dict[str, str]:
 
 
 def _list_quoted(problem: Problem) -> str:
-    """What the words quote of a program that is shown with them."""
+    """The parts of a program that the words shown with it quote."""
     return " ".join(_QUOTED.findall(problem.informal)) if _shows_words(problem) else ""
 
 

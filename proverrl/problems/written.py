@@ -20,7 +20,7 @@ from proverrl.problems.inputs import VerifyInput
 from proverrl.types import Status
 
 _FIRST_BYTES = b'{"id": '
-"""How every row begins."""
+"""The first bytes of every row."""
 
 
 class VerdictFile:

@@ -18,7 +18,6 @@ from typing import Any
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.concurrency import finish_all
 from proverrl.config import Config, SearchConfig
-from proverrl.evaluation.attempt_rows import find_category
 from proverrl.evaluation.evaluate import (
     Evaluation,
     Figures,
@@ -28,7 +27,7 @@ from proverrl.evaluation.evaluate import (
     take_stock,
 )
 from proverrl.evaluation.section import note_all
-from proverrl.evaluation.store import AttemptStore
+from proverrl.evaluation.store import AttemptStore, find_category
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights

@@ -16,7 +16,7 @@ from itertools import compress
 from typing import Any, Literal
 
 from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
-from proverrl.evaluation.attempt_rows import verdict_fields
+from proverrl.evaluation.store import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.samples import TrainingSample

@@ -1,4 +1,4 @@
-"""What every search is given, what it hands on, and what it gives back.
+"""The interface of every search: its functions, its records and its result.
 
 Flows out: the records below, the types of the functions that a search takes, and ``Search``. Not
 handled here: what was spent and learned (``spending``), how states are read from a verdict and how
@@ -22,7 +22,7 @@ from proverrl.types import Candidate, Problem, Verdict
 
 StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
 
-# What may change when a search is continued: how long, and how many at once.
+# Keys that may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle"})
 
 
@@ -43,7 +43,7 @@ class Proposal:
 
     @property
     def is_read(self) -> bool:
-        """Whether a body was found."""
+        """True if a body was found."""
         return not self.reason
 
 
@@ -56,7 +56,7 @@ CorrectFn = Callable[[Problem, str, Verdict, int], Awaitable[Proposal]]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What a search calls. Only ``propose`` and ``verify`` are always needed.
+    """The functions that a search calls. Only ``propose`` and ``verify`` are always needed.
 
     ``confirm`` is a verifier with fresh workers: a proof counts only when it agrees. Its calls are
     counted apart. ``policy`` is what ``propose`` asks, for a search of somebody's own.
@@ -105,7 +105,7 @@ class JudgedProposal:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What had been spent and reached after an expansion."""
+    """The spending and the results up to the end of an expansion."""
 
     calls: int
     tokens: int
@@ -115,7 +115,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found and what it spent.
+    """The findings of a search and its spending.
 
     ``refuted`` holds bodies that ``verify`` called proved and ``confirm`` did not, with the second
     verdict. ``tree`` is the strategy's state as JSON values (``Tree.state_dict`` under "tree").
@@ -147,7 +147,7 @@ class SearchResult:
 
     @property
     def verifier_seconds(self) -> float:
-        """What the calls took that ended, second verdicts on proofs not counted."""
+        """The time of the calls that ended, second verdicts on proofs not counted."""
         return sum(turn.seconds or 0.0 for turn in self.turns if turn.is_call)
 
 
@@ -168,7 +168,7 @@ class Search(ABC):
         self.spent = SearchSpending()
         self.curve: list[CurvePoint] = []
         self.find_known: Callable[[Candidate], Verdict | None] = lambda _: None
-        """what another search on the same budget was told of a candidate"""
+        """the verdict that another search on the same budget got on a candidate"""
 
     @property
     @abstractmethod
@@ -203,7 +203,7 @@ class Search(ABC):
     @property
     @abstractmethod
     def all_turns(self) -> list[SearchTurn]:
-        """What was written so far, by parts under way as well."""
+        """All turns so far, those of parts under way as well."""
 
     @abstractmethod
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
@@ -214,7 +214,7 @@ class Search(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What the search knows, as JSON values; the tree under "tree"."""
+        """All that the search knows, as JSON values; the tree under "tree"."""
 
     @property
     @abstractmethod
@@ -223,7 +223,7 @@ class Search(ABC):
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are as many proofs as are wanted."""
+        """True if there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
     async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
@@ -251,7 +251,7 @@ class Search(ABC):
         differ = {body for body, _ in self.spent.refuted} - {*told}
         for body, verdict in self.spent.verdicts.items():
             if verdict.proved and body not in differ:
-                # In its place: a walk that is repeated counts them.
+                # The order stays: a walk that is repeated counts them.
                 self.spent.verdicts[body] = await ask(body)
         return asked
 
@@ -284,7 +284,7 @@ class Search(ABC):
         )
 
     def _identity(self) -> dict[str, Any]:
-        """What must be the same when a search is continued."""
+        """The settings that must be the same when a search is continued."""
         values = self.config.model_dump(mode="json")
         kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
         return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}

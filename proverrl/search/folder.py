@@ -1,4 +1,4 @@
-"""The folder of one search: what it is continued from, and what it found.
+"""The folder of one search: its saved state and its findings.
 
 Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
 ``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
@@ -25,8 +25,8 @@ from proverrl.lang import find_language
 from proverrl.problems.load import make_row
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.search.base import Search, SearchResult
-from proverrl.search.composite import Composite
 from proverrl.search.minimise import Minimised
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.spending import SearchTurn
 from proverrl.search.view import describe_tree, draw_tree
 from proverrl.types import Candidate, Problem
@@ -159,7 +159,7 @@ class SearchFolder:
         return write_whole(self._place(problem, minimised), Candidate(problem, body).source)
 
     def drop_proofs(self, problem: Problem) -> None:
-        """Remove what speaks of proofs, of which one is none any more."""
+        """Remove the files that speak of proofs, of which one is none any more."""
         (self.path / RESULT).unlink(missing_ok=True)
         for minimised in (False, True):
             self._place(problem, minimised).unlink(missing_ok=True)
@@ -169,7 +169,7 @@ class SearchFolder:
         return self.path / f"{stem}{find_language(problem.language).suffix}"
 
     def read_result(self) -> dict[str, Any] | None:
-        """What ``write_result`` wrote; None when it was not or cannot be read."""
+        """The result that ``write_result`` wrote; None when there is none or it cannot be read."""
         try:
             return read_object(self.path / RESULT)
         except (OSError, ValueError):
@@ -180,7 +180,7 @@ class SearchFolder:
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
         shown = describe_result(result) | {
-            "walk": search.last_walk if isinstance(search, Composite) else None,
+            "walk": search.last_walk if isinstance(search, PooledHints) else None,
             "minimised": minimised and _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
             "seed": self.seed,
@@ -194,7 +194,7 @@ class SearchFolder:
 
 
 def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
-    """What became of a search's completions; what was only verified is none."""
+    """A search's completions by their outcome; a body that was only verified is none."""
     counts = CompletionCounts()
     for turn in turns:
         if turn.num_tokens:
@@ -203,7 +203,7 @@ def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
 
 
 def describe_result(result: SearchResult) -> dict[str, Any]:
-    """What was found and spent, as JSON values."""
+    """Findings and spending, as JSON values."""
     counts = count_turns(result.turns)
     return {
         "problem_id": result.problem_id,

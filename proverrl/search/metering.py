@@ -1,4 +1,4 @@
-"""What an expansion asks of the policy and the verifier, counted as it asks.
+"""Counts the calls of an expansion to the policy and the verifier as it makes them.
 
 Flows in: a search and the spending of one of its expansions. Flows out: proposals and verdicts. A
 body that the search has judged, or is judging, costs no second call.
@@ -21,8 +21,8 @@ from proverrl.types import Candidate, Problem, Verdict
 
 @dataclass(slots=True)
 class Asked:
-    """What all expansions of a search asked the verifier: verdicts by body, and those that are on
-    their way. ``free`` bounds the calls at once."""
+    """The verifier calls of all expansions of a search: ``known`` verdicts by body, and those that
+    are on their way. ``free`` bounds the calls at once."""
 
     known: dict[str, Verdict]
     free: asyncio.Semaphore
@@ -30,7 +30,7 @@ class Asked:
 
 
 class MeteredFunctions:
-    """What one expansion calls; its spending says what each call cost."""
+    """The functions that one expansion calls; its spending says what each call cost."""
 
     def __init__(self, search: Search, spending: SearchSpending, asked: Asked) -> None:
         self._search = search
@@ -40,7 +40,7 @@ class MeteredFunctions:
 
     @property
     def problem(self) -> Problem:
-        """What is to be proved."""
+        """The problem that is to be proved."""
         return self._search.problem
 
     async def propose(self, prefix: Prefix, num: int, seed: int) -> list[CountedProposal]:
@@ -60,7 +60,8 @@ class MeteredFunctions:
         return self.count(await search.functions.correct(search.problem, body, verdict, seed))
 
     async def judge(self, proposals: Sequence[CountedProposal]) -> tuple[JudgedProposal, ...]:
-        """Those that could be judged, in order: not after the budget's end or the last proof."""
+        """The proposals that could be judged, in order: none after the budget's end or the last
+        proof."""
         found = await finish_all(self._judge_one(item) for item in proposals)
         return tuple(judged for judged in found if judged is not None)
 
@@ -97,7 +98,8 @@ class MeteredFunctions:
         )
 
     async def _verdict_of(self, candidate: Candidate, written: CountedProposal) -> Verdict | None:
-        """What is known, or what is being asked already, or a new call. None: none may be made."""
+        """The known verdict, or that of a call under way, or of a new one; None if none may be
+        made."""
         body = candidate.body
         if body in self._asked.known:
             return self._asked.known[body]

@@ -37,11 +37,10 @@ async def minimise(
 ) -> Minimised:
     """Drop lines of a proof while it is still proved, in at most ``calls`` calls of ``verify``.
 
-    From the end, in chunks of half the lines, then a quarter, down to single lines, until a pass
-    over single lines drops nothing (after delta debugging, Zeller and Hildebrandt 2002, without its
-    complements). Only ``PROVED`` counts: a time limit keeps the line. A body tried once is not
-    tried again. ``confirm`` has the last word on the shorter proof.
-    """
+    It drops from the end, in chunks of half the lines, then a quarter, down to single lines, until
+    a pass over single lines drops nothing. This is delta debugging (Zeller and Hildebrandt 2002)
+    without its complements. Only ``PROVED`` counts: a time limit keeps the line. A body tried once
+    is not tried again. ``confirm`` has the last word on the shorter proof."""
     parts = body.splitlines(keepends=True)
     num_parts, used, tried = len(parts), 0, {body}
     verdict: Verdict | None = None

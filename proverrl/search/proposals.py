@@ -1,4 +1,4 @@
-"""What a policy proposes after a prefix of a proof, many prefixes in one batch.
+"""Proposals of a policy after prefixes of proofs, many prefixes in one batch.
 
 Flows in: a policy; requests for continuations. Flows out: whole bodies. The prefix is given as
 tokens after the problem's prompt, in the words of the policy's layout, so the policy only writes
@@ -58,8 +58,8 @@ Extend = Callable[[Prompt, str], Prompt]
 
 
 def make_extend(policy: Policy) -> Extend:
-    """How the beginning of an answer is given to a policy. Raises ``UsageError`` if the policy's
-    server is given messages, so that it cannot continue an answer."""
+    """The function that gives the beginning of an answer to a policy. Raises ``UsageError`` if the
+    policy's server is given messages, so that it cannot continue an answer."""
     if isinstance(policy, EndpointPolicy):
         if policy.config.api != "completions":
             raise UsageError(
@@ -88,7 +88,7 @@ def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
 
 
 def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str, str]:
-    """What the policy is given of an answer, and the comment in it that is not the body's."""
+    """The beginning of an answer for the policy, and the comment in it that is not the body's."""
     if not prefix.text:
         return "", ""
     searching = find_language(problem.language).searching
@@ -117,7 +117,6 @@ class Proposer:
     num_unread: int = 0
     _waiting: list[_ProposalRequest] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
-    _extension: Extend | None = None
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
         """``n`` continuations. Not read are those that have no body in them, and those where
@@ -176,10 +175,9 @@ class Proposer:
         opening, _ = self._open(problem, prefix)
         return self._extend(prompt, opening) if opening else prompt
 
-    def _extend(self, prompt: Prompt, text: str) -> Prompt:
-        if self._extension is None:
-            self._extension = make_extend(self.policy)
-        return self._extension(prompt, text)
+    @functools.cached_property
+    def _extend(self) -> Extend:
+        return make_extend(self.policy)
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = self._open(problem, prefix)
@@ -199,7 +197,7 @@ class Proposer:
 class StepProposer(Proposer):
     """A ``Propose`` of single tactics: the prefix and what is written up to the line's end.
 
-    With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438): each body is one
+    With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438). Each body is one
     edge of the tree with the log-probability of its own tokens, the end of the line among them. The
     policy is given the beginning of the answer up to the hole, so its first token is already proof.
     The line is taken as it is indented; without indentation in a code block it stands in the hole's
@@ -309,7 +307,7 @@ def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, s
 
 
 def count_tokens(completion: Completion) -> int:
-    """How many tokens were written. Raises ``UsageError`` if nobody told."""
+    """The number of tokens that were written. Raises ``UsageError`` if nobody told."""
     count = len(completion.token_ids) or len(completion.logprobs)
     if not count and completion.text:
         raise UsageError(
@@ -349,13 +347,12 @@ class Corrector:
     self-correction (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613).
 
     The failed answer is the body in the words of the layout, as the policy would have written it.
-    Where no body is found in the new answer the failed one stands; ``num_unread`` counts these.
+    Where no body is found in the new answer the failed one stands, with the reason.
     """
 
     policy: Policy
     sampling: Sampling
     settings: RolloutConfig
-    num_unread: int = 0
 
     async def __call__(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
         """A new whole body."""
@@ -363,10 +360,7 @@ class Corrector:
         sampling = replace(self.sampling, seed=seed)
         ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
         found, reason = read_answer(problem, completion.text, self.policy.layout)
-        if reason:
-            self.num_unread += 1
-            return make_proposal(body, completion, reason)
-        return make_proposal(found, completion)
+        return make_proposal(body if reason else found, completion, reason)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:

@@ -22,13 +22,10 @@ from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import Functions, Job, Search, SearchResult, StopReason
-from proverrl.search.frontier import BestFirst
-from proverrl.search.mcts import RMaxTS
 from proverrl.search.metering import Asked, MeteredFunctions
 from proverrl.search.spending import SearchSpending, SearchTurn, check_count
-from proverrl.search.strategy import Expansion, Strategy
+from proverrl.search.strategy import BestFirst, BestOfN, Expansion, RMaxTS, SelfCorrect, Strategy
 from proverrl.search.tree import Tree
-from proverrl.search.whole_body import BestOfN, SelfCorrect
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
@@ -113,7 +110,7 @@ class TreeSearch(Search):
             self.strategy.withdraw(job)
             self._close(job)
         if self.config.base_name not in SEARCHES:
-            # A strategy of somebody's own had what its spending is written down in.
+            # A strategy of somebody's own could write into its spending.
             await self.judge_proofs_again()
         return self._result()
 
@@ -129,7 +126,8 @@ class TreeSearch(Search):
             tasks[asyncio.ensure_future(self._expand(job))] = job
 
     def _choose(self) -> Job | None:
-        # What jobs under way may still ask for is theirs: nothing is written that none may judge.
+        # Calls that jobs under way may still make are theirs: no body is written that none may
+        # judge.
         promised = sum(
             max(0, job.num - self._spent_by_job.get(number, SearchSpending()).calls)
             for number, job in self._jobs.items()

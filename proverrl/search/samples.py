@@ -1,4 +1,4 @@
-"""What a search leaves to learn from: judged bodies, and the states on their ways.
+"""Samples to learn from that a search leaves: judged bodies, and the states on their ways.
 
 Flows in: a search that ended, or a file. Flows out: ``SearchSample`` records, as JSON lines between
 programs. Not handled here: judging again what a file says (``proverrl.run.reverify``).
@@ -18,7 +18,7 @@ from proverrl.errors import RecordError, RunError
 from proverrl.files.lines import ROW, find_text_fault, iter_typed_lines, write_lines_atomically
 from proverrl.problems.load import make_row, read_problem
 from proverrl.search.base import JudgedProposal, Proposal, Search
-from proverrl.search.composite import Composite
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.run import TreeSearch
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
@@ -73,10 +73,10 @@ class SearchSample:
 
 
 def collect_samples(search: Search) -> list[SearchSample]:
-    """What a search leaves, in the order in which bodies were judged, and last the bodies that it
-    put together; of one that has not ended, what its finished expansions leave. A body on which two
-    verifiers differ, or that no file can hold, is no sample."""
-    whole = search.whole if isinstance(search, Composite) else search
+    """The samples of a search in the order in which bodies were judged, then of the bodies that it
+    put together. A search that has not ended gives those of its finished expansions. A body on
+    which two verifiers differ, or that no file can hold, is no sample."""
+    whole = search.whole if isinstance(search, PooledHints) else search
     if whole is None:
         return []
     assert isinstance(whole, TreeSearch)

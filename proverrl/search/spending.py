@@ -1,4 +1,4 @@
-"""What a search, or one expansion of it, spent and learned.
+"""The spending of a search, or of one expansion of it, and what it learned.
 
 Flows in: bodies, verdicts and counts as they come. Flows out: ``SearchSpending``, also as JSON
 values and back. Not handled here: when a search stops (``base``), who counts (``metering``).
@@ -17,7 +17,7 @@ from proverrl.types import Verdict
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 _Count = Annotated[int, Field(strict=True, ge=0)]
 check_count: Callable[[Any], int] = TypeAdapter(_Count).validate_python
-"""A count of a saved search; ``ValueError`` for what is none."""
+"""A count of a saved search; ``ValueError`` for any other value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ def dump_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def read_verdict(raw: dict[str, Any]) -> Verdict:
-    """What ``dump_verdict`` made of a verdict."""
+    """The verdict that ``dump_verdict`` wrote."""
     return _VERDICT.validate_python(raw)
 
 
 @dataclass(slots=True)
 class SearchSpending:
-    """What one expansion, or all that have ended, spent and learned. A saved search leaves out what
-    expansions under way have spent, because they will be made again."""
+    """Cost and findings of one expansion, or of all that have ended. A saved search leaves out
+    those of expansions under way, because they will be made again."""
 
     calls: int = 0
     tokens: int = 0
@@ -103,7 +103,7 @@ class SearchSpending:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SearchSpending:
-        """What ``state_dict`` gave, read back."""
+        """The spending that ``state_dict`` gave, read back."""
         return cls(
             calls=check_count(state["calls"]),
             tokens=check_count(state["tokens"]),

@@ -84,7 +84,7 @@ class Tree:
         return Prefix(body[:end], node.state)
 
     def path(self, node: Node) -> list[Node]:
-        """From the root to the node, both included."""
+        """The nodes from the root to the node, both included."""
         return list(self.ancestors(node))[::-1]
 
     def ancestors(self, node: Node) -> Iterator[Node]:
@@ -167,40 +167,6 @@ class Tree:
         node.count = count
         node.mean = reward / floor
         node.scale = 1 / math.sqrt(floor)
-
-    def check_invariants(self) -> None:
-        """Raise ``RecordError`` where the tree contradicts itself. O(nodes)."""
-        limit = math.inf if self.gamma == 1 else 1 / (1 - self.gamma)
-        for number, node in enumerate(self.nodes):
-            children = list((node.children or {}).items())
-            kin = [child for _, child in children]
-            facts = {
-                "its number": node.id == number,
-                "its parent": node.parent is None
-                if number == 0
-                else (node.parent is not None and node.parent.id < number),
-                "its depth": node.depth == (node.parent.depth + 1 if node.parent else 0),
-                "its place among its parent's children": node.parent is None
-                or (node.parent.children or {}).get(node.state) is node,
-                "its children's edges": all(k == c.state and c.parent is node for k, c in children),
-                "a state unlike its parent's": node.parent is None
-                or node.state != node.parent.state,
-                "its texts": 0 < len(node.prefixes) <= self.max_prefixes
-                and all(0 <= end <= len(body) for body, end in node.prefixes),
-                "different texts": len({b[:e] for b, e in node.prefixes}) == len(node.prefixes),
-                "jobs under way": node.own_jobs >= 0
-                and node.sub_jobs == node.own_jobs + sum(c.sub_jobs for c in kin),
-                "its counts": -1e-9 <= node.own_count <= node.sub_count + 1e-9
-                and node.sub_count <= limit + 1e-9,
-                "its rewards": abs(node.own_reward) <= node.own_count + 1e-9
-                and abs(node.sub_reward) <= node.sub_count + 1e-9,
-            }
-            if self.gamma == 1:
-                total = node.own_count + sum(c.sub_count for c in kin)
-                facts["counts that add up"] = abs(node.sub_count - total) < 1e-6
-            wrong = [name for name, holds in facts.items() if not holds]
-            if wrong:
-                raise RecordError(f"node {number} of the search tree: wrong {', '.join(wrong)}")
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as JSON values; each body once."""

@@ -1,11 +1,11 @@
-"""What there is to see of a search tree: its nodes as rows, its figures, and a picture of it.
+"""Views of a search tree: its nodes as rows, its figures, and a picture of it.
 
 Flows in: a tree and bodies that were proved. Flows out: rows for ``tree.json``, the figures that a
-terminal shows while a tree grows, and an SVG that stands alone: the root on the left, a column for
-each depth, a row for each leaf. The size of a node follows its visits; the ways to proofs are green
-and end in a square; pointing at a node shows its state and text. In a large tree, the nodes on the
-way to a proof are drawn first, then those visited most, and the picture says how many are left out.
-"""
+terminal shows while a tree grows, and an SVG that stands alone. The root is on the left, with a
+column for each depth and a row for each leaf. The size of a node follows its visits; the ways to
+proofs are green and end in a square; pointing at a node shows its state and text. In a large tree,
+the nodes on the way to a proof are drawn first, then those visited most, and the picture says how
+many are left out."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def measure_tree(tree: Tree | None, language: str) -> TreeFigures:
 def describe_tree(
     tree: Tree | None, *, problem_id: str, name: str, bodies: Sequence[str]
 ) -> dict[str, Any]:
-    """What ``tree.json`` holds: the nodes, parents first, and for each proof those on its way.
+    """The content of ``tree.json``: the nodes, parents first, and for each proof those on its way.
 
     ``text`` is the first text that reached a state; ``visits`` and ``reward`` are the sums of its
     subtree and ``expansions`` counts its own, all three discounted where the search discounts.
@@ -171,7 +171,7 @@ def choose_rows(nodes: Sequence[Row], green: set[int], limit: int = MAX_NODES) -
 
 
 def place_rows(rows: Sequence[Row]) -> dict[int, tuple[float, float]]:
-    """Where each row's node stands, in pixels: leaves one below the other, a node in the middle of
+    """The place of each row's node, in pixels: leaves one below the other, a node in the middle of
     its first and its last child. Parents come before their children in ``rows``."""
     children: dict[int, list[int]] = {row["id"]: [] for row in rows}
     for row in rows:

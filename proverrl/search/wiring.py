@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from proverrl.config import PoolConfig, SearchConfig
-from proverrl.config.search import BaseName, CompositeName
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn
 from proverrl.search.base import Functions, Search
-from proverrl.search.composite import Composite
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer
 from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.types import Problem
 from proverrl.verifier.base import FRESH_GROWTH, Limits, Verifier
-
-COMPOSITES: dict[CompositeName, type[Composite]] = {
-    "pooled_hints": PooledHints,
-}
 
 
 def make_search(
@@ -36,15 +29,13 @@ def make_search(
 ) -> Search:
     """The search that ``config`` names. ``ConfigError`` when it lacks a function that it needs,
     ``UsageError`` when it is not for such a problem."""
-    for name, composite in COMPOSITES.items():
-        if name == config.name:
-            return composite(problem, functions, config, seed=seed)
-    return TreeSearch(problem, functions, config, seed=seed)
+    kind = PooledHints if config.name == "pooled_hints" else TreeSearch
+    return kind(problem, functions, config, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all searches of a command share. ``confirm`` judges proofs again, with fresh
+    """The tools that all searches of a command share. ``confirm`` judges proofs again, with fresh
     workers."""
 
     propose: Proposer
@@ -94,22 +85,19 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 
 
 def uses_states(config: SearchConfig) -> bool:
-    """Whether the search reads states from verdicts; of one of somebody's own it is assumed."""
-    return config.base_name not in SEARCHES or _needs(config, "segment")
-
-
-def _needs(config: SearchConfig, name: str) -> bool:
-    return name in SEARCHES[cast("BaseName", config.base_name)].NEEDS
+    """True if the search reads states from verdicts; of one of somebody's own it is assumed."""
+    name = config.base_name
+    return name not in SEARCHES or "segment" in SEARCHES[name].NEEDS
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
-    """How states are read from verdicts; None for searches that need none."""
+    """The function that reads states from verdicts; None for searches that need none."""
     if not uses_states(config):
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
         if config.base_name not in SEARCHES:
-            # Whether it needs states, its own strategy says.
+            # Its own strategy says whether it needs states.
             return None
         kinds = sorted(searching.kinds) if searching else []
         remedy = f"give problems of the kinds {', '.join(kinds)}, or " if kinds else ""
@@ -121,7 +109,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
 
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
-    """Whether verdicts must carry the goals before each step."""
+    """True if verdicts must carry the goals before each step."""
     if not uses_states(config):
         return False
     found = (find_language(problem.language).searching for problem in problems)

@@ -39,9 +39,8 @@ from proverrl.problems.inputs import Submission, Unusable, read_entry, verdict_t
 from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal, Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.cache import CachedVerifier
-from proverrl.verifier.remote_server import DISTRUSTED
+from proverrl.verifier.remote_server import DISTRUSTED, LanguageAbout
 from proverrl.version import __version__
 
 logger = logging.getLogger(__name__)

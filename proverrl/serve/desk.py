@@ -34,11 +34,10 @@ from proverrl.lang.trusted import REMEDY
 from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Lane, PoolStats, refuse_text
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.process_group import LAST_WORDS
-from proverrl.verifier.remote_server import DISTRUSTED
+from proverrl.verifier.remote_server import DISTRUSTED, LanguageAbout
 
 _RATE_OVER = 64
 """Candidates whose ends tell how fast the queue moves."""

@@ -25,8 +25,8 @@ from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.protocol import limit_headers
 from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.remote_server import LanguageAbout
 from proverrl.verifier.router import RoutedVerifier
 
 _BACKLOG = 4096

@@ -17,16 +17,16 @@ from proverrl.files.lines import find_text_fault
 from proverrl.types import Candidate, Diagnostic, Stage, Status, Verdict
 
 NOTHING = "nothing to verify: "
-"""Begins what is said of a text without a proof obligation, or without a theorem."""
+"""The beginning of the message on a text without a proof obligation, or without a theorem."""
 
 AT_LIMIT = "at the limit"
-"""How a verdict is called that hangs on a resource limit."""
+"""The remark on a verdict that hangs on a resource limit."""
 
 DEFAULT_MEMORY_MB = 4096.0
-"""For one worker. A Dafny server with its prover needs 200 to 400."""
+"""The memory limit of one worker. A Dafny server with its prover needs 200 to 400."""
 
 FRESH_GROWTH = 2.0
-"""How much longer a process may take that judges a proof once more: it starts from nothing."""
+"""The factor on the deadline of a process that judges a proof once more: it starts from nothing."""
 
 
 class Lane(NamedTuple):
@@ -91,9 +91,9 @@ class Verifier(Protocol):
 async def verify_all(
     verifier: Verifier, candidates: Iterable[Candidate], *, deadline_seconds: float
 ) -> list[Verdict]:
-    """Verdicts in order. Where the problem itself cannot be judged (its imports are missing, its
-    statement does not elaborate), the verdict is CRASHED with the cause ``problem`` and says why,
-    so that a problem costs its own candidates alone."""
+    """Verdicts in order. A problem that cannot be judged (its imports are missing, its statement
+    does not elaborate) costs its own candidates alone: their verdict is CRASHED with the cause
+    ``problem`` and says why."""
 
     async def ask(candidate: Candidate) -> Verdict:
         try:
@@ -159,11 +159,11 @@ class Worker(Protocol):
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
 
     def is_warm_for(self, candidate: Candidate) -> bool:
-        """Whether this worker would save this candidate a start-up cost, such as imports."""
+        """True if this worker would save this candidate a start-up cost, such as imports."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether the worker itself asks to be replaced."""
+        """True if the worker itself asks to be replaced."""
 
     def kill(self) -> None:
         """Kill the whole session of processes at once, without waiting; never raises."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.base import refuse_text
-
-_INK = re.compile(r"[^\n]")
+from proverrl.types import HOLE, Candidate, Problem
 
 
 def end_column(text: str) -> int:
@@ -36,15 +31,3 @@ def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, 
     if (line, column) < (first_line, first_column) or (line, column) > (last_line, last_column):
         return None
     return line - first_line + 1, column - (first_column if line == first_line else 0)
-
-
-def blank_out(text: str) -> str:
-    """As many blanks and line ends, so that what follows keeps its place."""
-    return _INK.sub(" ", text)
-
-
-def refuse_opening(candidate: Candidate, rule: str, message: str) -> Verdict:
-    """The audit's verdict on a body that does not begin as it has to."""
-    line, column = candidate.head.count("\n") + 1, end_column(candidate.head)
-    missing = Diagnostic("error", message, line, column, body_line=1, body_column=0)
-    return refuse_text(Status.REJECTED, rule, (missing,))

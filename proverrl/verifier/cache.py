@@ -37,7 +37,7 @@ _SCHEMA = 3
 """Rows of an older schema lack parts of a verdict and are dropped when the file is opened."""
 _MAX_IN_MEMORY = 20_000
 _MOST_CHARACTERS = 2**16
-"""Of one verdict in memory: a proof can have Lean print megabytes."""
+"""The most characters of one verdict in memory: a proof can have Lean print megabytes."""
 
 _VERDICT = TypeAdapter(Verdict)
 
@@ -55,7 +55,7 @@ class _SharedVerification:
 
 @dataclass(frozen=True, slots=True)
 class Appeals:
-    """What judges a refused candidate again: other workers, with ``factor`` times the limits."""
+    """Other workers, with ``factor`` times the limits, that judge a refused candidate again."""
 
     verifier: Verifier
     factor: float
@@ -226,7 +226,7 @@ class CachedVerifier:
 
 
 def was_overturned(verdict: Verdict) -> bool:
-    """Whether a proof was first refused and then found by an appeal."""
+    """True for a proof that was first refused and then found by an appeal."""
     return verdict.proved and verdict.at_limit
 
 
@@ -282,13 +282,13 @@ def _named_errors(path: Path | None) -> Iterator[None]:
 
 
 def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
-    """What determines a Dafny verdict besides the candidate, as one text."""
+    """All that determines a Dafny verdict besides the candidate, as one text."""
     parts = (toolchain, limits.rlimit, limits.time_limit_seconds, audit_version)
     return "\x00".join(map(str, parts))
 
 
 def _make_checksum(key: str, text: str) -> str:
-    """Covers the key too, so that a verdict cannot be moved to another candidate."""
+    """A checksum over text and key, so that a verdict cannot be moved to another candidate."""
     return hashlib.sha256(f"{key}\x00{text}".encode()).hexdigest()
 
 

@@ -30,7 +30,7 @@ from proverrl.verifier.router import Backend
 
 logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 60.0
-"""So long there must have been less work than servers before one is given back."""
+"""Seconds with less work than servers before one is given back."""
 _LOOK_SECONDS = 1.0
 _START_SECONDS = 300.0
 _FULL = 2
@@ -59,8 +59,8 @@ class ClusterOptions:
 
 
 class ClusterSize:
-    """How many servers are wanted: at once as many as there is work for, and one less after each
-    minute in which fewer would have done."""
+    """The number of servers that are wanted: at once as many as there is work for, and one less
+    after each minute in which fewer would have done."""
 
     def __init__(self, options: ClusterOptions, now: float) -> None:
         self._options = options
@@ -209,7 +209,7 @@ class ClusterVerifier:
     def _end(self) -> None:
         self._ending = True
         assert self._keeper.stdin is not None
-        # What could not be written to a keeper that has ended is nobody's loss.
+        # A keeper that has ended needs no more input.
         with contextlib.suppress(OSError):
             self._keeper.stdin.close()
         try:

@@ -30,14 +30,14 @@ _OUTPUT = 1
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 10.0
 _START_SECONDS = 240.0
-"""So long a server may take until it listens; then its place is for another one."""
+"""Seconds until a server must listen; after them its place is for another one."""
 _LAST_LINES = 5
 _FIRST_REST, _LONGEST_REST = 2.0, 60.0
 """Seconds before another server is started after one failed: they double."""
 
 
 class ServerKeeper:
-    """What runs on a node: one server, for as long as this object is there."""
+    """One server on a node, which runs for as long as this object is there."""
 
     def __init__(self, workers: int, arguments: Sequence[str], key: str) -> None:
         import ray

@@ -19,7 +19,7 @@ _HEX_DIGITS = 8
 
 
 class Wall(Protocol):
-    """What an accepted proof has to pass."""
+    """A further check that an accepted proof has to pass."""
 
     async def confirm(
         self, candidate: Candidate, verdict: Verdict, *, deadline_seconds: float, lane: Lane
@@ -61,7 +61,7 @@ class ConfirmingVerifier:
         """See ``LanedVerifier.verify``. A proof that a wall could not judge is none."""
         verdict = await self._inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         share = int(candidate.key[:_HEX_DIGITS], 16) / 16**_HEX_DIGITS
-        # What one judge has believed by a user's choice, no other one can prove.
+        # No other judge can prove an assumption that a user let the first one believe.
         if not verdict.proved or verdict.believed or share >= self._rate:
             return verdict
         for wall in self._walls:

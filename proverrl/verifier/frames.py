@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 from proverrl.errors import WorkerError
 
 MAX_ANSWER_BYTES = 256 * 2**20
-"""Of all frames together that one text may cost."""
+"""The limit on all frames together that one text may cost."""
 
 _HEADER_END = b"\r\n\r\n"
 _MAX_HEADER_BYTES = 4096
@@ -40,7 +40,7 @@ class Utf16Place:
 
 @dataclass(frozen=True, slots=True)
 class Utf16Range:
-    """From ``start`` to before ``end``."""
+    """The places from ``start`` to before ``end``."""
 
     __pydantic_config__ = ANY_KEYS
 

@@ -53,7 +53,7 @@ class MemoryCgroup:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the kernel killed a member for its memory."""
+        """True if the kernel killed a member for its memory."""
         try:
             text = (self.folder / "memory.events").read_text("ascii")
         except OSError:
@@ -74,7 +74,8 @@ class MemoryCgroup:
 
 @functools.cache
 def find_cgroup_parent() -> Path | None:
-    """Where this process may make cgroups with a memory limit; tried once, then remembered."""
+    """The cgroup in which this process may make others with a memory limit; tried once, then
+    remembered."""
     for mount in _MOUNTS:
         if (mount / "cgroup.controllers").is_file():
             parent = search_parent(mount, _read_own_path())
@@ -83,7 +84,7 @@ def find_cgroup_parent() -> Path | None:
 
 
 def describe_guard() -> str:
-    """What enforces the memory limit on this machine."""
+    """The guard of the memory limit on this machine."""
     return WATCH_GUARD if find_cgroup_parent() is None else CGROUP_GUARD
 
 

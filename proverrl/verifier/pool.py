@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from proverrl.concurrency import Breather, prolong
 from proverrl.errors import ToolchainError, UsageError, VerifierError, WorkerError
@@ -35,7 +36,6 @@ from proverrl.verifier.base import (
     refuse_broken_text,
 )
 from proverrl.verifier.memory_cgroup import describe_guard
-from proverrl.verifier.turns import Ticket, Turns
 
 # A failure on so many fresh workers is the candidate's own, unless a busy machine or somebody else
 # caused it. The first attempt may have met a used worker.
@@ -80,6 +80,72 @@ def make_upkeep(memory_mb: float, max_candidates: int) -> Upkeep:
         recycle_mb=_RECYCLE_SHARE * memory_mb,
         max_candidates=max_candidates,
     )
+
+
+Served = TypeVar("Served")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket(Generic[Served]):
+    """A waiting caller; ``turn`` is resolved with what it was waiting for."""
+
+    candidate: Candidate
+    turn: asyncio.Future[Served]
+
+
+class Turns(Generic[Served]):
+    """One queue for each lane with waiting callers; empty lanes cost nothing.
+
+    The highest priority is served first, lanes of the same priority in turn, and within a lane the
+    first who came. Ten thousand candidates in one lane delay another lane by only one at a time.
+    """
+
+    def __init__(self) -> None:
+        # A dictionary keeps the order, and whoever gives up leaves it at once.
+        self._lanes: dict[Lane, dict[Ticket[Served], None]] = {}
+        self._orders: dict[int, deque[Lane]] = {}
+
+    def add(self, lane: Lane, ticket: Ticket[Served]) -> None:
+        """Put a caller at the end of its lane."""
+        if lane not in self._lanes:
+            self._lanes[lane] = {}
+            self._orders.setdefault(lane.priority, deque()).append(lane)
+        self._lanes[lane][ticket] = None
+
+    def remove(self, lane: Lane, ticket: Ticket[Served]) -> None:
+        """Forget a caller that gave up; one that was served, or is not there, is left alone."""
+        waiting = self._lanes.get(lane, {})
+        waiting.pop(ticket, None)
+        if lane in self._lanes and not waiting:
+            self._drop(lane)
+
+    def take(self) -> Ticket[Served] | None:
+        """The next caller, or None. Callers that were cancelled in this very moment, and could not
+        yet say so, are passed over."""
+        while self._orders:
+            order = self._orders[max(self._orders)]
+            lane = order[0]
+            waiting = self._lanes[lane]
+            ticket = next(iter(waiting))
+            del waiting[ticket]
+            if waiting:
+                order.rotate(-1)
+            else:
+                self._drop(lane)
+            if not ticket.turn.done():
+                return ticket
+        return None
+
+    def _drop(self, lane: Lane) -> None:
+        del self._lanes[lane]
+        order = self._orders[lane.priority]
+        order.remove(lane)
+        if not order:
+            del self._orders[lane.priority]
+
+    def __bool__(self) -> bool:
+        """True if anyone is waiting."""
+        return bool(self._lanes)
 
 
 class _Slot:
@@ -258,7 +324,7 @@ class VerifierPool:
                 failure = error
             num_attempts += 1
             may_be_own = failure.cause not in _FOREIGN_ATTEMPTS
-            # What a worker works on for all of its time is what it was given last.
+            # A worker that works for all of its time works on the candidate that it was given last.
             num_fresh += may_be_own and (unused or failure.cause == "stalled")
             is_own = num_fresh == _NUM_FRESH
             if is_own or num_attempts >= _FOREIGN_ATTEMPTS.get(failure.cause, _NUM_OWN_ATTEMPTS):

@@ -1,8 +1,8 @@
 """A child process that owns a session and a folder, and dies as a whole.
 
 Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small shell
-in the same session waits on a pipe whose other end only this process holds, and kills the session
-when that end closes: the session dies even when this process is killed with SIGKILL.
+in the same session waits on a pipe whose other end only this process holds. It kills the session
+when that end closes, so the session dies even when this process is killed with SIGKILL.
 Covered: grandchildren, including those that left the process group; a memory limit by cgroup where
 the machine permits one. Not covered: without a cgroup, a grandchild that opens its own session, and
 a worker that allocates faster than the pool checks ``memory_mb``; systems without /proc.
@@ -30,7 +30,7 @@ from proverrl.verifier.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verifier.process_table import kill_session, measure_cpu, measure_session
 
 LAST_WORDS = "; it said: "
-"""Before what a process wrote last, which may name places of this machine."""
+"""Stands before the last output of a process, which may name places of this machine."""
 
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
 # the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
@@ -311,7 +311,7 @@ def ask_version(
 
 
 def find_cause(exit_code: int) -> Cause:
-    """What caused the end of a process: one that was killed says nothing about its question."""
+    """The cause of a process's end: one that was killed says nothing about its question."""
     foreign = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return "killed" if -exit_code in foreign else "died"
 
@@ -322,7 +322,7 @@ def make_folder() -> Path:
     _remove_left()
     new = Path(tempfile.mkdtemp(prefix=_NEW_PREFIX))
     lock = os.open(new, os.O_RDONLY)
-    # Where a file system has no locks, nobody gets one to remove it either.
+    # On a file system without locks nobody can lock the folder to remove it either.
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # It is locked before it has the name by which others find it.

@@ -92,7 +92,7 @@ def _read_cpu(pid: int) -> float:
 
 
 def _read_stat(pid: int) -> list[bytes]:
-    """What stands behind the name in a process's ``stat``; nothing when it is gone."""
+    """The fields behind the name in a process's ``stat``; none when it is gone."""
     try:
         with open(f"{_PROC}/{pid}/stat", "rb") as file:
             line = file.read()

@@ -34,15 +34,18 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verifier.about import LanguageAbout, ServerAbout, explain_failure, find_difference
 from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
 from proverrl.verifier.remote_server import (
     KEEP_ALIVE,
     LONGEST_ASKED,
     MOST,
     Inquiry,
+    LanguageAbout,
     NoAnswer,
     RemoteServer,
+    ServerAbout,
+    explain_failure,
+    find_difference,
 )
 from proverrl.verifier.router import Backend
 from proverrl.version import __version__
@@ -51,15 +54,15 @@ logger = logging.getLogger(__name__)
 _VERDICT = TypeAdapter(Verdict)
 _ABOUT = TypeAdapter(ServerAbout)
 _MANY = 64
-"""With so many candidates at servers, others are gathered for a moment."""
+"""The number of candidates at servers from which others are gathered for a moment."""
 _GATHER_SECONDS = 0.005
 _MOST_CRASHES = 3
 _MOST_TAKEN = 20
-"""A candidate that ends its server is given up after so many."""
+"""The number of tries after which a candidate that ends its server is given up."""
 _SILENT_SECONDS = 5.0
-"""After so long without a server that takes anything, that is said."""
+"""Seconds without a server that takes anything before a warning says so."""
 _NAP_SECONDS = 1.0
-"""So long a candidate sleeps at most before it looks for a server again: another may have come."""
+"""The longest sleep of a candidate before it looks for a server again: another may have come."""
 
 
 class RemoteVerifier:
@@ -135,13 +138,13 @@ class RemoteVerifier:
                 f"{self._name} does not tell the states of a proof, which goals and this search "
                 "need: start it with --trace-states"
             )
-        # What a server says is kept apart from what workers here find out, whatever it says of
-        # itself: who does not name it is not to believe it.
+        # Verdicts of a server are kept apart from those of workers here: a run that does not name
+        # the server must not believe it.
         salt = f"said by {self._name}\0{about.conditions}"
         return Backend(self._name, about.toolchain, salt, self)
 
     def find_conditions(self, language: str) -> str:
-        """What the servers say that their verdicts depend on."""
+        """The hash of all that the servers' verdicts depend on, as they say it."""
         return self._about[language].conditions
 
     def stats(self) -> PoolStats | None:
@@ -241,7 +244,7 @@ class RemoteVerifier:
             self._servers = kept
 
     def give_up(self, why: str) -> None:
-        """What no server has judged by now, and all later calls, raise ``VerifierError``."""
+        """Make all calls without a verdict by now, and all later ones, raise ``VerifierError``."""
         self._closed = why
 
     async def aclose(self) -> None:
@@ -309,8 +312,8 @@ class RemoteVerifier:
     def _ask_about(
         self, servers: Sequence[RemoteServer], found: Mapping[str, LanguageAbout] | None = None
     ) -> Mapping[str, LanguageAbout]:
-        """What all servers say alike, and what was ``found`` before. Raises ``UsageError``: one
-        cannot be reached, refuses, or judges otherwise."""
+        """The languages that all servers describe alike, and as ``found`` before. Raises
+        ``UsageError``: one cannot be reached, refuses, or judges otherwise."""
         found = found or {}
         with httpx2.Client(
             transport=self._sync_transport, headers=self._headers, timeout=60.0

@@ -1,6 +1,6 @@
-"""One server that ``proverrl serve`` started, as its client sees it.
+"""One server that ``proverrl serve`` started: its description of itself, and how it is asked.
 
-Flows in: rows of candidates. Flows out: the server's rows, one by one, or why there are none this
+Flows in: rows of candidates. Flows out: the server's rows, one by one, or the reason for none this
 time. Not handled here: which server is asked, and when again (``remote``).
 """
 
@@ -10,8 +10,8 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import httpx2
@@ -45,7 +45,7 @@ _TOO_MANY = 413
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is no answer this time; whether the server had begun to answer."""
+    """A reason for no answer this time. ``was_taken`` says that the server had begun to answer."""
 
     said: str
     was_taken: bool = False
@@ -169,7 +169,7 @@ class RemoteServer:
         )
 
     async def _is_well(self) -> bool:
-        """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
+        """True if a server that lets us wait answers at all: a machine that is stopped, or cut off,
         closes no connection. Asked once for all that wait for it."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._probe())
@@ -214,3 +214,50 @@ def read_retry_after(text: str) -> float | None:
         return max(0.0, float(text))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageAbout:
+    """A server's description of a language that it judges. ``conditions`` is a hash of all that
+    determines a verdict besides the candidate; ``states`` is whether verdicts carry them. The
+    others are the server's limits: a text that is longer, a worker that grows above them and a
+    proof that is not confirmed end otherwise elsewhere."""
+
+    toolchain: str
+    conditions: str
+    rlimit: int
+    states: bool
+    confirm: str = "proved"
+    memory_mb: float | None = None
+    max_text: int = 0
+    deadline_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAbout:
+    """The answer of ``/v1/about``; ``workers`` counts those of each language."""
+
+    version: str
+    workers: int
+    languages: dict[str, LanguageAbout]
+
+
+def explain_failure(error: Exception) -> str:
+    """The reason why the first request failed, and the remedy."""
+    status = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
+    if status == 401:
+        return "it asks for a key, or for another one; set PROVERRL_API_KEY to one of its keys"
+    said = f"it answers {status}" if status else str(error).splitlines()[0]
+    return f"{said}; is `proverrl serve` of this version running there?"
+
+
+def find_difference(ours: Mapping[str, LanguageAbout], theirs: Mapping[str, LanguageAbout]) -> str:
+    """The first thing that two servers say differently."""
+    for language in sorted({*ours, *theirs}):
+        if language not in ours or language not in theirs:
+            return f"only one judges {language}"
+        for one in fields(LanguageAbout):
+            a, b = getattr(ours[language], one.name), getattr(theirs[language], one.name)
+            if a != b:
+                return f"{one.name} of {language}: {b} and {a}"
+    return "nothing that is known here"

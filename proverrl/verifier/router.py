@@ -31,7 +31,7 @@ OpenBackend = Callable[[], Backend]
 """Opens a back end; raises ``ToolchainError`` naming the command that installs a missing one."""
 
 Settle = Callable[[Candidate], Candidate | Verdict]
-"""What is verified of a candidate, or the verdict of one that says nothing to verify."""
+"""Gives the candidate that is verified in its place, or a verdict where it states nothing."""
 
 
 class RoutedVerifier:
@@ -69,8 +69,8 @@ class RoutedVerifier:
         return self._opened[language]
 
     def identify(self, candidate: Candidate) -> str:
-        """What determines a candidate's verdict besides itself, for the key of a cache: what a kind
-        makes of it too, since another kind of that name, or a later one, makes something else."""
+        """All that determines a candidate's verdict besides itself, for the key of a cache: also
+        what a kind makes of it, since another kind of that name makes something else."""
         salt = self.open_backend(candidate.problem.language).salt
         settled = self._settle(candidate)
         if settled is candidate:

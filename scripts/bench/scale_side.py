@@ -19,8 +19,8 @@ import httptools
 
 from proverrl.problems.inputs import Submission, read_entry, verdict_to_json
 from proverrl.types import Status, Verdict
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
+from proverrl.verifier.remote_server import LanguageAbout
 from proverrl.version import __version__
 
 _ABOUT = {"dafny": asdict(LanguageAbout("bench", "bench", Limits().rlimit, False))}

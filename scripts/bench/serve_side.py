@@ -19,10 +19,10 @@ from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.run import configure, listen
 from proverrl.serve.settings import ServeSettings
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits, Worker
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.pool import Upkeep, VerifierPool
+from proverrl.verifier.remote_server import LanguageAbout
 from scripts.bench.faults import EchoWorker
 from scripts.bench.pool import SleepingWorker
 

@@ -251,7 +251,7 @@ def test_a_proof_that_was_found_before_a_stop_is_written(
     is_written: bool,
 ) -> None:
     (tmp_path / "lying_search.py").write_text(
-        "from proverrl.search.whole_body import BestOfN as Chance\n"
+        "from proverrl.search.strategy import BestOfN as Chance\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     world = World(script=["abxba", "abba", "abnba"])

@@ -443,7 +443,7 @@ from dataclasses import replace
 from proverrl.search.base import JudgedProposal, Proposal
 from proverrl.search.spending import FoundProof
 from proverrl.search.strategy import Expansion
-from proverrl.search.whole_body import BestOfN
+from proverrl.search.strategy import BestOfN
 from proverrl.types import Status, Verdict
 
 PROVED = Verdict(Status.PROVED, checks=("mine",))
@@ -508,7 +508,7 @@ def test_a_search_of_ones_own_proves_nothing_by_itself(
 FAULTS = """
 from proverrl.search.base import Proposal
 from proverrl.search.strategy import Expansion
-from proverrl.search.whole_body import BestOfN
+from proverrl.search.strategy import BestOfN
 
 class Nothing(BestOfN):
     async def expand(self, job, functions):

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from proverrl.errors import ProblemError, RecordError, ToolchainError
-from proverrl.evaluation.attempt_rows import attempt_row
+from proverrl.evaluation.store import attempt_row
 from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
 from proverrl.lab.words.drafts import StatementGenerator

@@ -16,8 +16,8 @@ from proverrl import plugins
 from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, RecordError, UsageError
 from proverrl.evaluation import section
-from proverrl.evaluation.attempt_rows import attempt_row
 from proverrl.evaluation.section import Card, ReportSection, Row, SectionPart, tell_all
+from proverrl.evaluation.store import attempt_row
 from proverrl.lang import LANGUAGES, add_languages, find_language, kinds, list_own
 from proverrl.lang.kinds import Kind
 from proverrl.lang.open import open_verifier

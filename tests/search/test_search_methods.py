@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.frontier import BestFirst
-from proverrl.search.mcts import RMaxTS
 from proverrl.search.minimise import minimise
+from proverrl.search.strategy import BestFirst, RMaxTS
 from proverrl.search.tree import Node, Tree
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_verdict
-from tests.search_world import PROBLEM, World, build_search, run_search
+from tests.search_world import PROBLEM, World, build_search, check_invariants, run_search
 
 
 def expanded(world: World, **config: Any) -> list[str]:
@@ -91,7 +90,7 @@ def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]])
         assert chosen in right
         tree.start(chosen)
         jobs.append(chosen)
-    tree.check_invariants()
+    check_invariants(tree)
 
 
 # --- best of n, self-correction ---

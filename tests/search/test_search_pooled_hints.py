@@ -18,7 +18,7 @@ from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints, Verify
 from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
-from proverrl.search.composite import Composite
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
@@ -116,7 +116,7 @@ def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
     settings = SearchConfig(name="pooled_hints", calls=4, width=1)
     functions = Functions(writer.propose, ours.verify, confirm=fresh.verify)
     one = make_search(LOOP, functions, settings)
-    assert isinstance(one, Composite)
+    assert isinstance(one, PooledHints)
     (proof,) = asyncio.run(one.run()).proofs
     root = one.whole
     assert root is not None
@@ -367,13 +367,13 @@ def test_what_was_judged_the_second_time_is_not_known_the_first_time_on_the_way_
     async def verify(candidate: Candidate) -> Verdict:
         return Verdict(said.pop(0))
 
-    def build() -> Composite:
+    def build() -> PooledHints:
         config = SearchConfig(name="pooled_hints", calls=8)
         search = make_search(LOOP, Functions(Writer([SUM], []).propose, verify), config)
-        assert isinstance(search, Composite)
+        assert isinstance(search, PooledHints)
         return search
 
-    async def ask(search: Composite) -> list[Status]:
+    async def ask(search: PooledHints) -> list[Status]:
         found = [await search.judge(SUM) for _ in range(3)]
         return [verdict.status for verdict in found if verdict is not None]
 

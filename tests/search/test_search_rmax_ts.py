@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.mcts import RMaxTS, bonus
+from proverrl.search.strategy import RMaxTS, bonus
 from proverrl.search.tree import Node, Tree, discount_jobs
 from proverrl.types import Status
 from tests import ROOT
-from tests.search_world import World, run_search
+from tests.search_world import World, check_invariants, run_search
 
 GOLDEN = ROOT / "tests" / "golden" / "rmax_ts.json"
 
@@ -74,7 +74,7 @@ def test_the_tree_keeps_the_sums_with_jobs_ready() -> None:
         assert node.mean == pytest.approx(0.395980, abs=5e-7)
         assert node.scale == pytest.approx(4.900995**-0.5, abs=1e-7)
     assert (tree.root.own_count, tree.root.own_jobs, tree.root.sub_jobs) == (0, 0, 2)
-    tree.check_invariants()
+    check_invariants(tree)
 
 
 def test_a_tie_favours_expanding_here_and_jobs_push_away() -> None:
@@ -142,7 +142,7 @@ def test_the_same_state_under_two_parents_is_two_nodes_and_texts_gather() -> Non
     assert [tree.prefix(z, draw).text for draw in range(3)] == ["ac", "dc", "ac"]
     tree.insert(tree.root, 0, "ec", [(1, "s"), (2, "z")])
     assert len(z.prefixes) == 2  # the bound
-    tree.check_invariants()
+    check_invariants(tree)
 
 
 def test_the_reward_is_one_for_a_new_node_and_nothing_else() -> None:

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import BaseName, CompositeName, SearchConfig, SearchName
+from proverrl.config.search import BaseName, SearchConfig, SearchName
 from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
 from proverrl.search.base import Functions, SearchResult
 from proverrl.search.run import SEARCHES, TreeSearch
-from proverrl.search.wiring import COMPOSITES
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_problem, build_verdict
-from tests.search_world import PROBLEM, World, build_search, run_search
+from tests.search_world import PROBLEM, World, build_search, check_invariants, run_search
 
 NAMES: tuple[BaseName, ...] = get_args(BaseName)
 HARD: dict[str, Any] = {"target": "abababab", "letters": "aabbnx"}
@@ -58,8 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_the_names_of_the_configuration_are_the_searches() -> None:
     assert set(NAMES) == set(SEARCHES)
-    assert set(get_args(CompositeName)) == set(COMPOSITES)
-    assert set(get_args(SearchName)) == set(SEARCHES) | set(COMPOSITES)
+    assert set(get_args(SearchName)) == {*SEARCHES, "pooled_hints"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,7 +112,7 @@ def test_any_search_keeps_its_budget_and_its_invariants(
     assert all(not tokens or proof.tokens <= tokens for proof in found.proofs)
     assert [p.calls for p in found.curve] == sorted(p.calls for p in found.curve)
     assert (search.state_dict()["jobs"], search.strategy.tree.root.sub_jobs) == ([], 0)
-    search.strategy.tree.check_invariants()
+    check_invariants(search.strategy.tree)
     assert found.curve[-1].calls <= found.calls
 
 
@@ -183,7 +181,7 @@ def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
     states: list[dict[str, Any]] = []
 
     def watch(search: TreeSearch) -> None:
-        search.strategy.tree.check_invariants()
+        check_invariants(search.strategy.tree)
         states.append(json.loads(json.dumps(search.state_dict())))
 
     options: dict[str, Any] = {"name": "rmax_ts", "calls": 40, "max_in_flight": 8}
@@ -310,7 +308,7 @@ def test_a_proof_ends_the_others_and_their_calls_are_counted() -> None:
     found = asyncio.run(search.run())
     assert (found.stopped, found.calls, len(world.verified)) == ("proved", 3, 3)
     assert world.running == 0
-    search.strategy.tree.check_invariants()
+    check_invariants(search.strategy.tree)
     assert search.strategy.tree.root.sub_jobs == 0
 
 
@@ -423,6 +421,6 @@ def test_damage_to_a_tree_is_found() -> None:
         kept = getattr(node, name)
         setattr(node, name, value)
         with pytest.raises(RecordError, match=word):
-            tree.check_invariants()
+            check_invariants(tree)
         setattr(node, name, kept)
-    tree.check_invariants()
+    check_invariants(tree)

@@ -14,9 +14,9 @@ from proverrl.lang.lean.search.states import segment_lean
 from proverrl.lang.records import Prefix
 from proverrl.problems.prompt import render_prompt
 from proverrl.search.base import Functions, Proposal
-from proverrl.search.frontier import BestFirst
 from proverrl.search.proposals import PROPOSERS, Proposer, StepProposer
 from proverrl.search.run import TreeSearch
+from proverrl.search.strategy import BestFirst
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.lean_search import build_walk_problem, verify_walk
 from tests.search.test_search_proposals import LEAN, LOOP, Watched, encode

@@ -24,8 +24,8 @@ from proverrl.serve.kimina import to_answer
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verifier.base import Lane, Limits
+from proverrl.verifier.pool import Ticket, Turns
 from proverrl.verifier.remote_server import DISTRUSTED
-from proverrl.verifier.turns import Ticket, Turns
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import SETTINGS, build_app, in_loop, judge, listen, wait_for

@@ -36,10 +36,10 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier import remote, remote_server
-from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.remote import RemoteVerifier
+from proverrl.verifier.remote_server import LanguageAbout
 from proverrl.verifier.router import RoutedVerifier
 from tests import ROOT
 from tests.fake_verifier import FakeVerifier

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proverrl.evaluation.attempt_rows import find_category
 from proverrl.evaluation.section import ReportSection
+from proverrl.evaluation.store import find_category
 from proverrl.lab.critics.language import find_truth
 from proverrl.statistics import balanced_interval
 from proverrl.types import Problem, Status

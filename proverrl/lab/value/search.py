@@ -20,9 +20,9 @@ from proverrl.errors import UsageError
 from proverrl.lab.value.model import ValueModel, load_value
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.base import Functions, Job
+from proverrl.search.base import Functions, Job, JudgedProposal
 from proverrl.search.metering import MeteredFunctions
-from proverrl.search.strategy import Expansion, Strategy
+from proverrl.search.strategy import Expansion, Strategy, text_of
 from proverrl.search.tree import Node
 from proverrl.types import Problem
 
@@ -113,6 +113,13 @@ class Puct(Strategy):
         flat = iter(await self.value(functions.problem, asked))
         values = tuple(tuple(next(flat) for _ in group) for group in prefixes)
         return ValuedExpansion(plain.judged, values)
+
+    def fresh_prefixes(self, job: Job, judged: JudgedProposal) -> list[Prefix]:
+        """The places after the job's prefix that a body leads to, in order."""
+        body, start = text_of(judged), len(job.prefix.text)
+        return [
+            Prefix(body[:end], state) for end, state in self.usable_steps(judged) if end > start
+        ]
 
     def absorb(self, job: Job, expansion: Expansion) -> None:
         """Insert the best ``keep`` ways; the expansion is worth the best last state, or 0."""

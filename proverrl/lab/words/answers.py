@@ -15,10 +15,9 @@ from dataclasses import replace
 
 from proverrl.benchmarks.open import Benchmark
 from proverrl.errors import ProblemError
-from proverrl.lab.words.parts import Answering, find_answering
+from proverrl.lab.words.parts import Answering, find_answering, refuse_opening
 from proverrl.lang.kinds import Kind
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verifier.body_place import refuse_opening
 
 ANSWER = "answer"
 """The kind of a claim that something exists, which is asked for."""

@@ -7,6 +7,7 @@ loaded when it is first asked for. Other languages have none.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -16,7 +17,11 @@ from proverrl.generate.families import ProgramText
 from proverrl.lab.words.english import English
 from proverrl.lang import find_language
 from proverrl.plugins import load
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import refuse_text
+from proverrl.verifier.body_place import end_column
+
+_INK = re.compile(r"[^\n]")
 
 ProgramGrade = Literal["refused", "unread", "unproved", "verified", "meant"]
 """Grades of a contract with its code: ``refused`` by the audit, or the contract says nothing;
@@ -207,3 +212,15 @@ def get_formalizing(problem: Problem) -> Formalizing:
     if formalizing is None or not find_language(problem.language).asks_statement(problem):
         raise ProblemError(f"problem {problem.id!r} asks for a proof, not for a statement")
     return formalizing
+
+
+def blank_out(text: str) -> str:
+    """As many blanks and line ends, so that what follows keeps its place."""
+    return _INK.sub(" ", text)
+
+
+def refuse_opening(candidate: Candidate, rule: str, message: str) -> Verdict:
+    """The audit's verdict on a body that does not begin as it has to."""
+    line, column = candidate.head.count("\n") + 1, end_column(candidate.head)
+    missing = Diagnostic("error", message, line, column, body_line=1, body_column=0)
+    return refuse_text(Status.REJECTED, rule, (missing,))

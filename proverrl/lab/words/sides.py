@@ -13,10 +13,9 @@ from __future__ import annotations
 import re
 
 from proverrl.errors import ProblemError
-from proverrl.lab.words.parts import Deciding, find_deciding
+from proverrl.lab.words.parts import Deciding, blank_out, find_deciding, refuse_opening
 from proverrl.lang.kinds import Kind
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verifier.body_place import blank_out, refuse_opening
 
 DECIDE = "decide"
 """The kind of a claim that is to be proved or disproved."""
