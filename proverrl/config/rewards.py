@@ -22,7 +22,7 @@ RewardName = Literal["proved",]
 
 
 class AppealConfig(Section):
-    """Second looks at refused proofs, by another worker; see ``proverrl.run.appeals``."""
+    """Second looks at refused proofs, by another worker; see ``proverrl.run.pipeline.Reviewer``."""
 
     rate: Fraction = 0.02
     """share of distinct refused candidates that are judged again with four times the resource limit

@@ -31,7 +31,7 @@ from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.mode import open_mode
+from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved

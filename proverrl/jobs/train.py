@@ -37,13 +37,13 @@ from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
-from proverrl.rollout.mode import open_mode
-from proverrl.run.appeals import APPEAL_FACTOR
+from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.experiments import open_experiments
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.run.pairs import check_files, reference_sources
+from proverrl.run.pipeline import APPEAL_FACTOR
 from proverrl.run.reverify import check_sample_files
 from proverrl.run.run_folder import (
     check_resumable,

@@ -27,7 +27,7 @@ from proverrl.config.loops import loop_traits
 from proverrl.config.training import OptimizerName
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.losses.base import Metrics
+from proverrl.losses import Metrics
 from proverrl.problems.load import load_texts
 from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair, make_source

@@ -37,9 +37,7 @@ from proverrl.learner.packed_rows import (
 from proverrl.learner.terms import LossTerm
 from proverrl.learner.vocabulary import check_head
 from proverrl.learner.weights import MAX_GRAD_NORM, calls, keep_up, open_weights
-from proverrl.losses.base import LossInputs
-from proverrl.losses.regularisers import select_samples
-from proverrl.losses.total import compute_loss
+from proverrl.losses import LossInputs, compute_loss, select_samples
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
 
-from proverrl.advantages.base import AdvantageInputs
-from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.advantages import AdvantageInputs, admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor

@@ -2,7 +2,7 @@
 
 Flows in: verdicts as yes or no, and what became of failures that were judged again. Flows out: the
 estimated rate, with an interval (after Cai et al. 2025, arXiv 2510.00915). Not handled here: who
-judges again (``proverrl.run.appeals``).
+judges again (``proverrl.run.pipeline.Reviewer``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proverrl.advantages.base import Credit, token_credit
+from proverrl.advantages import Credit, token_credit
 from proverrl.errors import RecordError
 from proverrl.types import Group, Rollout, Turn
 

@@ -25,8 +25,8 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy, generate_fitting
 from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.rollout.feedback import FEEDBACK, render_missing
-from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.rollout.whole_proof import JudgedDraw, explain_lost, with_hint
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict

@@ -19,7 +19,7 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy, generate_fitting
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.completion_counts import LOST
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.types import Completion, Group, Problem, Prompt, Rollout, Sampling, Turn
 from proverrl.verifier.base import Verifier, verify_all
 

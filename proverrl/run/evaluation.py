@@ -33,7 +33,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed

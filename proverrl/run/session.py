@@ -26,7 +26,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rewards.verdicts import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline

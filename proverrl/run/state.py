@@ -21,15 +21,14 @@ from proverrl.errors import VerifierError
 from proverrl.hint import Hint
 from proverrl.learner.learner import TorchLearner
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.mode import SameMode
+from proverrl.rollout.extract import SameMode
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
-from proverrl.run.appeals import open_reviewer
 from proverrl.run.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.run.experiments import open_experiments
 from proverrl.run.pairs import PairSource, proof_sources, reference_sources
-from proverrl.run.pipeline import Judged, Order
+from proverrl.run.pipeline import Judged, Order, open_reviewer
 from proverrl.run.session import Session, budget_spent, seconds_left
 from proverrl.run.tally import Tally
 from proverrl.seeds import derive_seed

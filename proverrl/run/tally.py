@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Literal
 
-from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
+from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.attempt_rows import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread
-from proverrl.advantages.methods import admit_groups, pass_rate, within_pass_rates
+from proverrl.advantages import (
+    AdvantageInputs,
+    GroupAdvantages,
+    admit_groups,
+    pass_rate,
+    spread,
+    within_pass_rates,
+)
 from proverrl.config import (
     AdvantageConfig,
     GrpoConfig,

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, mean_credit
-from proverrl.advantages.methods import choose_method, find_learnable, grpo
+from proverrl.advantages import (
+    AdvantageInputs,
+    GroupAdvantages,
+    choose_method,
+    find_learnable,
+    grpo,
+    mean_credit,
+)
 from proverrl.config import AdvantageConfig, RewardConfig
 from proverrl.errors import UsageError
 from proverrl.lab.objectives.advantages import (

@@ -24,7 +24,7 @@ from proverrl.lab.preface.modes import Instruct, choose_bare_families
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
-from proverrl.rollout.mode import open_mode
+from proverrl.rollout.extract import open_mode
 from proverrl.run.beside import open_beside
 from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status

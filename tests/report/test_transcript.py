@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
-from proverrl.advantages.base import Credit
+from proverrl.advantages import Credit
 from proverrl.cli.main import cli
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import write_lines_atomically

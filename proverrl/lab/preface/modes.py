@@ -25,8 +25,8 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import instruct
+from proverrl.rollout.extract import Mode
 from proverrl.rollout.feedback import ANALYSE
-from proverrl.rollout.mode import Mode
 from proverrl.rollout.self_correct import add_feedback, resume_within
 from proverrl.rollout.whole_proof import Draw, judge_all
 from proverrl.run.beside import open_beside
