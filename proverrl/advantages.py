@@ -32,8 +32,8 @@ GroupAdvantages = list[list[Credit]]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """What a method is given and must not change. ``progress`` is the finished share of the run,
-    from 0 to 1."""
+    """The inputs of a method, which must not change them. ``progress`` is the finished share of the
+    run, from 0 to 1."""
 
     groups: Sequence[Group]
     progress: float = 0.0
@@ -77,7 +77,7 @@ def mean_credit(credit: Credit) -> float:
 
 
 def carries_signal(advantages: GroupAdvantages) -> bool:
-    """Whether any token of a group has an advantage other than 0."""
+    """True if any token of a group has an advantage other than 0."""
     return any(
         abs(value) > SIGNAL
         for turns in advantages
@@ -122,7 +122,7 @@ def choose_method(settings: AdvantageConfig) -> AdvantageFn:
 
 
 def _fits(given: Any, group: Group) -> bool:
-    """Whether these are advantages of the group's tokens."""
+    """True if these are advantages of the group's tokens."""
     try:
         return len(given) == len(group.rollouts) and all(
             math.isfinite(value)

@@ -92,7 +92,7 @@ def mean_per_sample(inputs: LossInputs, per_token: Tensor) -> Tensor:
 
 
 def ratio_metrics(log_ratio: Tensor, clipped: Tensor | None = None) -> Metrics:
-    """How far the policy has moved from where the ratio starts; ``clipped`` marks tokens whose
+    """The distance of the policy from where the ratio starts; ``clipped`` marks tokens whose
     gradient the loss cuts off."""
     detached = log_ratio.detach()
     clipped = torch.zeros_like(log_ratio) if clipped is None else clipped
@@ -208,7 +208,7 @@ def compute_loss(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 
 
 def _is_loss(found: Any) -> bool:
-    """Whether somebody's own loss can be learned from; what is not finite is the guard's to say."""
+    """True if a plug-in's loss can be learned from. The guard refuses one that is not finite."""
     if not isinstance(found, tuple) or len(found) != 2:
         return False
     loss, values = found

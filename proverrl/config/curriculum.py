@@ -15,7 +15,7 @@ CurriculumName = Literal["uniform", "posterior"]
 
 
 class CurriculumConfig(Section):
-    """Which problems are drawn."""
+    """The choice of the problems that are drawn."""
 
     name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
     """``uniform`` or ``posterior`` ([algorithms.md](algorithms.md#curricula-curriculum))"""

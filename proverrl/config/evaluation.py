@@ -1,4 +1,4 @@
-"""How a policy is evaluated: what with, how often, and from which distribution.
+"""The evaluation of a policy: what with, how often, and from which distribution.
 
 Flows in: the table ``[evaluation]``. Flows out: checked values. Not handled here: searches
 (``proverrl.config.search``).
@@ -47,7 +47,7 @@ class EvalConfig(Section):
 
     @property
     def against_search(self) -> str:
-        """Why no search could use what is sampled like this; empty where one can."""
+        """The reason why no search could use what is sampled like this; empty where one can."""
         for key, value, all_tokens in (("top_p", self.top_p, 1), ("top_k", self.top_k, 0)):
             if value != all_tokens:
                 return (

@@ -64,7 +64,7 @@ class LossConfig(Section):
 
 
 class GuardConfig(Section):
-    """What happens when an update looks wrong. One whose loss or gradient is not finite always ends
+    """Reactions to an update that looks wrong. One whose loss or gradient is not finite always ends
     the run, before it is made."""
 
     action: Literal["stop", "warn", "off"] = "warn"

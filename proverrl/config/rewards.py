@@ -30,7 +30,7 @@ class AppealConfig(Section):
 
 
 class RewardConfig(Section):
-    """What a rollout earns; see ``proverrl.rewards``."""
+    """The reward of a rollout; see ``proverrl.rewards``."""
 
     name: Annotated[str, name_of("reward", RewardName)] = "proved"
     """``proved``, or the name of an installed plug-in
@@ -46,7 +46,7 @@ AdvantageName = Literal["grpo", "dr_grpo"]
 
 
 class AdvantageConfig(Section):
-    """How the rollouts of a group are compared; see ``proverrl.advantages``."""
+    """The comparison of the rollouts of a group; see ``proverrl.advantages``."""
 
     name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
     """``grpo`` or ``dr_grpo`` ([algorithms.md](algorithms.md#advantages-advantage))"""

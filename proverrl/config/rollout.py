@@ -34,5 +34,5 @@ class RolloutConfig(Section):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether a rollout may have more than one turn."""
+        """True if a rollout may have more than one turn."""
         return self.mode != "whole_proof" and self.turns > 1

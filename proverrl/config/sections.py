@@ -53,7 +53,7 @@ from proverrl.plugins import Seam
 
 
 class ProblemsConfig(Section):
-    """Where the three splits are. Paths are relative to the working folder."""
+    """The places of the three splits. Paths are relative to the working folder."""
 
     train: Path = Path("dafny/curriculum/train.jsonl")
     """problems for warm start and loop, with reference bodies for the warm start"""
@@ -108,7 +108,7 @@ LoggingBackend = Literal["jsonl", "tensorboard", "wandb", "trackio"]
 
 
 class LoggingConfig(Section):
-    """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
+    """The places for the figures of a run besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
     """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
@@ -177,7 +177,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
-        """Where neither file nor override names a limit, the one that suits the policy."""
+        """Takes the limit that suits the policy where neither file nor override names one."""
         limit = choose_token_limit(self.policy)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
@@ -205,7 +205,7 @@ class Config(Section):
         return self
 
     def _against_vllm(self) -> str:
-        """Why vLLM cannot sample for this run, and what to set; empty when it can."""
+        """The reason why vLLM cannot sample for this run, and what to set; empty when it can."""
         if self.learner.precision == "bf16" and self.vllm.dtype == "float32":
             return (
                 'learner.precision = "bf16" trains weights in bfloat16, which vllm.dtype = '
@@ -219,7 +219,7 @@ class Config(Section):
         return ""
 
     def _against_shards(self) -> str:
-        """Why what is trained cannot be cut over processes; empty when it can."""
+        """The reason why the trained weights cannot be cut over processes; empty when it can."""
         if self.policy.lora.rank:
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
@@ -231,8 +231,8 @@ class Config(Section):
         return self.endpoints.get(name_endpoint(path))
 
     def against_path(self, path: str) -> str:
-        """Why a place of weights names no endpoint that is there; empty where it does, or is a
-        folder."""
+        """The reason why a place of weights names no endpoint that is there; empty where it does,
+        or is a folder."""
         name = name_endpoint(path)
         if not path.startswith(ENDPOINT) or name in self.endpoints:
             return ""
@@ -256,7 +256,7 @@ class Config(Section):
         ]
 
     def precision_on(self, device: str) -> PrecisionName:
-        """What ``learner.precision`` means on a device, by torch's name of it."""
+        """The meaning of ``learner.precision`` on a device, by torch's name of it."""
         if self.learner.precision == "auto":
             return "bf16" if device.startswith("cuda") and self.policy.path else "fp32"
         return self.learner.precision

@@ -79,7 +79,7 @@ class LearnerConfig(Section):
     ([engines.md](engines.md#weights-sharded-over-processes-fsdp2))"""
 
     def recomputes(self, parameters: int) -> bool:
-        """What ``gradient_checkpointing`` means for a model of so many parameters."""
+        """The meaning of ``gradient_checkpointing`` for a model of so many parameters."""
         if self.gradient_checkpointing == "auto":
             return parameters >= CHECKPOINTED_PARAMETERS
         return self.gradient_checkpointing
@@ -186,7 +186,7 @@ class ExpertIterationConfig(Section):
 
 
 class SamplesConfig(Section):
-    """What a run learns from searches; each proof is judged anew before it is used."""
+    """Searches that a run learns from; each proof is judged anew before it is used."""
 
     files: tuple[str, ...] = ()
     """files that ``--emit-samples`` wrote; their proofs join those of ``expert_iteration``, and the

@@ -211,7 +211,7 @@ async def _run_stages(session: Session) -> None:
 
 
 def describe_unsaved(session: Session) -> str:
-    """What a process that ends now loses, and from where the same command continues."""
+    """The work that a process loses when it ends now, and where the same command continues."""
     unit = find_traits(session.config.loop).unit
     checkpoint = latest_checkpoint(session.checkpoints)
     saved = read_state(checkpoint)["step"] if checkpoint else 0
@@ -283,5 +283,5 @@ async def _evaluate(session: Session, name: str) -> None:
 
 
 def is_finished(config: Config) -> bool:
-    """Whether the run folder holds a finished run of this configuration."""
+    """True if the run folder holds a finished run of this configuration."""
     return is_ended(config)

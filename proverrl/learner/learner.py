@@ -320,7 +320,7 @@ class TorchLearner:
             part.load_state_dict(state[name])
 
     def _parts(self) -> dict[str, Any]:
-        """What has a state beside the weights."""
+        """The parts that have a state beside the weights."""
         reference = {} if self.reference is None else {"reference": self.reference}
         return reference | {f"term {name}": term for name, term in self.terms.items()}
 

@@ -42,7 +42,7 @@ class Supply(Stateful, Protocol):
     """Brings new problems before each round; its state is part of the checkpoint."""
 
     def why_done(self) -> str:
-        """Why there is no further round, or an empty string."""
+        """The reason why there is no further round, or an empty string."""
 
     async def bring(self) -> int:
         """Add problems, and proofs where some are found; returns the verifier calls."""

@@ -46,7 +46,7 @@ NOTHING_LEARNED = (
 
 @dataclass(frozen=True, slots=True)
 class GrpoRun:
-    """What the steps of a run are made with; only groups that are ``wanted`` are learned from."""
+    """The parts that make the steps of a run; only groups that are ``wanted`` are learned from."""
 
     session: Session
     state: GrpoState

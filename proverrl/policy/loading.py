@@ -1,4 +1,4 @@
-"""Where a model and its tokenizer come from: a Hugging Face folder, a new model, or two averaged.
+"""Loads a model and its tokenizer: a Hugging Face folder, a new model, or two averaged.
 
 Not handled here: adapters (``proverrl.policy.lora``); which share of an average is best
 (``proverrl.jobs.evaluate``).
@@ -173,7 +173,7 @@ def find_model(path: str | Path, key: str) -> str:
 
 
 def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Why a checkpoint can neither be sampled from nor trained; empty when it can."""
+    """The reason why a checkpoint can neither be sampled from nor trained; empty when it can."""
     spoilt = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
     if spoilt:
         return f"these weights are not all numbers: {name_some(spoilt)}"

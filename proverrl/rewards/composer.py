@@ -1,4 +1,4 @@
-"""What a composer earns for its statements, and how they are compared.
+"""Rewards of a composer for its statements, and their comparison.
 
 Flows in: what became of each statement of a batch. Flows out: a reward for each, None where nothing
 was judged, and advantages. A batch is compared as a whole, because a pair of parents gives one
@@ -23,7 +23,7 @@ MODIFIED_LOSS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StatementOutcome:
-    """What became of a statement: not readable (``malformed``), refused by a filter for another
+    """The outcome of a statement: not readable (``malformed``), refused by a filter for another
     reason (``stopped``), or ``tried`` by the solver.
 
     ``solved`` is p, the share of judged attempts that proved it (None: none was judged);
@@ -79,5 +79,5 @@ def penalise_modified(reward: Reward, modified: bool) -> Reward:
 
 
 def is_modified(rollout: Rollout) -> bool:
-    """Whether the answer changed the statement that it was to prove (``extract`` says so)."""
+    """True if the answer changed the statement that it was to prove (``extract`` says so)."""
     return "was changed" in rollout.turns[-1].reason

@@ -1,4 +1,4 @@
-"""How often a verifier refuses a right proof, estimated from second looks.
+"""The share of right proofs that a verifier refuses, estimated from second looks.
 
 Flows in: verdicts as yes or no, and what became of failures that were judged again. Flows out: the
 estimated rate, with an interval (after Cai et al. 2025, arXiv 2510.00915). Not handled here: who
@@ -15,7 +15,7 @@ from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson
 
 EMA = 0.95
-"""How much of an average stays when one more value is added."""
+"""The share of an average that stays when one more value is added."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class FalseNegativeRate:
 
 
 def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
-    """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
+    """True if a failed candidate is to be judged again: a draw that depends on nothing but the
     candidate and the seed, so that a resumed run draws the same ones."""
     # The word is part of the draw: another one would appeal other candidates.
     return derive_seed(seed, "audit", candidate_key) < share * 2**63

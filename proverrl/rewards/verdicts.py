@@ -1,4 +1,4 @@
-"""What a rollout earns for its verdicts: a ``Reward`` whose parts add up to its total. Not handled
+"""Rewards of a rollout for its verdicts: a ``Reward`` whose parts add up to its total. Not handled
 here: comparison within a group, and rewards of a composer."""
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
 
 
 def find_hook(config: RewardConfig, name: str) -> Callable[..., Any] | None:
-    """What a plug-in brings beside its reward: ``check(problem)``, which raises ``RecordError`` for
-    a problem that it is not for, or ``review(draws, verifier, deadline_seconds=...)``, which gives
-    judged draws back, asked about and marked. None where it brings none, as rewards of ours."""
+    """A hook that a plug-in brings beside its reward: ``check(problem)``, which raises
+    ``RecordError`` for a problem that it is not for, or ``review(draws, verifier,
+    deadline_seconds=...)``, which gives judged draws back, asked about and marked. None where it
+    brings none, as rewards of ours."""
     if config.name in REWARDS:
         return None
     found: Callable[..., Any] | None = getattr(

@@ -40,7 +40,7 @@ _THINK = re.compile(r"</?think>")
 _MENTION = re.compile(r"(?<=\S[ \t])</think>(?=[ \t]+\S)|(?<=[`'\"])</think>(?=[`'\"])")
 """A tag that a sentence speaks of."""
 _NAMES = re.compile(r"\b(statement of|text of|proof of|declares) [^\s,]+(?:, not \S+)?")
-"""What names a problem in a reason."""
+"""A pattern of the words that name a problem in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,10 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, or why there is none: the last piece outside of thinking
-    that holds code, else the last piece. A ``</think>`` that nothing opened ends thinking too (a
-    chat template may have opened it), unless a sentence behind the last code speaks of it."""
+    """The start and end of the answer, or the reason why there is none: the last piece outside of
+    thinking that holds code, else the last piece. A ``</think>`` that nothing opened ends thinking
+    too (a chat template may have opened it), unless a sentence behind the last code speaks of
+    it."""
     pieces, start, opened = [], 0, False
     last = text.rfind(_CODE_MARK)
     for mark in _THINK.finditer(text):
@@ -119,7 +120,7 @@ def _holds_code(text: str, start: int, end: int) -> bool:
 
 
 def read_block(text: str) -> tuple[str | None, str]:
-    """What stands in an answer's last code block, or the reason why there is none."""
+    """The text of an answer's last code block, or the reason why there is none."""
     start, end, reason = skip_thinking(text)
     blocks = find_blocks(text, start, end)
     if reason or not blocks:
@@ -137,7 +138,7 @@ def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeB
 
 
 def _holds_statement(problem: Problem, code: str) -> bool:
-    """Whether code without a block is a whole file: then its body is shorter than it."""
+    """True if code without a block is a whole file: then its body is shorter than it."""
     if problem.kind in (ANNOTATE, FILE):
         return False
     language = find_language(problem.language)
@@ -153,18 +154,18 @@ class Mode:
     engine = ""
 
     def against(self, config: Config) -> str:
-        """Why a run of this configuration cannot have this mode, and what to set; empty when it
-        can."""
+        """The reason why a run of this configuration cannot have this mode, and what to set; empty
+        when it can."""
         return ""
 
     def words(self, references: Sequence[tuple[Problem, str]]) -> list[str]:
-        """What is written besides statements and bodies, for the tokenizer of a fresh model; each
-        word of it stays in one piece."""
+        """Texts that are written besides statements and bodies, for the tokenizer of a fresh model;
+        each word of it stays in one piece."""
         return []
 
     async def teach(self, session: Any, references: list[Any]) -> list[Any]:
-        """What the warm start of a ``proverrl.run.session.Session`` learns in place of its
-        references, both as ``proverrl.run.pairs.PairSource``."""
+        """The pairs that the warm start of a ``proverrl.run.session.Session`` learns in place of
+        its references, both as ``proverrl.run.pairs.PairSource``."""
         return references
 
     async def read(
@@ -175,13 +176,13 @@ class Mode:
         return [extract(problem, text, layout) for problem, text in answers]
 
     def tell(self, rollout: Rollout, told: str, layout: LayoutName) -> str:
-        """What the policy is told of the last turn, of which ``told`` says what the verifier
+        """The feedback on the last turn, of which ``told`` says what the verifier
         said."""
         return told
 
     def describe(self) -> dict[str, Any]:
-        """What all attempts of an evaluation share of the mode, and what a run is held to that
-        continues, as JSON values."""
+        """The settings of the mode that all attempts of an evaluation share, and that hold a run
+        that continues, as JSON values."""
         return {}
 
 

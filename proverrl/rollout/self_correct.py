@@ -165,7 +165,7 @@ def add_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig, mode
 
 
 def tell(turn: Turn, policy: Policy, settings: RolloutConfig) -> str:
-    """What the policy is told about a turn, in the words of its layout."""
+    """The feedback on a turn, in the words of its layout."""
     if turn.candidate is None or turn.verdict is None:
         return render_missing(turn.reason)
     text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)

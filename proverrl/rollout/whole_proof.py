@@ -98,7 +98,7 @@ def name_draws(
 
 
 def explain_lost(completion: Completion, found: Extraction) -> Extraction:
-    """What was found in a completion, or why there was nothing to find it in."""
+    """The extraction of a completion, or the reason why there was no text to find it in."""
     reason = LOST.get(completion.finish_reason, "")
     return found if not reason or completion.text.strip() else Extraction(None, reason=reason)
 
@@ -191,6 +191,6 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
 
 
 def load_completion(row: Mapping[str, Any]) -> Completion:
-    """What ``dump_completion`` wrote."""
+    """The completion that ``dump_completion`` wrote."""
     values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
     return Completion(**values)

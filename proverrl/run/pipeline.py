@@ -53,8 +53,8 @@ AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the policy is to write next: draw ``number``, a group on each of ``problems``, begun
-    with its hint where it has one; no ``hints`` at all is none for any."""
+    """The order for what the policy writes next: draw ``number``, a group on each of ``problems``,
+    begun with its hint where it has one; no ``hints`` at all is none for any."""
 
     number: int
     problems: tuple[Problem, ...]
@@ -86,7 +86,7 @@ class Judged:
 
 
 class Source(ABC):
-    """Where the judged draws of a run's steps come from."""
+    """Gives the judged draws of a run's steps."""
 
     usage: IdleClock
 
@@ -116,7 +116,7 @@ class Source(ABC):
 
 
 def make_sampling(config: Config, *seed: str | int) -> Sampling:
-    """How a loop samples, under a seed of its own."""
+    """The sampling of a loop, under a seed of its own."""
     return Sampling(
         temperature=config.sampling.temperature,
         max_new_tokens=config.sampling.max_new_tokens,

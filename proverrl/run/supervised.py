@@ -42,26 +42,27 @@ PROBE_TOKENS = 64
 
 
 class SupervisedLoss(Protocol):
-    """What is minimised over items. It travels to the other processes, as the items do."""
+    """An objective, which is minimised over items. It travels to the other processes, as the items
+    do."""
 
     def cut(self, items: Sequence[Any], max_tokens: int) -> Iterator[list[Any]]:
         """Micro-batches of at most so many tokens; an item that is longer goes alone."""
 
     def denominator(self, batch: Sequence[Any]) -> float:
-        """What the sums over a whole batch are divided by."""
+        """The divisor of the sums over a whole batch."""
 
     def compute(
         self, model: Any, part: Sequence[Any], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """What a micro-batch adds to the loss of its batch and to the batch's figures."""
+        """The share of a micro-batch in the loss of its batch and in the batch's figures."""
 
 
 ScoreFn = Callable[[Any, Sequence[Any]], torch.Tensor]
-"""What the model makes of each item, of shape [items, figures]. It travels as the items do."""
+"""The model's figures for each item, of shape [items, figures]. It travels as the items do."""
 
 
 OPTIMIZER_KEYS = ("optimizer", "learning_rate")
-"""What the sections of supervised trainings say in place of ``[learner]``."""
+"""The keys of the sections of supervised trainings, in place of ``[learner]``."""
 
 
 class SupervisedSettings(Protocol):
@@ -257,7 +258,7 @@ def draw_batches(
 
 
 def supervised_rate(step: int, steps: int) -> float:
-    """What the learning rate is multiplied with: it rises over a twentieth of the steps, and then
+    """The factor of the learning rate: it rises over a twentieth of the steps, and then
     falls in a straight line to a tenth."""
     warm = max(1, steps // 20)
     if step < warm:

@@ -32,7 +32,7 @@ _ACTIVITIES: dict[Component, Activity] = {
     "learner": "update",
     "composer": "compose",
 }
-"""What a timeline calls the work of each part."""
+"""The name of each part's work in a timeline."""
 
 
 @dataclass
@@ -209,9 +209,9 @@ def _solve_rate(verdicts: Counter[str]) -> float | None:
 
 
 class IdleClock:
-    """How long each part of a run had nothing to do, in wall seconds, and rows of a generation.
-    ``pool`` works while any verdict is awaited; turns after the first, their writing included,
-    count for it. What each did is noted in ``timeline``."""
+    """Times in which each part of a run had nothing to do, in wall seconds, and rows of a
+    generation. ``pool`` works while any verdict is awaited; turns after the first, their writing
+    included, count for it. What each did is noted in ``timeline``."""
 
     def __init__(
         self,

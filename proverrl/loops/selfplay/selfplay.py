@@ -207,14 +207,14 @@ class SelfplaySource(Source):
         return Composition(number, drafts, self._ask(self._rounds.early, _list_problems(drafts)))
 
     def _count_base(self, following: Composition) -> int:
-        """How many base problems a step begins with: its share, or more where a round has fewer
-        statements than the rest."""
+        """The number of base problems that a step begins with: its share, or more where a round has
+        fewer statements than the rest."""
         least = round(self._rounds.settings.base_share * self._num_groups)
         return max(least, self._num_groups - len(_list_problems(following.drafts)))
 
     async def _write_ahead(self, following: Composition) -> tuple[list[Draw], float]:
-        """What a round's step begins with: bodies on base problems, and on what the early filters
-        let pass. One flight, as it is after a resume."""
+        """The flight that a round's step begins with: bodies on base problems, and on what the
+        early filters let pass. One flight, as it is after a resume."""
         state, orders = self._state, []
         if num_base := self._count_base(following):
             orders.append(state.choose(num_base))

@@ -1,4 +1,4 @@
-"""What a self-play run knows beside a GRPO run: composed problems, filters, what became of them.
+"""The state of a self-play run beside that of GRPO: composed problems, filters, their outcomes.
 
 Flows in: drafts of a composer, the filters' answers, judged rounds. Flows out: the next pairs of
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
@@ -35,7 +35,7 @@ from proverrl.types import Group, Problem, Rollout, Turn
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the filters said of a round, and the verifier calls of each filter."""
+    """The filters' answers in a round, and the verifier calls of each filter."""
 
     run: FilterRun
     calls: Counter[str]
@@ -71,7 +71,7 @@ class Rounds:
         return number, self._composed.draw_parents(proofs, number=number, num=num)
 
     async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
-        """What these filters say of statements."""
+        """The answers of these filters on statements."""
         tools = self._composed.open_tools({}, set(self._composed.seen))
         run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
@@ -120,7 +120,7 @@ class Rounds:
                 self._composed.see([stop.kept.problem])
 
     def is_within(self, group: Group) -> bool:
-        """Whether the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
+        """True if the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
         rate = solve_rate(group.rollouts) or 0.0
         low, high = self.settings.solve_rates
         return low < rate <= high
@@ -212,7 +212,7 @@ def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
 
 
 def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
-    """What became of a statement."""
+    """The outcome of a statement."""
     if draft.composed is None:
         return StatementOutcome("stopped" if draft.reason == REPEATED else "malformed")
     problem = draft.composed.problem
