@@ -1,6 +1,6 @@
 """The section ``[selfplay]``, a composer that writes statements for a solver.
 
-The functions that the names choose stand in ``proverrl.rewards.composer`` (``reward``),
+The functions that the names choose stand in ``proverrl.rewards`` (``reward``),
 ``proverrl.compose`` (``operators``, ``filters``, grades) and ``proverrl.loops.selfplay.selfplay``
 (``composer``).
 """

@@ -54,8 +54,8 @@ from proverrl.run.run_folder import (
     write_resolved,
 )
 from proverrl.run.session import Session, load_training, open_policy
+from proverrl.run.supervised import warm_start
 from proverrl.run.taught import teach_all
-from proverrl.run.warm_start import warm_start
 
 
 async def _no_loop(session: Session) -> None:

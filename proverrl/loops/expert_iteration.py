@@ -21,7 +21,7 @@ import torch
 
 from proverrl.files.disk import loading
 from proverrl.policy.lora import has_adapter, reset_adapter
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.rewards import proved_reward
 from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.follow import check_weights
 from proverrl.run.pairs import (

@@ -24,7 +24,7 @@ from proverrl.advantages import AdvantageInputs, admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
-from proverrl.rewards.verdicts import RewardFn, build_reward
+from proverrl.rewards import RewardFn, build_reward
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.checkpoint import latest_checkpoint

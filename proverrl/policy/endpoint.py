@@ -25,8 +25,7 @@ import httpx2
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange, Policy, continue_messages, require_room
-from proverrl.policy.parts import join_parts
-from proverrl.problems.prompt import render_messages, render_prompt
+from proverrl.problems.prompt import join_parts, render_messages, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after

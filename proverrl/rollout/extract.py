@@ -119,15 +119,6 @@ def _holds_code(text: str, start: int, end: int) -> bool:
     return text.find(_CODE_MARK, start, end) >= 0
 
 
-def read_block(text: str) -> tuple[str | None, str]:
-    """The text of an answer's last code block, or the reason why there is none."""
-    start, end, reason = skip_thinking(text)
-    blocks = find_blocks(text, start, end)
-    if reason or not blocks:
-        return None, reason or "no code block in the answer"
-    return text[blocks[-1].start : blocks[-1].end], ""
-
-
 def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeBlock]:
     """The fenced code blocks of a text in order."""
     return [

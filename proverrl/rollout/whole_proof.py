@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy, generate_fitting
-from proverrl.rewards.verdicts import RewardFn
+from proverrl.rewards import RewardFn
 from proverrl.rollout.completion_counts import LOST
 from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.types import Completion, Group, Problem, Prompt, Rollout, Sampling, Turn

@@ -13,7 +13,7 @@ from typing import Any
 from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.hint import Hint
-from proverrl.learner.terms import LossTerm
+from proverrl.learner.learner import LossTerm
 from proverrl.plugins import bind, refuse
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw

@@ -30,8 +30,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config import AppealConfig, Config
 from proverrl.hint import Hint
 from proverrl.policy.base import Policy
-from proverrl.rewards.noise import FalseNegativeRate, is_appealed
-from proverrl.rewards.verdicts import find_hook
+from proverrl.rewards import FalseNegativeRate, find_hook, is_appealed
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all

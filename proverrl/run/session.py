@@ -19,12 +19,11 @@ from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Sampler
-from proverrl.policy.loading import build_policy, choose_device, load_policy
+from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rewards.verdicts import find_hook
+from proverrl.rewards import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint

@@ -20,7 +20,7 @@ from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
 from proverrl.hint import Hint
 from proverrl.learner.learner import TorchLearner
-from proverrl.rewards.verdicts import RewardFn
+from proverrl.rewards import RewardFn
 from proverrl.rollout.extract import SameMode
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample

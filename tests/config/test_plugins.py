@@ -32,7 +32,7 @@ from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.jobs.train import train
 from proverrl.losses import compute_loss
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.search.run import TreeSearch
 from proverrl.search.wiring import choose_states
 from proverrl.types import Candidate, Group, Reward, Status, Verdict

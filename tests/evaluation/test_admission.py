@@ -18,7 +18,7 @@ from proverrl.config import (
     RewardConfig,
     load_config,
 )
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.rollout.whole_proof import build_group
 from proverrl.types import Group, Status
 from tests import ROOT

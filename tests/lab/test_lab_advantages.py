@@ -30,7 +30,7 @@ from proverrl.lab.objectives.advantages import (
     turn_returns,
 )
 from proverrl.lab.objectives.rewards import entry_credits
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.types import Group, Obligations, Status
 from tests.builders import build_problem, build_test_group, build_turn, build_turns_group
 from tests.rollout.test_rewards import rollout

@@ -22,7 +22,7 @@ from proverrl.lang.records import Extraction
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.rewards import proved_reward
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, dump_completion, load_completion
 from proverrl.run.checkpoint import dump_draws, load_draws
 from proverrl.run.pipeline import Judged, Reviewer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.compose.composers import Draft, measure_truncated
-from proverrl.rewards.composer import StatementOutcome
+from proverrl.rewards import StatementOutcome
 from proverrl.types import Problem, Rollout, Status
 
 BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")

@@ -31,7 +31,7 @@ from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_c
 from proverrl.loops.selfplay.composition import drop_long, weigh_operators
 from proverrl.loops.selfplay.record import JudgedRound, solve_rate
 from proverrl.loops.selfplay.state import Checked, Rounds
-from proverrl.rewards.composer import is_modified, penalise_modified
+from proverrl.rewards import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import Draw
 from proverrl.run.pipeline import Flight, Judged, Order, Pipeline, Source

@@ -22,7 +22,7 @@ from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warni
 from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.composition import ComposedProblems
 from proverrl.loops.selfplay.record import JudgedRound, describe_round, solve_rate
-from proverrl.rewards.composer import (
+from proverrl.rewards import (
     StatementOutcome,
     compare_statements,
     is_modified,
