@@ -24,13 +24,12 @@ from typing import Any
 
 from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
 from proverrl.concurrency import cancel_all
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
 from proverrl.loops.selfplay.composition import drop_long, weigh_operators
-from proverrl.loops.selfplay.record import JudgedRound, solve_rate
-from proverrl.loops.selfplay.state import Checked, Rounds
+from proverrl.loops.selfplay.state import Checked, JudgedRound, Rounds, solve_rate
 from proverrl.rewards import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import Draw
