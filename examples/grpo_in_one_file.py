@@ -31,8 +31,7 @@ from torch.nn.functional import pad
 from proverrl import Candidate, Problem, load_problems, load_references, open_verifier
 from proverrl.config import LayoutName, PolicyConfig
 from proverrl.lang import find_language
-from proverrl.policy.loading import build_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.extract import extract

@@ -28,9 +28,8 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.memory import GIB, plan_memory, settle_cache
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.loading import DTYPES, choose_device
+from proverrl.policy.loading import DTYPES, choose_device, train_tokenizer
 from proverrl.policy.lora import attach_adapter
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Problem, Prompt, Sampling
 from scripts.bench.grpo_side import make_sample

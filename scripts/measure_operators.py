@@ -35,7 +35,7 @@ from proverrl.compose.filters import (
     run_filters,
 )
 from proverrl.compose.operators import compose, get_operator, list_operators
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
 from proverrl.generate.dafny.stream import GENERATOR

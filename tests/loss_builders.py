@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proverrl.config import LossConfig
-from proverrl.losses.base import LossInputs
+from proverrl.losses import LossInputs
 
 
 def logs(values: Sequence[float]) -> list[float]:

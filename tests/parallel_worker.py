@@ -40,16 +40,14 @@ from proverrl.learner.learner import TorchLearner, Update
 from proverrl.learner.packed_rows import PackedRow, batch_rows, packed_logprobs
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.base import SharedSampler
-from proverrl.policy.loading import cast_parameters
+from proverrl.policy.loading import cast_parameters, train_tokenizer
 from proverrl.policy.lora import attach_adapter
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.run.follow import Follower, check_weights, dismiss, push_weights, start_learners
-from proverrl.run.imitation import Imitation, score_targets
 from proverrl.run.pairs import Pair
 from proverrl.run.samplers import PublishedSampler, PushedSampler, SamplerCopy
-from proverrl.run.supervised import SupervisedLearner, SupervisedLoss
+from proverrl.run.supervised import Imitation, SupervisedLearner, SupervisedLoss, score_targets
 from proverrl.types import Completion, Prompt, Sampling
 from tests.builders import build_problem
 from tests.fake_sampler import FakeEngine

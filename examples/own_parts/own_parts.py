@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread
-from proverrl.losses.base import LossInputs, token_mean
+from proverrl.advantages import AdvantageInputs, GroupAdvantages, spread
+from proverrl.losses import LossInputs, token_mean
 from proverrl.types import Reward, Rollout, Status
 
 

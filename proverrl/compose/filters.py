@@ -21,7 +21,7 @@ from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.operators import compose
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_composing
 from proverrl.lang.records import Parent

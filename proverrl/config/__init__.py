@@ -1,13 +1,8 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
-from proverrl.config.curriculum import CurriculumConfig as CurriculumConfig
-from proverrl.config.curriculum import CurriculumName as CurriculumName
 from proverrl.config.load import load_config as load_config
 from proverrl.config.load import load_stored_config as load_stored_config
 from proverrl.config.load import parse_config as parse_config
-from proverrl.config.losses import GuardConfig as GuardConfig
-from proverrl.config.losses import LossConfig as LossConfig
-from proverrl.config.losses import LossName as LossName
 from proverrl.config.policy import EndpointConfig as EndpointConfig
 from proverrl.config.policy import EngineName as EngineName
 from proverrl.config.policy import LayoutName as LayoutName
@@ -15,19 +10,24 @@ from proverrl.config.policy import LoraConfig as LoraConfig
 from proverrl.config.policy import PolicyConfig as PolicyConfig
 from proverrl.config.policy import VllmConfig as VllmConfig
 from proverrl.config.policy import VllmDtype as VllmDtype
-from proverrl.config.rewards import AdvantageConfig as AdvantageConfig
-from proverrl.config.rewards import AdvantageName as AdvantageName
-from proverrl.config.rewards import AppealConfig as AppealConfig
-from proverrl.config.rewards import RewardConfig as RewardConfig
-from proverrl.config.rewards import RewardName as RewardName
-from proverrl.config.rollout import FeedbackName as FeedbackName
-from proverrl.config.rollout import RolloutConfig as RolloutConfig
-from proverrl.config.rollout import RolloutMode as RolloutMode
 from proverrl.config.search import SearchConfig as SearchConfig
+from proverrl.config.sections import AdvantageConfig as AdvantageConfig
+from proverrl.config.sections import AdvantageName as AdvantageName
+from proverrl.config.sections import AppealConfig as AppealConfig
 from proverrl.config.sections import Config as Config
+from proverrl.config.sections import CurriculumConfig as CurriculumConfig
+from proverrl.config.sections import CurriculumName as CurriculumName
+from proverrl.config.sections import FeedbackName as FeedbackName
 from proverrl.config.sections import PoolConfig as PoolConfig
 from proverrl.config.sections import ProblemsConfig as ProblemsConfig
+from proverrl.config.sections import RewardConfig as RewardConfig
+from proverrl.config.sections import RewardName as RewardName
+from proverrl.config.sections import RolloutConfig as RolloutConfig
+from proverrl.config.sections import RolloutMode as RolloutMode
 from proverrl.config.training import GrpoConfig as GrpoConfig
+from proverrl.config.training import GuardConfig as GuardConfig
 from proverrl.config.training import LearnerConfig as LearnerConfig
+from proverrl.config.training import LossConfig as LossConfig
+from proverrl.config.training import LossName as LossName
 from proverrl.config.training import OptimizerName as OptimizerName
 from proverrl.config.training import PrecisionName as PrecisionName

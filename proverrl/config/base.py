@@ -1,4 +1,4 @@
-"""What every section of the configuration is made of: a base model and number types."""
+"""The parts of every section of the configuration: a base model and number types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_WORKERS = 1024
 """Verifier processes of a pool; a number beyond it is a slip."""
 
 MAX_INT = 2**63 - 1
-"""What torch and SQLite hold."""
+"""Integers that torch and SQLite hold."""
 
 Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
 NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
@@ -26,9 +26,9 @@ NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 Options = dict[str, str | int | float | bool | list[str] | list[int] | list[float]]
 """The options of a plug-in."""
 LeanBackend = Literal["lean-server", "lean-file"]
-"""How Lean is asked."""
+"""The way in which Lean is asked."""
 CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
-"""Which accepted Lean proofs are judged once more, as a pattern."""
+"""The accepted Lean proofs that are judged once more, as a pattern."""
 
 
 def name_of(seam: Seam, names: Any) -> AfterValidator:

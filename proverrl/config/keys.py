@@ -34,7 +34,7 @@ USUAL_KEYS = (
     *("grpo.steps", "grpo.groups_per_step", "grpo.groups_per_draw", "grpo.group_size"),
     *("evaluation.samples", "evaluation.ks"),
 )
-"""What a run of one's own sets; the others have defaults that served every measured run."""
+"""Keys that a run of one's own sets; the others have defaults that served every measured run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def choose_run(run: Path | None, overrides: Sequence[str]) -> Path | None:
 
 
 def names_policy(overrides: Sequence[str]) -> bool:
-    """Whether an override says which policy is meant."""
+    """True if an override says which policy is meant."""
     return any(text.partition("=")[0].strip() == "policy.path" for text in overrides)
 
 
@@ -192,7 +192,7 @@ def parse_config(table: dict[str, Any], *, source: str, given: Collection[str] =
 
 
 def _is_given(location: tuple[int | str, ...], keys: Collection[str]) -> bool:
-    """Whether a place is that of one of the keys, or inside it."""
+    """True if a place is that of one of the keys, or inside it."""
     name = ".".join(map(str, location))
     return any(name == key or name.startswith(f"{key}.") for key in keys)
 

@@ -1,4 +1,4 @@
-"""What a loop says of itself, so that a configuration is checked without knowing its name.
+"""The traits of a loop, so that a configuration is checked without knowing its name.
 
 Flows in: the name of a loop of ours, or of a plug-in. Flows out: its ``LoopTraits``. The functions
 themselves stand in ``proverrl.jobs.train.LOOPS``.
@@ -40,7 +40,7 @@ class LoopTraits:
 
     @property
     def unit(self) -> str:
-        """What the loop counts: ``step`` or ``round``."""
+        """The unit that the loop counts: ``step`` or ``round``."""
         return "round" if self.counts == "expert_iteration.rounds" else "step"
 
 
@@ -96,12 +96,12 @@ def find_traits(name: str) -> LoopTraits:
 
 
 def is_own(name: str) -> bool:
-    """Whether a loop is one of ours."""
+    """True if a loop is one of ours."""
     return name in get_args(LoopName)
 
 
 def known_traits(name: str) -> LoopTraits:
-    """What is known of a loop without importing it: of a plug-in its function's name."""
+    """The traits of a loop, without importing it: of a plug-in its function's name."""
     title = name.rpartition(":")[2].replace("_", " ")
     return next((own for key, own in OWN_LOOPS.items() if key == name), LoopTraits(title))
 
@@ -114,7 +114,7 @@ def check_loop(config: Any) -> None:
 
 
 def against_loop(config: Any, traits: LoopTraits) -> str:
-    """Why a ``Config`` does not fit its loop, or an empty string."""
+    """The reason why a ``Config`` does not fit its loop, or an empty string."""
     asked: dict[TakenKey, tuple[bool, str]] = {
         "experiments": (bool(config.experiments), "{}"),
         "learner.shard": (config.learner.shard != "none", '"none"'),

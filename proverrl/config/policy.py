@@ -44,7 +44,7 @@ class VllmConfig(Section):
     """no compilation: starts in seconds, but samples more slowly on a GPU"""
 
     def dtype_for(self, weights: object) -> str:
-        """What ``dtype`` means for trained weights of this type (torch's)."""
+        """The meaning of ``dtype`` for trained weights of this type (torch's)."""
         return str(weights).removeprefix("torch.") if self.dtype == "auto" else self.dtype
 
 
@@ -52,7 +52,7 @@ EndpointApi = Literal["chat", "completions"]
 
 
 ENDPOINT = "endpoint:"
-"""What stands before the name of an endpoint where a folder of weights could be named."""
+"""The prefix of the name of an endpoint where a folder of weights could be named."""
 
 
 def _is_address(value: str) -> str:
@@ -96,8 +96,8 @@ example of DeepSeek-Prover-V2's repository."""
 
 
 class SamplingConfig(Section):
-    """How the policy samples in training. The default of ``max_new_tokens`` is that of the small
-    model (``choose_token_limit``)."""
+    """The sampling of the policy in training. The default of ``max_new_tokens`` is that of the
+    small model (``choose_token_limit``)."""
 
     temperature: PositiveFloat = 1.0
     """temperature in training"""
@@ -207,5 +207,5 @@ class PolicyConfig(Section):
 
     @property
     def is_function(self) -> bool:
-        """Whether a function of somebody's own writes, so that there are no weights."""
+        """True if a function of somebody's own writes, so that there are no weights."""
         return self.engine not in get_args(EngineName)

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
+    Fraction,
     NonNegative,
     NonNegativeFloat,
     Options,
@@ -24,10 +25,7 @@ from proverrl.config.base import (
     Section,
     name_of,
 )
-from proverrl.config.curriculum import CurriculumConfig
-from proverrl.config.evaluation import EvalConfig
 from proverrl.config.loops import LoopName, against_loop, is_own, known_traits
-from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.policy import (
     ENDPOINT,
     EndpointConfig,
@@ -37,23 +35,143 @@ from proverrl.config.policy import (
     choose_token_limit,
     name_endpoint,
 )
-from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
-from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
+    GuardConfig,
     LearnerConfig,
+    LossConfig,
     PrecisionName,
     SamplesConfig,
     WarmStartConfig,
 )
 from proverrl.plugins import Seam
 
+RewardName = Literal["proved",]
+
+
+class AppealConfig(Section):
+    """Second looks at refused proofs, by another worker; see ``proverrl.run.pipeline.Reviewer``."""
+
+    rate: Fraction = 0.02
+    """share of distinct refused candidates that are judged again with four times the resource limit
+    and the deadline; 0: none"""
+
+
+class RewardConfig(Section):
+    """The reward of a rollout; see ``proverrl.rewards``."""
+
+    name: Annotated[str, name_of("reward", RewardName)] = "proved"
+    """``proved``, or the name of an installed plug-in
+    ([algorithms.md](algorithms.md#rewards-reward))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+    overlong_weight: NonNegativeFloat = 0.0
+    """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
+    last fifth before it"""
+
+
+AdvantageName = Literal["grpo", "dr_grpo"]
+
+
+class AdvantageConfig(Section):
+    """The comparison of the rollouts of a group; see ``proverrl.advantages``."""
+
+    name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
+    """``grpo`` or ``dr_grpo`` ([algorithms.md](algorithms.md#advantages-advantage))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+
+
+RolloutMode = Literal["whole_proof", "self_correct"]
+FeedbackName = Literal["goedel", "kimina", "compact", "status"]
+
+
+class RolloutConfig(Section):
+    """Turns of a rollout, and what the policy is told between two of them; under ``whole_proof``
+    there is only one."""
+
+    mode: Annotated[str, name_of("rollout", RolloutMode)] = "whole_proof"
+    """``whole_proof`` or ``self_correct`` ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``mode = "package.module:function"`` ([plugins.md](plugins.md))"""
+    turns: Positive = 3
+    """the most turns, including the first attempt"""
+    feedback: FeedbackName = "goedel"
+    """``goedel``, ``kimina``, ``compact`` or ``status``
+    ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    max_errors: Positive = 8
+    """the most errors shown; the rest are counted"""
+    history_tokens: NonNegative = 0
+    """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
+    the model's context"""
+
+    @property
+    def takes_turns(self) -> bool:
+        """True if a rollout may have more than one turn."""
+        return self.mode != "whole_proof" and self.turns > 1
+
+
+CurriculumName = Literal["uniform", "posterior"]
+
+
+class CurriculumConfig(Section):
+    """The choice of the problems that are drawn."""
+
+    name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
+    """``uniform`` or ``posterior`` ([algorithms.md](algorithms.md#curricula-curriculum))"""
+    options: Options = Field(default_factory=dict)
+    """of a plug-in, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
+
+
+class EvalConfig(Section):
+    """Evaluation before and after the loop."""
+
+    split: Literal["train", "valid", "heldout"] = "heldout"
+    """``train``, ``valid`` or ``heldout``"""
+    benchmarks: tuple[str, ...] = ()
+    """problem files that ``proverrl eval`` uses when there is no ``--benchmark``"""
+    mixed: bool = False
+    """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
+    "self_correct"``"""
+    search: bool = False
+    """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``)"""
+    searches: Positive = 32
+    """searches that run side by side; 1 repeats bit for bit on one machine with one setting"""
+    samples: Positive = 8
+    """attempts per problem; the largest of ``ks`` if that is more"""
+    ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
+    """the k of pass@k"""
+    temperature: PositiveFloat = 1.0
+    """temperature in evaluation"""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """draw from the likeliest tokens that together have this probability (nucleus sampling); such
+    tokens have no log-probabilities and are never learned from. Searches refuse it"""
+    top_k: NonNegative = 0
+    """draw from so many likeliest tokens; 0 is all. Searches refuse it"""
+    max_problems: NonNegative = 0
+    """only the first this many problems; 0 is all"""
+    before: bool = True
+    """evaluate after the warm start, before the loop"""
+    after: bool = True
+    """evaluate after the loop"""
+
+    @property
+    def against_search(self) -> str:
+        """The reason why no search could use what is sampled like this; empty where one can."""
+        for key, value, all_tokens in (("top_p", self.top_p, 1), ("top_k", self.top_k, 0)):
+            if value != all_tokens:
+                return (
+                    f"evaluation.{key} is for whole proofs and turns: searches compare "
+                    f"log-probabilities of the whole distribution; set it to {all_tokens}"
+                )
+        return ""
+
 
 class ProblemsConfig(Section):
-    """Where the three splits are. Paths are relative to the working folder."""
+    """The places of the three splits. Paths are relative to the working folder."""
 
     train: Path = Path("dafny/curriculum/train.jsonl")
     """problems for warm start and loop, with reference bodies for the warm start"""
@@ -108,7 +226,7 @@ LoggingBackend = Literal["jsonl", "tensorboard", "wandb", "trackio"]
 
 
 class LoggingConfig(Section):
-    """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
+    """The places for the figures of a run besides ``metrics.jsonl``, which is always written."""
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
     """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
@@ -177,7 +295,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _limit_tokens(self) -> Config:
-        """Where neither file nor override names a limit, the one that suits the policy."""
+        """Takes the limit that suits the policy where neither file nor override names one."""
         limit = choose_token_limit(self.policy)
         named = "max_new_tokens" in self.sampling.model_fields_set
         if named or limit == self.sampling.max_new_tokens:
@@ -205,7 +323,7 @@ class Config(Section):
         return self
 
     def _against_vllm(self) -> str:
-        """Why vLLM cannot sample for this run, and what to set; empty when it can."""
+        """The reason why vLLM cannot sample for this run, and what to set; empty when it can."""
         if self.learner.precision == "bf16" and self.vllm.dtype == "float32":
             return (
                 'learner.precision = "bf16" trains weights in bfloat16, which vllm.dtype = '
@@ -219,7 +337,7 @@ class Config(Section):
         return ""
 
     def _against_shards(self) -> str:
-        """Why what is trained cannot be cut over processes; empty when it can."""
+        """The reason why the trained weights cannot be cut over processes; empty when it can."""
         if self.policy.lora.rank:
             return "takes no adapters; set policy.lora.rank = 0"
         if self.policy.engine == "vllm":
@@ -231,8 +349,8 @@ class Config(Section):
         return self.endpoints.get(name_endpoint(path))
 
     def against_path(self, path: str) -> str:
-        """Why a place of weights names no endpoint that is there; empty where it does, or is a
-        folder."""
+        """The reason why a place of weights names no endpoint that is there; empty where it does,
+        or is a folder."""
         name = name_endpoint(path)
         if not path.startswith(ENDPOINT) or name in self.endpoints:
             return ""
@@ -256,7 +374,7 @@ class Config(Section):
         ]
 
     def precision_on(self, device: str) -> PrecisionName:
-        """What ``learner.precision`` means on a device, by torch's name of it."""
+        """The meaning of ``learner.precision`` on a device, by torch's name of it."""
         if self.learner.precision == "auto":
             return "bf16" if device.startswith("cuda") and self.policy.path else "fp32"
         return self.learner.precision

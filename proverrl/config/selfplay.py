@@ -1,8 +1,8 @@
 """The section ``[selfplay]``, a composer that writes statements for a solver.
 
-The functions that the names choose stand in ``proverrl.rewards.composer`` (``reward``),
-``proverrl.compose`` (``operators``, ``filters``, grades) and ``proverrl.loops.selfplay.selfplay``
-(``composer``).
+The functions that the names choose stand in ``proverrl.rewards`` (``reward``),
+``proverrl.compose.operators`` and ``proverrl.lang.lean.compose`` (``operators``),
+``proverrl.compose.filters`` (``filters``) and ``proverrl.loops.selfplay.selfplay`` (``composer``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,38 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, Options, Positive, Section, name_of
-from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
+
+DafnyOperator = Literal[
+    "change_constant",
+    "flip_sign",
+    "change_bound",
+    "drop_requires",
+    "add_requires",
+    "drop_ensures",
+    "weaken_ensures",
+    "strengthen_ensures",
+    "instantiate",
+    "generalise",
+    "apply_lemma",
+    "negate",
+    "conjoin_lemmas",
+    "sequence_loops",
+    "chain_calls",
+    "nest_loop",
+]
+
+LeanOperator = Literal["lean_fuse", "lean_instantiate", "lean_generalise", "lean_negate"]
+
+FilterName = Literal[
+    "duplicate",
+    "leak",
+    "well_formed",
+    "satisfiable",
+    "trivial",
+    "weak_contract",
+    "refuted",
+]
+
 
 ComposerName = Literal["program", "policy"]
 OperatorChoice = Literal["uniform", "useful"]

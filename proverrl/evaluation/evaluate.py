@@ -35,7 +35,7 @@ from proverrl.files.seal import add_seal
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import describe_lost, warn_of_lost, warn_of_room
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed

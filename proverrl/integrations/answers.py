@@ -22,9 +22,14 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
-from proverrl.policy.parts import join_parts
 from proverrl.problems.load import load_problems, make_row, read_problem
-from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt, require_layout
+from proverrl.problems.prompt import (
+    LAYOUTS,
+    join_parts,
+    render_messages,
+    render_prompt,
+    require_layout,
+)
 from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier, verify_all

@@ -31,7 +31,7 @@ from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.mode import open_mode
+from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
@@ -73,7 +73,7 @@ def _stem(source: str) -> str:
 
 
 Afterwards = Callable[[Evaluation, CachedVerifier, Callable[[str, str], None]], Awaitable[None]]
-"""What is done with an evaluation's attempts while its verifier is open; the last argument shows
+"""A use of an evaluation's attempts while its verifier is open; the last argument shows
 how far that is."""
 
 
@@ -148,9 +148,9 @@ async def evaluate_benchmarks(
 def open_tools(
     policy: Policy, verifier: CachedVerifier, config: Config, languages: Iterable[str]
 ) -> Tools:
-    """What searches of problems in these languages share; whoever opens them closes ``confirm``.
-    Raises ``UsageError``: ``evaluation.top_p`` or ``top_k`` would leave a search without
-    log-probabilities of the whole distribution; ``ToolchainError``: as ``open_confirm``."""
+    """The tools that searches of problems in these languages share; whoever opens them closes
+    ``confirm``. Raises ``UsageError``: ``evaluation.top_p`` or ``top_k`` would leave a search
+    without log-probabilities of the whole distribution; ``ToolchainError``: as ``open_confirm``."""
     settings = config.evaluation
     if reason := settings.against_search:
         raise UsageError(reason)
@@ -174,8 +174,8 @@ async def open_prover(
     *,
     searches: bool,
 ) -> AsyncIterator[tuple[Policy, CachedVerifier, Tools | None]]:
-    """What writes the completions (the server, the function, or the engine that ``policy.engine``
-    names), what judges them, and tools where it ``searches``."""
+    """The policy that writes the completions (the server, the function, or the engine that
+    ``policy.engine`` names), the verifier that judges them, and tools where it ``searches``."""
     async with contextlib.AsyncExitStack() as stack:
         policy: Policy = trained
         if isinstance(trained, TransformersPolicy):

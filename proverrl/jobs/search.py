@@ -180,8 +180,8 @@ class _SearchRun:
     async def _find_finished(
         self, folder: SearchFolder, search: Search, result: SearchResult
     ) -> dict[str, Any] | None:
-        """What an earlier call wrote about this very end of the search, its proofs minimised if
-        they are to be; None where it says anything else."""
+        """The summary that an earlier call wrote about this very end of the search, its proofs
+        minimised if they are to be; None where it says anything else."""
         earlier = folder.read_result()
         if earlier is None or not self.options.resume:
             return None
@@ -212,7 +212,7 @@ async def _judge_saved(search: Search, path: Path) -> bool:
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
-    """What proposals depend on."""
+    """The settings that proposals depend on."""
     policy, sampling = tools.propose.policy, tools.propose.sampling
     found: dict[str, Any] = {
         "policy_sha256": name_weights(policy),

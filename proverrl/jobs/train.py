@@ -37,13 +37,13 @@ from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
-from proverrl.rollout.mode import open_mode
-from proverrl.run.appeals import APPEAL_FACTOR
+from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.experiments import open_experiments
 from proverrl.run.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.run.pairs import check_files, reference_sources
+from proverrl.run.pipeline import APPEAL_FACTOR
 from proverrl.run.reverify import check_sample_files
 from proverrl.run.run_folder import (
     check_resumable,
@@ -54,8 +54,8 @@ from proverrl.run.run_folder import (
     write_resolved,
 )
 from proverrl.run.session import Session, load_training, open_policy
+from proverrl.run.supervised import warm_start
 from proverrl.run.taught import teach_all
-from proverrl.run.warm_start import warm_start
 
 
 async def _no_loop(session: Session) -> None:
@@ -211,7 +211,7 @@ async def _run_stages(session: Session) -> None:
 
 
 def describe_unsaved(session: Session) -> str:
-    """What a process that ends now loses, and from where the same command continues."""
+    """The work that a process loses when it ends now, and where the same command continues."""
     unit = find_traits(session.config.loop).unit
     checkpoint = latest_checkpoint(session.checkpoints)
     saved = read_state(checkpoint)["step"] if checkpoint else 0
@@ -283,5 +283,5 @@ async def _evaluate(session: Session, name: str) -> None:
 
 
 def is_finished(config: Config) -> bool:
-    """Whether the run folder holds a finished run of this configuration."""
+    """True if the run folder holds a finished run of this configuration."""
     return is_ended(config)

@@ -27,12 +27,11 @@ from proverrl.config.loops import loop_traits
 from proverrl.config.training import OptimizerName
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.losses.base import Metrics
+from proverrl.losses import Metrics
 from proverrl.problems.load import load_texts
-from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair, make_source
 from proverrl.run.session import Session
-from proverrl.run.supervised import SupervisedLearner, supervised_rate
+from proverrl.run.supervised import SupervisedLearner, score_targets, supervised_rate
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem
 

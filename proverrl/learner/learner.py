@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -34,17 +34,33 @@ from proverrl.learner.packed_rows import (
     split_by_sample,
     split_rows,
 )
-from proverrl.learner.terms import LossTerm
 from proverrl.learner.vocabulary import check_head
 from proverrl.learner.weights import MAX_GRAD_NORM, calls, keep_up, open_weights
-from proverrl.losses.base import LossInputs
-from proverrl.losses.regularisers import select_samples
-from proverrl.losses.total import compute_loss
+from proverrl.losses import LossInputs, compute_loss, select_samples
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
 from proverrl.policy.probe import TOLERANCES, Rows
 from proverrl.rollout.samples import TrainingSample
+
+
+class LossTerm(Protocol):
+    """A term that a plug-in adds to the loss of an update. Its items are dealt out over the updates
+    of a pass."""
+
+    def backward(
+        self, model: Any, items: Sequence[Any], *, mine: Sequence[Any], max_tokens: int
+    ) -> dict[str, float]:
+        """Add the term's gradient to the model's for ``mine``, a process's share of the update's
+        ``items``, in passes of at most ``max_tokens`` tokens. Returns what these add to the
+        figures; ``loss`` is one of them."""
+
+    def follow(self, model: Any) -> None:
+        """An update was made."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +338,7 @@ class TorchLearner:
             part.load_state_dict(state[name])
 
     def _parts(self) -> dict[str, Any]:
-        """What has a state beside the weights."""
+        """The parts that have a state beside the weights."""
         reference = {} if self.reference is None else {"reference": self.reference}
         return reference | {f"term {name}": term for name, term in self.terms.items()}
 

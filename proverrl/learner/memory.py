@@ -1,4 +1,4 @@
-"""What a run will hold on each device, by arithmetic, before a weight is loaded.
+"""The memory that a run will hold on each device, by arithmetic, before a weight is loaded.
 
 Flows in: a configuration, the number of processes, and the architecture that it names (of a
 checkpoint only ``config.json`` is read). Flows out: bytes by what they are for. The activations are

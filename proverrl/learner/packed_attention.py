@@ -32,14 +32,14 @@ from proverrl.learner.split_attention import SplitPlan, plan_split, split_attent
 logger = logging.getLogger(__name__)
 
 NAME = "proverrl_packed"
-"""What transformers knows the attention as; without a plan it is torch's own (sdpa)."""
+"""The name of the attention in transformers; without a plan it is torch's own (sdpa)."""
 
 NO_MASK = torch.empty(1, 1, 0, 0)
 """Given as the attention mask, so that the library builds none: the plan says it all."""
 
 _KINDS = {"full_attention", "sliding_attention"}
 _UNKNOWN = ("softcap", "s_aux", "position_bias")
-"""What some models ask of their attention, and torch's own does not know."""
+"""Arguments that some models give their attention, and torch's own does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _MaskedPlan:
 
 @dataclass(frozen=True, slots=True)
 class AttentionPlan:
-    """What the layers of one forward pass have in common."""
+    """The plan that the layers of one forward pass share."""
 
     spans: tuple[Span, ...]
     split: SplitPlan
@@ -160,8 +160,8 @@ def packed_attention(
 
 
 def _find_window(module: Any, settings: dict[str, Any]) -> int:
-    """How many tokens a token of this layer sees, itself included; 0 is all. Not every model tells
-    its attention, so that the configuration is asked too."""
+    """The number of tokens that a token of this layer sees, itself included; 0 is all. Not every
+    model tells its attention, so that the configuration is asked too."""
     if told := settings.get("sliding_window"):
         return int(told)
     config = module.config

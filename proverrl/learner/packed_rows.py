@@ -23,7 +23,7 @@ from proverrl.rollout.samples import TrainingSample
 
 
 class Sized(Protocol):
-    """What takes so many tokens of a forward pass."""
+    """An item that takes so many tokens of a forward pass."""
 
     @property
     def num_tokens(self) -> int: ...
@@ -148,7 +148,7 @@ def packed_logits(
 
 
 def _read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
-    """What the decoder has at the place before each completion token, of shape (tokens, hidden
+    """The decoder's output at the place before each completion token, of shape (tokens, hidden
     size), and those tokens.
 
     From then on the model attends through ``proverrl.learner.packed_attention``. Raises

@@ -153,9 +153,9 @@ def to_part(whole: Tensor, like: Tensor) -> Tensor:
 
 
 class ShardedWeights:
-    """What ``TrainedWeights`` is, with 16 bytes per parameter divided by the number of processes.
-    ``rows`` are compared after each push, the same on every process. All methods are called by all
-    processes. Raises ``UsageError`` if the optimizer or the model cannot be cut, and
+    """The counterpart of ``TrainedWeights``, with 16 bytes per parameter divided by the number of
+    processes. ``rows`` are compared after each push, the same on every process. All methods are
+    called by all processes. Raises ``UsageError`` if the optimizer or the model cannot be cut, and
     ``WeightSyncError`` if the sampler does not compute what the cut copy computes."""
 
     lockstep = True
@@ -280,6 +280,6 @@ def _map_states(
 
 @torch.no_grad()
 def _score_by_learning(run: ShardedModel, rows: Rows) -> Scores:
-    """What ``score_rows`` gives, computed as updates compute it."""
+    """The scores of ``score_rows``, computed as updates compute it."""
     packed = [PackedRow((build_replay_sample(row[:1], row[1:]),)) for row in rows]
     return [run(packed_logprobs, [row], temperature=1.0)[0].tolist() for row in packed]

@@ -77,7 +77,7 @@ def plan_split(spans: Sequence[tuple[range, range]], device: torch.device) -> Sp
 
 
 def why_not_split(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> str:
-    """Why torch has no flash attention for these, in words; empty if it has."""
+    """The reason why torch has no flash attention for these; empty if it has."""
     if dropout:
         return "dropout"
     if query.device.type == "cpu":
@@ -92,8 +92,9 @@ def why_not_split(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> 
 def split_attention(
     query: Tensor, key: Tensor, value: Tensor, plan: SplitPlan, scale: float
 ) -> Tensor:
-    """What each token reads, of shape (1, tokens, heads, head size), from tensors of shape (1,
-    heads, tokens, head size); keys and values may have fewer heads, each for as many queries'."""
+    """The values that each token reads, of shape (1, tokens, heads, head size), from tensors of
+    shape (1, heads, tokens, head size); keys and values may have fewer heads, each for as many
+    queries'."""
     aligned = _align(query, key, value)
     out: Tensor = _SplitAttention.apply(*aligned, plan, scale)  # type: ignore[no-untyped-call]
     return out[..., : value.shape[-1]]
@@ -178,7 +179,7 @@ def _backward(
     *,
     causal: bool,
 ) -> Sequence[Tensor]:
-    """What one pass adds to the gradients of its queries, keys and values, where ``out`` and
+    """The addition of one pass to the gradients of its queries, keys and values, where ``out`` and
     ``norm`` are those of all passes together."""
     given = (grad, query, key, value, out, norm.contiguous())
     found: Sequence[Tensor]

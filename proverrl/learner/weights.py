@@ -38,7 +38,7 @@ class TrainedWeights:
     """
 
     lockstep = False
-    """Whether all processes must run equally many forward and backward passes."""
+    """True if all processes must run equally many forward and backward passes."""
 
     def __init__(
         self, model: Any, optimizer: OptimizerName, *, learning_rate: float, weight_decay: float
@@ -72,7 +72,8 @@ class TrainedWeights:
                 group["params"] = [self.master(p) for p in group["params"]]
 
     def master(self, weight: Tensor) -> Tensor:
-        """What the optimizer works on for a weight of the model: its float32 copy, or itself."""
+        """The tensor that the optimizer changes for a weight of the model: its float32 copy, or
+        itself."""
         return self._masters.get(id(weight), weight)
 
     @property
@@ -149,7 +150,7 @@ class TrainedWeights:
 def open_weights(
     model: Any, config: LearnerConfig, world: World, rows: Rows, *, weight_decay: float = 0.0
 ) -> TrainedWeights | ShardedWeights:
-    """What ``learner.shard`` says: weights that every process holds, or parts of them."""
+    """The weights as ``learner.shard`` says: weights that every process holds, or parts of them."""
     if config.shard == "fsdp2":
         # Here, because one process needs nothing of it.
         from proverrl.learner.sharding import ShardedWeights

@@ -21,7 +21,7 @@ import torch
 
 from proverrl.files.disk import loading
 from proverrl.policy.lora import has_adapter, reset_adapter
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.rewards import proved_reward
 from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.follow import check_weights
 from proverrl.run.pairs import (
@@ -42,7 +42,7 @@ class Supply(Stateful, Protocol):
     """Brings new problems before each round; its state is part of the checkpoint."""
 
     def why_done(self) -> str:
-        """Why there is no further round, or an empty string."""
+        """The reason why there is no further round, or an empty string."""
 
     async def bring(self) -> int:
         """Add problems, and proofs where some are found; returns the verifier calls."""

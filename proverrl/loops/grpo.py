@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
 
-from proverrl.advantages.base import AdvantageInputs
-from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.advantages import AdvantageInputs, admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
-from proverrl.rewards.verdicts import RewardFn, build_reward
+from proverrl.rewards import RewardFn, build_reward
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.run.adapter_probe import probe_adapter
 from proverrl.run.checkpoint import latest_checkpoint
@@ -47,7 +46,7 @@ NOTHING_LEARNED = (
 
 @dataclass(frozen=True, slots=True)
 class GrpoRun:
-    """What the steps of a run are made with; only groups that are ``wanted`` are learned from."""
+    """The parts that make the steps of a run; only groups that are ``wanted`` are learned from."""
 
     session: Session
     state: GrpoState

@@ -16,7 +16,7 @@ from typing import Any, NotRequired
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.advantages.base import Credit
+from proverrl.advantages import Credit
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import MessageRow
 from proverrl.files.lines import ROW, iter_typed_lines

@@ -28,11 +28,11 @@ class Policy(Protocol):
 
     @property
     def engine(self) -> str:
-        """Which engine and device are in use, for people to read."""
+        """The engine and the device in use, for people to read."""
 
     @property
     def layout(self) -> LayoutName:
-        """How problems are shown to it, and therefore how its answers are read."""
+        """The layout of the problems that it is shown, and of the answers that it gives."""
 
     def prompt(self, problem: Problem) -> Prompt:
         """The problem as text and as exact token ids."""
@@ -121,7 +121,7 @@ def require_room(
     n: int,
     why: str,
 ) -> list[list[Completion]]:
-    """What was written for each prompt. Raises ``NoRoomError`` that names the problems of those
+    """The completions of each prompt. Raises ``NoRoomError`` that names the problems of those
     without a row, which had no room, and says ``why``."""
     blank = Completion("", (), (), (), "no_room", 0)
     written = [[blank] * n if row is None else row for row in rows]
@@ -134,7 +134,7 @@ def require_room(
 def place_rows(
     prompts: Sequence[Prompt], written: Sequence[list[Completion]], n: int, most: int, remedy: str
 ) -> list[list[Completion]]:
-    """What was written for those prompts that leave room in ``most`` tokens, in the places of all.
+    """The completions of those prompts that leave room in ``most`` tokens, in the places of all.
     Raises ``NoRoomError`` where there are others."""
     rows = iter(written)
     longest = max((len(prompt.token_ids) for prompt in prompts), default=0)

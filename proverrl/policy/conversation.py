@@ -29,7 +29,7 @@ _ANSWER_MARK, _FEEDBACK_MARK = "ANSWERMARK", "FEEDBACKMARK"
 
 
 def uses_chat(tokenizer: PreTrainedTokenizerBase, layout: LayoutName) -> bool:
-    """Whether the tokenizer's chat template writes the prompts."""
+    """True if the tokenizer's chat template writes the prompts."""
     return LAYOUTS[layout].in_block and tokenizer.chat_template is not None
 
 
@@ -110,7 +110,8 @@ def encode_feedback(
 
 
 def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
-    """What the template writes between an answer and the next user message, and after that."""
+    """The texts that the template writes between an answer and the next user message, and after
+    that."""
     conversation = (
         Message("user", "x"),
         Message("assistant", _ANSWER_MARK),

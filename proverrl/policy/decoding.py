@@ -135,7 +135,7 @@ class CachedRows:
 
 
 def _takes_masks(model: Any, cache: Cache) -> bool:
-    """Whether a model can be given no mask where nothing is padded, and for one token its row of a
+    """True if a model can be given no mask where nothing is padded, and for one token its row of a
     mask as it is: one kind of layer, and torch's attention."""
     config = model.config.get_text_config(decoder=True)
     return (

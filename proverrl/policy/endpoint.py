@@ -25,8 +25,7 @@ import httpx2
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange, Policy, continue_messages, require_room
-from proverrl.policy.parts import join_parts
-from proverrl.problems.prompt import render_messages, render_prompt
+from proverrl.problems.prompt import join_parts, render_messages, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after
@@ -39,7 +38,7 @@ MAX_SEED = 2**31 - 1
 """Servers keep seeds in 32 bits, some of them signed."""
 
 _INSTEAD = {"max_tokens": "max_completion_tokens", "logprobs": None}
-"""What some servers refuse, and what takes its place."""
+"""Parameters that some servers refuse, and those that take their place."""
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|context (?:length|size|window)|prompt is too long"
 )
@@ -57,7 +56,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """What requests cost: tokens of prompts and of completions, thinking included, as the server
+    """The cost of requests: tokens of prompts and of completions, thinking included, as the server
     counts them. ``unreported`` of the ``requests`` came without counts."""
 
     requests: int = 0
@@ -299,8 +298,8 @@ def take_usage(policy: Policy) -> TokenUsage | None:
 
 
 def _find_error(answer: Mapping[str, Any]) -> Any:
-    """What an answer says of a failure, as a whole or of one of its completions; None or empty
-    where it says nothing."""
+    """The failure that an answer reports, as a whole or of one of its completions; None or empty
+    where it reports none."""
     choices = answer.get("choices")
     broken = [
         choice.get("error") or "the model broke off (finish_reason error)"
@@ -321,7 +320,7 @@ def _find_refused(sent: Mapping[str, Any], said: str) -> str:
 
 
 def _is_too_long(said: str, max_tokens: int) -> bool:
-    """Whether an error is about the length of the prompt; not where no prompt could be short enough
+    """True if an error is about the length of the prompt; not where no prompt could be short enough
     for ``max_tokens``."""
     context = _CONTEXT.search(said)
     has_room = context is None or int(context[1]) > max_tokens

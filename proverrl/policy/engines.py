@@ -1,4 +1,4 @@
-"""What samples from a policy that is loaded in this process, and which weights a policy has.
+"""Samplers of a policy that is loaded in this process, and names of a policy's weights.
 
 Flows in: a policy. Flows out: a ``Sampler`` by its name in the configuration; the name of weights,
 for results to say which they rest on. Not handled here: policies behind a server

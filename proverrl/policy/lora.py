@@ -22,14 +22,14 @@ from proverrl.files.disk import loading
 from proverrl.files.extras import require_module
 
 ADAPTER_FOLDER = "adapter"
-"""Where a policy's folder holds the adapter, in peft's own format."""
+"""The place of the adapter in a policy's folder, in peft's own format."""
 
 _NAME = "default"
 _PREFIX = "base_model.model."
 
 
 def has_adapter(model: Any) -> bool:
-    """Whether ``attach_adapter`` was called on the model and ``merge_adapter`` was not."""
+    """True if ``attach_adapter`` was called on the model and ``merge_adapter`` was not."""
     return bool(getattr(model, "peft_config", None))
 
 
@@ -76,7 +76,7 @@ def adapter_targets(model: Any) -> list[str]:
 
 
 def has_moved(model: Any) -> bool:
-    """Whether any B is not 0, so that the adapters change what the model computes."""
+    """True if any B is not 0, so that the adapters change what the model computes."""
     weights = adapter_weights(model)
     return any(bool(w.any()) for name, w in weights.items() if ".lora_B." in name)
 

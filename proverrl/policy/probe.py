@@ -1,4 +1,4 @@
-"""Whether the model that samples is the model that learns, measured on fixed sequences.
+"""Checks that the model that samples is the model that learns, measured on fixed sequences.
 
 Flows in: log-probabilities of the same tokens from two paths, each of shape (sequences, tokens).
 Flows out: their distance, and what is wrong with it. A run whose sampler stands still looks like
@@ -22,7 +22,7 @@ from proverrl.policy.transformers import TransformersPolicy
 LogProbs = Sequence[Sequence[float]]
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
-"""How far sampler and learner may differ per token, on average, in nats."""
+"""The allowed difference of sampler and learner per token, on average, in nats."""
 
 MIN_SEQUENCES = 8
 
@@ -39,7 +39,7 @@ def mean_abs_difference(a: LogProbs, b: LogProbs) -> float:
 
 
 def explain_disagreement(sampler: LogProbs, learner: LogProbs, tolerance: float) -> str:
-    """Why sampler and learner cannot have the same weights; empty when they agree."""
+    """The reason why sampler and learner cannot have the same weights; empty when they agree."""
     distance = mean_abs_difference(sampler, learner)
     # Written so that what is not a number disagrees.
     if distance <= tolerance:
@@ -51,7 +51,8 @@ def explain_disagreement(sampler: LogProbs, learner: LogProbs, tolerance: float)
 
 
 def explain_no_effect(sampler: LogProbs, base: LogProbs, *, moved: bool) -> str:
-    """Why an adapter has no effect on the sampler; empty when it has one or has not moved."""
+    """The reason why an adapter has no effect on the sampler; empty when it has one or has not
+    moved."""
     if not moved or mean_abs_difference(sampler, base) != 0.0:
         return ""
     return (

@@ -78,7 +78,7 @@ class TransformersPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a policy with another model and the same tokenizer is made with."""
+        """The arguments of a policy with another model and the same tokenizer."""
         names = ("layout", "device", "max_rows")
         return {name: getattr(self, name) for name in names}
 
@@ -201,7 +201,7 @@ class TransformersPolicy:
     def _cut_batches(
         self, prompts: Sequence[Prompt], n: int, most: int
     ) -> Iterator[tuple[list[int], int]]:
-        """Which prompts are written on at once, and how many completions of each: ``n``, but for a
+        """The prompts to write on at once, and the number of completions of each: ``n``, but for a
         prompt that has no room for so many."""
         lengths = [min(len(prompt.token_ids) + most, self.context_tokens) for prompt in prompts]
         batch: list[int] = []
@@ -299,7 +299,7 @@ class TransformersPolicy:
         stopped: bool,
         version: int | None = None,
     ) -> Completion:
-        """What was drawn after a prompt, its end token included; ``logprobs`` are None where those
+        """The draw after a prompt, its end token included; ``logprobs`` are None where those
         of the whole distribution are not known, ``stopped`` says that it ended of itself or with a
         stop text, and ``version`` whose weights wrote it where these are not the policy's own."""
         ended = len(token_ids) > 0 and token_ids[-1] in self.end_ids
@@ -322,7 +322,7 @@ class TransformersPolicy:
         return [int(not alive or self._ends_with(ids, stop)) for alive, *ids in rows]
 
     def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completed a stop text, whatever else the token contains."""
+        """True if the last token completed a stop text, whatever else the token contains."""
         longest = max(len(text.encode()) for text in stop)
         # A token is at least a byte of text, so that the stop text lies within the last tokens.
         tail = token_ids[-longest:]

@@ -38,8 +38,8 @@ ENVIRONMENT = {
 """Set before vLLM is imported."""
 
 WORK_BYTES = 2**31
-"""What vLLM is thought to compute with beside its weights and its cache; its cache does not depend
-on this."""
+"""The memory reserved for vLLM's computations beside its weights and its cache; its cache does not
+depend on this."""
 
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The sizes for which vLLM reserves room; an adapter may have a lower rank."""
@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn for a request: ids, the end token included when it was drawn, and the
+    """The draw for a request: ids, the end token included when it was drawn, and the
     log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
 
     token_ids: tuple[int, ...]

@@ -25,6 +25,7 @@ import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
@@ -349,3 +350,20 @@ def _replace(text: str, mapping: dict[str, str]) -> str:
 
 def _is_constant(word: str) -> bool:
     return _CONSTANT.fullmatch(word) is not None
+
+
+def join_parts(content: Any) -> str:
+    """The text of a message's content, which is a text, nothing, or a list of parts. Thinking
+    stands between its tags; pictures and other parts without text are left out. Raises
+    ``TypeError`` or ``AttributeError`` for anything else."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append(part)
+        elif thought := part.get("thinking"):
+            parts.append(f"<think>{join_parts(thought)}</think>")
+        else:
+            parts.append(str(part.get("text") or ""))
+    return "".join(parts)

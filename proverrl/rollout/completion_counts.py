@@ -19,7 +19,7 @@ LOST = {
     "content_filter": "a filter of the server withheld the answer",
     "no_room": "the prompt leaves the model no room for an answer",
 }
-"""Why a completion that ended so may be empty."""
+"""The reason why a completion that ended so may be empty."""
 WARN_ABOVE = 0.5
 """A share of completions above which a figure says more about a setting than about the policy."""
 

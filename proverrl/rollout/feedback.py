@@ -95,13 +95,13 @@ FEEDBACK: dict[FeedbackName, FeedbackFn] = {
 
 
 def render_missing(reason: str) -> str:
-    """What the policy is told when no candidate was found in its answer."""
+    """The feedback where no candidate was found in its answer."""
     return f"No proof was found in the answer: {reason}. Write the whole answer again."
 
 
 def _hide_meaning(candidate: Candidate, verdict: Verdict) -> Verdict:
-    """Where a statement is asked for, only what is said of the body: the rest of the file, and so
-    the goals and the messages about it, hold what is meant."""
+    """The messages about the body alone, where a statement is asked for: the rest of the file, and
+    so the goals and the messages about it, hold what is meant."""
     if not find_language(candidate.problem.language).asks_statement(candidate.problem):
         return verdict
     told = tuple(d for d in verdict.diagnostics if d.body_line is not None)

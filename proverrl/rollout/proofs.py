@@ -23,8 +23,9 @@ IMPORTED = -1
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a verdict on a problem rests on besides the body: ``judge`` names toolchain, limits and
-    version of the audit; ``problem`` is the SHA-256 of all that the problem says and demands."""
+    """The conditions of a verdict on a problem besides the body: ``judge`` names toolchain, limits
+    and version of the audit; ``problem`` is the SHA-256 of all that the problem says and
+    demands."""
 
     judge: str
     problem: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proverrl.advantages.base import Credit, token_credit
+from proverrl.advantages import Credit, token_credit
 from proverrl.errors import RecordError
 from proverrl.types import Group, Rollout, Turn
 
@@ -98,7 +98,7 @@ class _GrowingSample:
         self.truncated = False
 
     def continues_in(self, turn: Turn) -> bool:
-        """Whether the turn was written after exactly what this sample holds."""
+        """True if the turn was written after exactly what this sample holds."""
         return turn.completion.prompt_ids[: len(self.token_ids)] == self.token_ids
 
     def add(self, turn: Turn, advantage: Credit) -> None:

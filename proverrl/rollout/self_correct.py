@@ -25,8 +25,8 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy, generate_fitting
 from proverrl.policy.engines import find_context
 from proverrl.problems.prompt import use_layout_words
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.rollout.feedback import FEEDBACK, render_missing
-from proverrl.rollout.mode import PLAIN, Mode
 from proverrl.rollout.whole_proof import JudgedDraw, explain_lost, with_hint
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
@@ -165,7 +165,7 @@ def add_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig, mode
 
 
 def tell(turn: Turn, policy: Policy, settings: RolloutConfig) -> str:
-    """What the policy is told about a turn, in the words of its layout."""
+    """The feedback on a turn, in the words of its layout."""
     if turn.candidate is None or turn.verdict is None:
         return render_missing(turn.reason)
     text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)

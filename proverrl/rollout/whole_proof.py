@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy, generate_fitting
-from proverrl.rewards.verdicts import RewardFn
+from proverrl.rewards import RewardFn
 from proverrl.rollout.completion_counts import LOST
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.types import Completion, Group, Hint, Problem, Prompt, Rollout, Sampling, Turn
 from proverrl.verifier.base import Verifier, verify_all
 
@@ -97,7 +97,7 @@ def name_draws(
 
 
 def explain_lost(completion: Completion, found: Extraction) -> Extraction:
-    """What was found in a completion, or why there was nothing to find it in."""
+    """The extraction of a completion, or the reason why there was no text to find it in."""
     reason = LOST.get(completion.finish_reason, "")
     return found if not reason or completion.text.strip() else Extraction(None, reason=reason)
 
@@ -190,6 +190,6 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
 
 
 def load_completion(row: Mapping[str, Any]) -> Completion:
-    """What ``dump_completion`` wrote."""
+    """The completion that ``dump_completion`` wrote."""
     values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
     return Completion(**values)

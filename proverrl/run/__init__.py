@@ -1,1 +1,1 @@
-"""What every loop shares: folder, session, checkpoints, samplers, the way to a verdict."""
+"""Parts that every loop shares: folder, session, checkpoints, samplers, the way to a verdict."""

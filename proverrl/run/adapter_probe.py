@@ -58,7 +58,7 @@ def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> di
 def score_by_learning(
     policy: TransformersPolicy, sequences: Sequence[Sequence[int]], *, tokens: int
 ) -> list[list[float]]:
-    """What ``score_by_sampling`` gives, from the learner's packed rows."""
+    """The scores of ``score_by_sampling``, from the learner's packed rows."""
     policy.model.eval()
     rows = [PackedRow((build_replay_sample(s[:-tokens], s[-tokens:]),)) for s in sequences]
     scores: dict[int, list[float]] = {}

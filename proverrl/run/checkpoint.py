@@ -118,8 +118,8 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
 
 
 def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem]) -> list[Draw]:
-    """What ``dump_draws`` wrote. Raises ``RunError``: a problem of the checkpoint is not among this
-    run's."""
+    """Reads the draws that ``dump_draws`` wrote. Raises ``RunError``: a problem of the checkpoint
+    is not among this run's."""
     draws = []
     for row in rows:
         problem = problems.get(row["problem_id"])
@@ -139,7 +139,7 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
 
 
 def load_hint(row: Mapping[str, Any]) -> Hint:
-    """What ``asdict`` made of a hint, through JSON."""
+    """The hint of which ``asdict`` made these JSON values."""
     return Hint(row["source"], row["ratio"], row["text"], tuple(row["token_ids"]))
 
 

@@ -1,4 +1,4 @@
-"""What a configuration evaluates, as a stage of training or by itself: whole proofs, or searches.
+"""The evaluation of a configuration, as a stage of training or alone: whole proofs, or searches.
 
 Flows in: a ``Config``, a policy, a verifier, tools of searches. Flows out: ``evals/NAME.json`` and
 ``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues. The turns of a search
@@ -32,7 +32,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
@@ -42,7 +42,8 @@ from proverrl.version import __version__
 
 
 def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:
-    """What is evaluated on: ``benchmark`` (a name, a path, ``hf:ID``), or the configured split."""
+    """The problems to evaluate on: ``benchmark`` (a name, a path, ``hf:ID``), or the configured
+    split."""
     return open_benchmark(benchmark or str(getattr(config.problems, config.evaluation.split)))
 
 
@@ -56,8 +57,8 @@ def build_evaluation(
     split: str = "",
     answers: Mode = PLAIN,
 ) -> Evaluation:
-    """What ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the configured split
-    that it is, if it is one, and ``answers`` is the mode of rollouts."""
+    """The evaluation that ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the
+    configured split that it is, if it is one, and ``answers`` is the mode of rollouts."""
     settings = config.evaluation
     most = settings.max_problems
     problems = benchmark.problems[:most] if most else benchmark.problems
@@ -114,7 +115,7 @@ def build_evaluation(
 
 
 def _find_overlap(evaluation: Evaluation, training: Path | None) -> dict[str, Any] | None:
-    """What of the training problems the benchmark shares; None without a file of them."""
+    """The training problems that the benchmark shares; None without a file of them."""
     known = training is not None and training.is_file()
     return check_problems(evaluation.problems, training) if training and known else None
 
@@ -241,7 +242,7 @@ def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str,
 
 
 def _sum_up(rows: Sequence[Mapping[str, Any]], config: SearchConfig) -> dict[str, Any]:
-    """What all searches spent; calls are those of the verifier in each search."""
+    """The spending of all searches; calls are those of the verifier in each search."""
     spent = [row["search"] for row in rows]
     num = max(1, len(spent))
     return {

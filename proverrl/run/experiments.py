@@ -1,4 +1,4 @@
-"""What a plug-in may change of GRPO's steps: ``[experiments]`` names as many as are wanted.
+"""Changes that a plug-in may make to GRPO's steps; ``[experiments]`` names the plug-ins.
 
 Flows in: a configuration, and what happens in the steps of a run. Flows out: problems to draw with
 a part of an answer, terms of the loss, states for the checkpoint, figures. Not handled here: what
@@ -12,7 +12,7 @@ from typing import Any
 
 from proverrl.config import Config
 from proverrl.errors import UsageError
-from proverrl.learner.terms import LossTerm
+from proverrl.learner.learner import LossTerm
 from proverrl.plugins import bind, refuse
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
@@ -24,8 +24,8 @@ class Experiment:
     """A plug-in derives from it and changes what it must; as it stands it changes nothing."""
 
     def against(self, config: Config) -> str:
-        """Why a run of this configuration cannot have this experiment, and what to set; empty when
-        it can."""
+        """The reason why a run of this configuration cannot have this experiment, and what to set;
+        empty when it can."""
         return ""
 
     def choose(
@@ -44,12 +44,12 @@ class Experiment:
         return None
 
     def list_items(self, session: Session, seen: Sequence[Group], version: int) -> list[Any]:
-        """What that term learns from in the step that makes version ``version`` + 1, of all groups
-        that it has seen. Items travel to the other processes and have ``num_tokens``."""
+        """The items that the term learns from in the step that makes version ``version`` + 1, of
+        all groups that it has seen. Items travel to the other processes and have ``num_tokens``."""
         return []
 
     def state_dict(self) -> dict[str, Any]:
-        """What the checkpoint keeps, as JSON values."""
+        """The state for the checkpoint, as JSON values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the processes beside rank 0 do in a run: as they are told.
+"""The processes beside rank 0 of a run, which do as they are told.
 
 Flows in: orders of rank 0, through ``World.share``. Flows out: their share of completions and
 gradients. Rank 0 holds everything else. Where it learns and samples at the same time, a thread

@@ -103,7 +103,7 @@ class AsCompleted(Source):
         return self._state.progress.step - group.step
 
     def _has_room(self) -> bool:
-        """Whether one more draw may be of use before it is too old."""
+        """True if one more draw may be of use before it is too old."""
         settings = self._settings
         usable = sum(self._age(g) <= settings.max_staleness for g in self._waiting.values())
         a_step = max(settings.groups_per_step, settings.groups_per_draw)

@@ -1,4 +1,4 @@
-"""What supervised training and replay learn.
+"""Pairs that supervised training and replay learn from.
 
 Flows in: references, proofs that a run kept, a file of problems with reference bodies. Flows out:
 pairs of token ids, a prompt and what follows it. Not handled here: verifying anything
@@ -43,12 +43,12 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 
 
 def reference_sources(session: Session) -> list[PairSource]:
-    """What the references teach: each body after its problem's prompt."""
+    """Pairs of the references: each body after its problem's prompt."""
     return [make_source(session.policy, *pair) for pair in session.problems.references]
 
 
 def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
-    """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
+    """Pairs of the run's own proofs, given as (problem id, body): each body after its prompt."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     return [make_source(session.policy, by_id[name], body) for name, body in pairs]
 

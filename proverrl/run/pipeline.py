@@ -1,11 +1,20 @@
 """Draw problems, write completions, judge them: the pipeline beneath every loop.
 
-Flows in: orders, which say what to write on. Flows out: ``Judged`` draws, for the loop to reward
-and to learn from. ``Pipeline`` writes and judges; a ``Source`` says what overlaps with what.
+Flows in: orders, which say which problems to write on. Flows out: ``Judged`` draws, for the loop to
+reward and to learn from. ``Pipeline`` writes and judges; a ``Source`` says which parts overlap.
 ``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit. It
 is one draw ahead: while the pool judges a draw the policy writes the next, and while the learner
-updates, the pool judges what was written. Not handled here: groups as they complete (``overlap``),
-statements that a composer writes (``selfplay``), what becomes of the verdicts (the loops).
+updates, the pool judges what was written.
+
+``Reviewer`` has a share of the refused proofs judged a second time, and a failure that this
+overturns becomes a proof. A draw is given on when its appeals are in, so that no proof is learned
+from as a failure. The choice of candidates depends on the candidate and the seed alone. Each is
+judged again once: draws that share it share the answer, and the one that is learned from first
+counts it, so that a resumed run makes the same counts.
+
+Not handled here: groups as they complete (``overlap``), statements that a composer writes
+(``selfplay``), rewards (the loops), who judges again (``CachedVerifier.appeal``: another worker
+with larger limits).
 """
 
 from __future__ import annotations
@@ -13,29 +22,37 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
-from proverrl.config import Config
+from proverrl.config import AppealConfig, Config
 from proverrl.policy.base import Policy
-from proverrl.rewards.verdicts import find_hook
+from proverrl.rewards import FalseNegativeRate, find_hook, is_appealed
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
-from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
 from proverrl.run.session import Session
 from proverrl.run.tally import IdleClock, Tally
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Hint, Problem, Sampling
+from proverrl.types import Candidate, Group, Hint, Problem, Rollout, Sampling, Status, Verdict
+from proverrl.verifier.cache import was_overturned
+
+APPEALED = (Status.REJECTED, Status.EXHAUSTED)
+"""Failures that may be the verifier's. An unsound or incomplete body is no proof by its text."""
+
+APPEAL_FACTOR = 4.0
+"""For the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline of an appeal."""
+
+AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the policy is to write next: draw ``number``, a group on each of ``problems``, begun
-    with its hint where it has one; no ``hints`` at all is none for any."""
+    """The order for what the policy writes next: draw ``number``, a group on each of ``problems``,
+    begun with its hint where it has one; no ``hints`` at all is none for any."""
 
     number: int
     problems: tuple[Problem, ...]
@@ -67,7 +84,7 @@ class Judged:
 
 
 class Source(ABC):
-    """Where the judged draws of a run's steps come from."""
+    """Gives the judged draws of a run's steps."""
 
     usage: IdleClock
 
@@ -97,7 +114,7 @@ class Source(ABC):
 
 
 def make_sampling(config: Config, *seed: str | int) -> Sampling:
-    """How a loop samples, under a seed of its own."""
+    """The sampling of a loop, under a seed of its own."""
     return Sampling(
         temperature=config.sampling.temperature,
         max_new_tokens=config.sampling.max_new_tokens,
@@ -265,3 +282,131 @@ class InOrder(Source):
             return None
         step = self._now()
         return self._pipeline.launch(*await self._pipeline.write(order), step=step)
+
+
+class Reviewer:
+    """Has failures of draws judged again and estimates the false-negative rate; ``num_calls`` and
+    ``num_overturned`` count what was observed."""
+
+    def __init__(self, settings: AppealConfig, *, seed: int, appeal: AppealFn) -> None:
+        self.rates = FalseNegativeRate()
+        self.num_calls = 0
+        self.num_overturned = 0
+        self._settings = settings
+        self._seed = seed
+        self._appeal = appeal
+        self._answers: dict[str, asyncio.Future[Verdict]] = {}
+        self._observed: dict[str, bool | None] = {}
+
+    async def review(self, judged: JudgedDraw) -> JudgedDraw:
+        """Appeal the failures that are drawn for it, and correct the rollouts."""
+        last = _last_verdicts(judged.rollouts)
+        asked = [c for c, verdict in last.values() if self._is_asked(c, verdict)]
+        answers = await asyncio.gather(*(self._ask(candidate) for candidate in asked))
+        given = {c.key: verdict for c, verdict in zip(asked, answers, strict=True)}
+        turned = {key: verdict for key, verdict in given.items() if verdict.proved}
+        appeals = [(key, v.proved if v.status.judged else None) for key, v in given.items()]
+        # Found before the run was killed, and so in the cache by now: the same appeal.
+        appeals += [
+            (c.key, True)
+            for c, verdict in last.values()
+            if was_overturned(verdict) and self._draws(c)
+        ]
+        rollouts = tuple(_correct(rollout, turned) for rollout in judged.rollouts)
+        return replace(judged, rollouts=rollouts, appeals=tuple(appeals))
+
+    async def review_all(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+        """``review`` for many draws at once."""
+        return list(await asyncio.gather(*(self.review(draw) for draw in judged)))
+
+    def observe(self, judged: JudgedDraw) -> int:
+        """Count what a draw says of the verifier; returns how many of its appeals are new."""
+        for _, verdict in _last_verdicts(judged.rollouts).values():
+            if verdict.proved or verdict.status in APPEALED:
+                # The first look: it refused what an appeal overturned.
+                proved = verdict.proved and not was_overturned(verdict)
+                self.rates.proved.add(proved)
+        new = {key: turned for key, turned in judged.appeals if key not in self._observed}
+        self._observed |= new
+        for turned in new.values():
+            if turned is not None:
+                self.rates.overturned.add(turned)
+                self.num_overturned += turned
+        self.num_calls += len(new)
+        return len(new)
+
+    def metrics(self) -> dict[str, Any]:
+        """The estimate; nothing when nothing is judged again."""
+        if self._settings.rate == 0.0:
+            return {}
+        low, high = self.rates.interval
+        return {
+            "appeal_calls_total": self.num_calls,
+            "appeals_overturned_total": self.num_overturned,
+            "false_negative_rate": self.rates.rate,
+            "false_negative_rate_low": low,
+            "false_negative_rate_high": high,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rates": asdict(self.rates),
+            "observed": self._observed,
+            "num_overturned": self.num_overturned,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rates.load_state_dict(state["rates"])
+        self._observed = dict(state["observed"])
+        self.num_calls = len(self._observed)
+        self.num_overturned = state["num_overturned"]
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for answer in self._answers.values():
+            answer.cancel()
+
+    def _draws(self, candidate: Candidate) -> bool:
+        return is_appealed(candidate.key, share=self._settings.rate, seed=self._seed)
+
+    def _is_asked(self, candidate: Candidate, verdict: Verdict) -> bool:
+        """Not what an earlier draw's appeal has confirmed."""
+        confirmed = self._observed.get(candidate.key, True) is False
+        return verdict.status in APPEALED and not confirmed and self._draws(candidate)
+
+    async def _ask(self, candidate: Candidate) -> Verdict:
+        answer = self._answers.get(candidate.key)
+        if answer is None:
+            answer = asyncio.ensure_future(self._appeal(candidate))
+            self._answers[candidate.key] = answer
+        # One draw that is given up must not take the answer from the others.
+        return await asyncio.shield(answer)
+
+
+def open_reviewer(session: Session) -> Reviewer:
+    """The reviewer of a run."""
+    config = session.config
+
+    def appeal(candidate: Candidate) -> Awaitable[Verdict]:
+        return session.verifier.appeal(candidate, deadline_seconds=config.pool.deadline_seconds)
+
+    return Reviewer(config.appeal, seed=config.seed, appeal=appeal)
+
+
+def _last_verdicts(rollouts: Sequence[Rollout]) -> dict[str, tuple[Candidate, Verdict]]:
+    """The distinct last candidates that have a verdict, by their keys."""
+    turns = [rollout.turns[-1] for rollout in rollouts]
+    return {
+        turn.candidate.key: (turn.candidate, turn.verdict)
+        for turn in turns
+        if turn.candidate is not None and turn.verdict is not None
+    }
+
+
+def _correct(rollout: Rollout, turned: Mapping[str, Verdict]) -> Rollout:
+    """The rollout with the proof in place of the verdict that was overturned."""
+    *before, last = rollout.turns
+    verdict = turned.get(last.candidate.key) if last.candidate is not None else None
+    if verdict is None:
+        return rollout
+    return replace(rollout, turns=(*before, replace(last, verdict=verdict)))

@@ -57,7 +57,7 @@ def list_policy_files(run: Path) -> dict[str, Path]:
 
 
 def _is_known(name: Path, path: Path) -> bool:
-    """Whether transformers, tokenizers or peft write such a file into a policy's folder."""
+    """True if transformers, tokenizers or peft write such a file into a policy's folder."""
     if path.is_dir():
         return name == Path(ADAPTER_FOLDER)
     inside = name.parent in (Path(), Path(ADAPTER_FOLDER))
@@ -138,6 +138,6 @@ def _open_addition(name: str, path: Path) -> CommitOperationAdd:
 
 
 def _is_weights(name: str) -> bool:
-    """Whether a file on the hub is of the kind that a push writes: weights, or an adapter."""
+    """True if a file on the hub is of the kind that a push writes: weights, or an adapter."""
     folder, _, last = name.rpartition("/")
     return (not folder and ".safetensors" in last) or name.startswith(f"{ADAPTER_FOLDER}/")

@@ -1,4 +1,4 @@
-"""What was proved under other conditions, by another run or by a search is verified before use.
+"""Proofs made under other conditions, by another run or by a search, are verified before use.
 
 Flows in: a store of proofs after a resume, a file of proofs, the files of ``[samples]``. Flows out:
 proofs that were verified under the present toolchain, limits, audit and statement. What did not

@@ -54,7 +54,7 @@ MAY_DIFFER = (
 
 STEPS = get_args(StepsKey)
 LIMITS = ("max_minutes", "max_verifier_calls")
-"""What ends a loop beside its steps or rounds; 0 is no limit."""
+"""The limits that end a loop beside its steps or rounds; 0 is no limit."""
 
 SETTLED = ("learner.precision", "vllm.dtype")
 """Keys that a run stores as ``settle`` leaves them. Where it did not, nothing is known of it."""
@@ -111,7 +111,7 @@ def check_resumable(folder: Path, config: Config) -> None:
 
 
 def is_ended(config: Config) -> bool:
-    """Whether the run folder holds the end of a run with these limits, and not only that of one
+    """True if the run folder holds the end of a run with these limits, and not only that of one
     with lower ones. Raises ``RunError`` if the run cannot go on, or its settings are damaged."""
     folder = config.run
     has_end = (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()
@@ -145,7 +145,7 @@ def reopen(folder: Path, config: Config) -> str:
 
 
 def _raised_limits(folder: Path, config: Config) -> list[str]:
-    """What ``config`` allows the run's loop more of than it was last continued with. Raises
+    """The limits that ``config`` raises above those that the run was last continued with. Raises
     ``RunError`` if there is no step that it could go on from."""
     if (steps := find_traits(config.loop).counts) is None:
         return []

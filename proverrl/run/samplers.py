@@ -1,4 +1,4 @@
-"""What samples beside the learner, with weights as they were last published.
+"""Samplers beside the learner, with weights as they were last published.
 
 Flows in: the weights of the policy that is trained, after each step. Flows out: completions of the
 weights that were published when a batch began. Of several processes each writes its part of a
@@ -175,7 +175,7 @@ class PushedSampler:
 
 
 class _Failures:
-    """Whether something that was done inside has failed: what the other processes wait for is then
+    """True if something that was done inside has failed: what the other processes wait for is then
     not known. A cancellation is no failure, because ``in_thread`` outlasts it, and neither is a
     prompt without room, of which they are not told."""
 

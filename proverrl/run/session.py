@@ -1,4 +1,4 @@
-"""What every loop of a run shares: folder, configuration, problems, policy, verifier, monitor.
+"""The session that every loop shares: folder, configuration, problems, policy, verifier, monitor.
 
 Flows in: a ``Config``. Flows out: an open ``Session`` on a run folder that nobody else is
 writing. Not handled here: what the loops do.
@@ -19,14 +19,13 @@ from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Sampler
-from proverrl.policy.loading import build_policy, choose_device, load_policy
+from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rewards.verdicts import find_hook
+from proverrl.rewards import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
-from proverrl.rollout.mode import PLAIN, Mode
+from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.seeds import derive_seed
 from proverrl.timeline import Timeline
@@ -62,23 +61,23 @@ class Session:
     policy: TransformersPolicy
     """The model that is trained."""
     sampler: Sampler
-    """What writes completions with its weights; new ones are pushed into it after each update."""
+    """The engine that writes completions; new weights are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
     mode: Mode = PLAIN
-    """How the policy's answers become attempts."""
+    """The mode, which makes attempts of the policy's answers."""
     trace: TraceFile | None = None
-    """Where the timelines of all processes go, if anywhere."""
+    """The folder for the timelines of all processes, if any."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
 
     @property
     def timeline(self) -> Timeline:
-        """What this process did when."""
+        """The record of this process's work and its times."""
         return self.policy.world.timeline
 
     def has_room(self, problem: Problem) -> bool:
-        """Whether the model's context leaves room for an answer to a problem."""
+        """True if the model's context leaves room for an answer to a problem."""
         return len(self.sampler.prompt(problem).token_ids) < self.sampler.context_tokens
 
     def leave_out_long(self) -> list[Problem]:
@@ -98,7 +97,7 @@ class Session:
             raise StoppedError(f"stopped; {saved}; the same command continues")
 
     def begin_step(self, number: int) -> None:
-        """What all processes do from now on is step or round ``number``; called on rank 0."""
+        """Step or round ``number`` begins for all processes; called on rank 0."""
         self.timeline.step = number
         if self.trace is not None and self.policy.world.size > 1:
             self.policy.world.share(("begin_step", (number,)))
@@ -114,7 +113,7 @@ class Session:
 
     @property
     def checkpoints(self) -> Path:
-        """Where this run's checkpoints are."""
+        """The folder of this run's checkpoints."""
         return self.folder / "checkpoints"
 
     @property
@@ -240,7 +239,7 @@ def open_policy(
 
 
 def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
-    """Why a loop must end now, or an empty string."""
+    """The reason why a loop must end now, or an empty string."""
     if config.max_verifier_calls and verifier_calls >= config.max_verifier_calls:
         return f"{verifier_calls} verifier calls used"
     if config.max_minutes and seconds >= 60 * config.max_minutes:
@@ -261,7 +260,7 @@ def run_fraction(config: Config, step_share: float, verifier_calls: int, seconds
 
 
 def seconds_left(config: Config, seconds: float) -> dict[str, float]:
-    """What is left of the loop's time, as a figure for the metrics; nothing without a limit."""
+    """The time that the loop has left, as a figure for the metrics; nothing without a limit."""
     if not config.max_minutes:
         return {}
     return {"seconds_left": round(max(0.0, 60 * config.max_minutes - seconds), 1)}

@@ -1,4 +1,4 @@
-"""What a run knows beside its weights, and its checkpoints.
+"""The state of a run beside its weights, and its checkpoints.
 
 Flows in: judged draws, in the order in which they are learned from. Flows out: rewarded groups, the
 next orders, proofs to imitate, checkpoints, lines of metrics. Not handled here: where draws come
@@ -19,16 +19,15 @@ from typing import Any, Protocol
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import VerifierError
 from proverrl.learner.learner import TorchLearner
-from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.mode import SameMode
+from proverrl.rewards import RewardFn
+from proverrl.rollout.extract import SameMode
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
-from proverrl.run.appeals import open_reviewer
 from proverrl.run.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.run.experiments import open_experiments
 from proverrl.run.pairs import PairSource, proof_sources, reference_sources
-from proverrl.run.pipeline import Judged, Order
+from proverrl.run.pipeline import Judged, Order, open_reviewer
 from proverrl.run.session import Session, budget_spent, seconds_left
 from proverrl.run.tally import Tally
 from proverrl.seeds import derive_seed
@@ -39,14 +38,14 @@ _MANY_REFUSED = 8
 
 
 class Stateful(Protocol):
-    """What has a state in the checkpoint."""
+    """A part that has a state in the checkpoint."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class Extension(Stateful, Protocol):
-    """What a loop adds to a ``RunState``: values and files of the checkpoint."""
+    """Values and files that a loop adds to the checkpoint of a ``RunState``."""
 
     def save_files(self, folder: Path) -> None: ...
     def load_files(self, folder: Path) -> None: ...
@@ -54,7 +53,7 @@ class Extension(Stateful, Protocol):
 
 @dataclass
 class Progress:
-    """How far a run is; ``step`` counts rounds where the loop has rounds."""
+    """The progress of a run; ``step`` counts rounds where the loop has rounds."""
 
     step: int = 0
     num_draws: int = 0
@@ -96,12 +95,12 @@ class RunState:
         return self.progress.num_draws - 1
 
     def _conditions(self, problem: Problem) -> Conditions:
-        """What proofs are judged by now."""
+        """The conditions by which proofs are judged now."""
         judge = self.session.verifier.identify(Candidate(problem, ""))
         return describe_conditions(problem, judge)
 
     def spent(self) -> str:
-        """Why the run's budget lets it make no further step, or an empty string."""
+        """The reason why the run's budget lets it make no further step, or an empty string."""
         progress = self.progress
         return budget_spent(self.session.config, progress.verifier_calls, progress.seconds)
 
@@ -235,7 +234,7 @@ class GrpoState(RunState):
         self.in_flight = state["in_flight"]
 
     def end(self) -> str:
-        """Why no further step is to be made, or an empty string."""
+        """The reason why no further step is to be made, or an empty string."""
         step = self.progress.step
         done = f"all {step} steps made" if step >= self.session.config.grpo.steps else ""
         return done or self.spent()
@@ -250,7 +249,8 @@ class GrpoState(RunState):
         return groups
 
     def choose(self, num_groups: int | None = None) -> Order:
-        """What the next draw is of: ``num_groups`` groups, ``grpo.groups_per_draw`` by default."""
+        """The order of the next draw: ``num_groups`` groups, ``grpo.groups_per_draw`` by
+        default."""
         if num_groups is None:
             num_groups = self.session.config.grpo.groups_per_draw
         number = self.number_draw()

@@ -1,7 +1,8 @@
-"""Supervised training, by all processes of a run.
+"""Supervised training, by all processes of a run, and the warm start that it makes.
 
 Flows in: sources of (prompt ids, target ids) pairs, or items of another loss. Flows out: updated
-weights of the policy's model, the same on every process. Rank 0 draws the batches; each process
+weights of the policy's model, the same on every process; after a warm start they are in
+``warm_start/`` of the run's folder as well. Rank 0 draws the batches; each process
 takes a share with a like number of tokens, in micro-batches of at most
 ``learner.micro_batch_tokens``, and gradients are summed before each optimizer step. Losses are
 divided by the sums of the whole batch first, so that a step is that of one process. With
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -26,13 +29,15 @@ from proverrl.config.training import (
     OptimizerName,
     WarmStartConfig,
 )
+from proverrl.files.disk import saving
 from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.packed_rows import Sized
+from proverrl.learner.packed_rows import Sized, batch_rows
+from proverrl.learner.vocabulary import token_logprobs
 from proverrl.learner.weights import MAX_GRAD_NORM, open_weights
+from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.run.imitation import Imitation
 from proverrl.run.pairs import Pair, PairSource
 from proverrl.run.session import Session, TrainingProblems
 from proverrl.seeds import derive_seed
@@ -42,26 +47,27 @@ PROBE_TOKENS = 64
 
 
 class SupervisedLoss(Protocol):
-    """What is minimised over items. It travels to the other processes, as the items do."""
+    """An objective, which is minimised over items. It travels to the other processes, as the items
+    do."""
 
     def cut(self, items: Sequence[Any], max_tokens: int) -> Iterator[list[Any]]:
         """Micro-batches of at most so many tokens; an item that is longer goes alone."""
 
     def denominator(self, batch: Sequence[Any]) -> float:
-        """What the sums over a whole batch are divided by."""
+        """The divisor of the sums over a whole batch."""
 
     def compute(
         self, model: Any, part: Sequence[Any], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """What a micro-batch adds to the loss of its batch and to the batch's figures."""
+        """The share of a micro-batch in the loss of its batch and in the batch's figures."""
 
 
 ScoreFn = Callable[[Any, Sequence[Any]], torch.Tensor]
-"""What the model makes of each item, of shape [items, figures]. It travels as the items do."""
+"""The model's figures for each item, of shape [items, figures]. It travels as the items do."""
 
 
 OPTIMIZER_KEYS = ("optimizer", "learning_rate")
-"""What the sections of supervised trainings say in place of ``[learner]``."""
+"""The keys of the sections of supervised trainings, in place of ``[learner]``."""
 
 
 class SupervisedSettings(Protocol):
@@ -257,9 +263,106 @@ def draw_batches(
 
 
 def supervised_rate(step: int, steps: int) -> float:
-    """What the learning rate is multiplied with: it rises over a twentieth of the steps, and then
+    """The factor of the learning rate: it rises over a twentieth of the steps, and then
     falls in a straight line to a tenth."""
     warm = max(1, steps // 20)
     if step < warm:
         return (step + 1) / warm
     return 1.0 - 0.9 * (step - warm) / max(1, steps - warm)
+
+
+@dataclass(frozen=True, slots=True)
+class Imitation:
+    """The weighted mean cross-entropy of pairs: targets weigh 1, prompt tokens
+    ``prompt_weight``, and what a pair only shows 0."""
+
+    prompt_weight: float
+
+    def cut(self, items: Sequence[Pair], max_tokens: int) -> Iterator[list[Pair]]:
+        return batch_rows(items, max_tokens, padded=True)
+
+    def denominator(self, batch: Sequence[Pair]) -> float:
+        # A sequence's first token has nothing before it that could predict it.
+        return sum(sum(_weigh(pair, self.prompt_weight)[1:]) for pair in batch)
+
+    def compute(
+        self, model: Any, part: Sequence[Pair], denominator: float
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """See ``SupervisedLoss.compute``."""
+        losses, picked, weights = _score_tokens(model, _pad(part, self.prompt_weight))
+        return (losses * weights[picked]).sum() / denominator, {}
+
+
+def score_targets(model: Any, batch: Sequence[Pair]) -> torch.Tensor:
+    """For each pair the log-probability of its target after its prompt, summed over the target's
+    tokens. Shape [pairs]; gradients flow where they are recorded."""
+    losses, picked, _ = _score_tokens(model, _pad(batch, 0.0))
+    rows = picked.nonzero()[:, 0]
+    return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
+
+
+def _score_tokens(
+    model: Any, layout: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The cross-entropy of each token with a weight, where those stand ([rows, tokens - 1], true or
+    false), and all weights there."""
+    layout = {
+        k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()
+    }
+    weights = layout.pop("weights")[:, 1:]
+    hidden = model.get_decoder()(**layout, use_cache=False).last_hidden_state
+    picked = weights > 0
+    targets = layout["input_ids"][:, 1:][picked]
+    logprobs, _ = token_logprobs(model, hidden[:, :-1][picked], targets)
+    return -logprobs, picked, weights
+
+
+def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
+    """A row a pair, the decoder's arguments and the weight of each token in the loss."""
+    longest = max(pair.num_tokens for pair in batch)
+    ids = torch.zeros((len(batch), longest), dtype=torch.long)
+    mask = torch.zeros((len(batch), longest), dtype=torch.long)
+    weights = torch.zeros((len(batch), longest))
+    for row, pair in enumerate(batch):
+        tokens = pair.prompt_ids + pair.target_ids
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = 1
+        weights[row, : len(tokens)] = torch.tensor(_weigh(pair, prompt_weight))
+    return {"input_ids": ids, "attention_mask": mask, "weights": weights}
+
+
+def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
+    num_learned = len(pair.prompt_ids) - pair.num_shown
+    shown = [0.0] * pair.num_shown
+    return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
+
+
+def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
+    """Train on what is ``taught``, and save the weights; the last file written marks the end."""
+    config, monitor, policy = session.config, session.monitor, session.policy
+    settings = config.warm_start
+    sources = [*taught]
+
+    def show(step: int, loss: float) -> None:
+        if step < settings.steps:
+            session.check_stop(f"the warm start was at step {step} and begins again")
+        monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
+        if step % 10 == 0 or step == settings.steps:
+            monitor.log("sft", step, {"loss": loss})
+
+    if settings.steps and sources:
+        seed = derive_seed(config.seed, "warm_start")
+        train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
+    lora = config.policy.lora
+    if lora.rank:
+        merge_adapter(policy.model)
+    temporary = session.warm_weights.with_suffix(".tmp")
+    with saving(session.warm_weights.parent):
+        session.warm_weights.parent.mkdir(exist_ok=True)
+        policy.save(session.warm_weights.parent / "policy")
+        torch.save(policy.model.state_dict(), temporary)
+        os.replace(temporary, session.warm_weights)
+    if lora.rank:
+        # The loop trains a new one, on top of the warm-started policy.
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+    session.sampler.push(policy.version)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Literal
 
-from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
+from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.store import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
@@ -32,7 +32,7 @@ _ACTIVITIES: dict[Component, Activity] = {
     "learner": "update",
     "composer": "compose",
 }
-"""What a timeline calls the work of each part."""
+"""The name of each part's work in a timeline."""
 
 
 @dataclass
@@ -209,9 +209,9 @@ def _solve_rate(verdicts: Counter[str]) -> float | None:
 
 
 class IdleClock:
-    """How long each part of a run had nothing to do, in wall seconds, and rows of a generation.
-    ``pool`` works while any verdict is awaited; turns after the first, their writing included,
-    count for it. What each did is noted in ``timeline``."""
+    """Times in which each part of a run had nothing to do, in wall seconds, and rows of a
+    generation. ``pool`` works while any verdict is awaited; turns after the first, their writing
+    included, count for it. What each did is noted in ``timeline``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is taught besides whole proofs: to go on from the middle of one, and to mend one.
+"""Lessons besides whole proofs: to go on from the middle of one, and to mend one.
 
 Flows in: the references of a run and a verifier. Flows out: pairs of token ids.
 

@@ -25,8 +25,7 @@ from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
 from proverrl.parallel import close_world, open_world
 from proverrl.policy.engines import ENGINES
-from proverrl.policy.loading import build_policy, choose_device, load_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
 from proverrl.run.follow import Follower, dismiss, start_learners

@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from proverrl.config import PolicyConfig
 from proverrl.errors import UsageError
-from proverrl.policy.loading import build_policy, merge_policies
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, merge_policies, train_tokenizer
 
 SIZES = PolicyConfig(
     num_layers=1, hidden_size=16, num_heads=2, intermediate_size=32, vocab_size=300

@@ -16,8 +16,7 @@ import torch
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import RunError
 from proverrl.files.seal import add_seal
-from proverrl.policy.loading import build_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.report.model_card import make_card
 from proverrl.run.publish import list_policy_files, publish
 from proverrl.run.run_folder import write_resolved

@@ -17,8 +17,7 @@ import pytest
 import torch
 
 from proverrl import plugins
-from proverrl.advantages.base import AdvantageInputs
-from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.advantages import AdvantageInputs, admit_groups, choose_method
 from proverrl.benchmarks.open import is_source, open_benchmark
 from proverrl.config import (
     AdvantageConfig,
@@ -32,8 +31,8 @@ from proverrl.config.search import SearchConfig
 from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.jobs.train import train
-from proverrl.losses.total import compute_loss
-from proverrl.rewards.verdicts import build_reward
+from proverrl.losses import compute_loss
+from proverrl.rewards import build_reward
 from proverrl.search.run import TreeSearch
 from proverrl.search.wiring import choose_states
 from proverrl.types import Candidate, Group, Reward, Status, Verdict

@@ -19,7 +19,7 @@ from proverrl.compose.filters import (
     make_negation,
     run_filters,
 )
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang import find_language

@@ -10,7 +10,7 @@ import pytest
 
 from proverrl.compose.filters import FILTERS
 from proverrl.compose.operators import compose
-from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
+from proverrl.config.selfplay import DafnyOperator, FilterName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.lang.dafny.audit.bodies import audit

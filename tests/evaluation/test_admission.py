@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread
-from proverrl.advantages.methods import admit_groups, pass_rate, within_pass_rates
+from proverrl.advantages import (
+    AdvantageInputs,
+    GroupAdvantages,
+    admit_groups,
+    pass_rate,
+    spread,
+    within_pass_rates,
+)
 from proverrl.config import (
     AdvantageConfig,
     GrpoConfig,
     RewardConfig,
     load_config,
 )
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.rollout.whole_proof import build_group
 from proverrl.types import Group, Status
 from tests import ROOT

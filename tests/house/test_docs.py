@@ -28,8 +28,8 @@ from proverrl.config import (
     RewardName,
 )
 from proverrl.config.keys import USUAL_KEYS, iter_keys, write_value
-from proverrl.config.rollout import RolloutMode
 from proverrl.config.search import SearchName
+from proverrl.config.sections import RolloutMode
 from tests import ROOT
 
 CLI_PAGE = ROOT / "docs" / "cli.md"

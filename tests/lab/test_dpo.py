@@ -15,8 +15,8 @@ from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.dpo import dpo_loss
 from proverrl.problems.load import load_texts, write_problems
-from proverrl.run.imitation import score_targets
 from proverrl.run.pairs import Pair
+from proverrl.run.supervised import score_targets
 from tests.policy.test_policy import tiny_policy
 from tests.run.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,

@@ -24,9 +24,9 @@ from proverrl.lab.restarts.hints import (
 )
 from proverrl.lang import find_language
 from proverrl.lang.open import open_verifier
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import train_tokenizer
 from proverrl.problems.prompt import render_body, render_opening
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.rewards import proved_reward
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import build_group, draw_groups, judge, judge_all, with_hint

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, mean_credit
-from proverrl.advantages.methods import choose_method, find_learnable, grpo
+from proverrl.advantages import (
+    AdvantageInputs,
+    GroupAdvantages,
+    choose_method,
+    find_learnable,
+    grpo,
+    mean_credit,
+)
 from proverrl.config import AdvantageConfig, RewardConfig
 from proverrl.errors import UsageError
 from proverrl.lab.objectives.advantages import (
@@ -24,7 +30,7 @@ from proverrl.lab.objectives.advantages import (
     turn_returns,
 )
 from proverrl.lab.objectives.rewards import entry_credits
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.types import Group, Obligations, Status
 from tests.builders import build_problem, build_test_group, build_turn, build_turns_group
 from tests.rollout.test_rewards import rollout

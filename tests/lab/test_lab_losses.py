@@ -22,7 +22,7 @@ from proverrl.lab.objectives.losses import (
     kimina,
     log_partition,
 )
-from proverrl.losses.total import compute_loss
+from proverrl.losses import compute_loss
 from tests.learner.test_learner import build_learner, count_forwards, flat
 from tests.learner.test_losses import add_up_micro_batches, value
 from tests.loss_builders import build_inputs, gradient, leaf, logs

@@ -32,8 +32,7 @@ from proverrl.lab.critics.likelihood import (
     write_critic,
 )
 from proverrl.policy.engines import name_weights
-from proverrl.policy.loading import build_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.run.session import load_weights
 from proverrl.types import Problem, Prompt, Sampling

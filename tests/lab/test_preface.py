@@ -18,7 +18,7 @@ from proverrl.lab.preface.rewards import conference_attempts
 from proverrl.lab.preface.writer import Writer
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
-from proverrl.rollout.mode import PLAIN, open_mode
+from proverrl.rollout.extract import PLAIN, open_mode
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge

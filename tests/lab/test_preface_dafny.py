@@ -15,7 +15,7 @@ from proverrl.config import PoolConfig, RewardConfig, load_config
 from proverrl.jobs.train import train
 from proverrl.lab.preface.words import count_errors
 from proverrl.lang.open import open_configured
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.types import HOLE, Candidate, Completion, Problem, Rollout, Status, Turn, Verdict
 from proverrl.verifier.base import verify_all
 

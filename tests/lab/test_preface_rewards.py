@@ -7,7 +7,7 @@ import pytest
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError
 from proverrl.lab.preface.words import count_errors, describe
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.types import (
     Candidate,
     Completion,

@@ -19,13 +19,13 @@ from proverrl.errors import RunError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.jobs import train as train_module
+from proverrl.lab.beside import open_beside
 from proverrl.lab.preface import modes as modes_module
 from proverrl.lab.preface.modes import Instruct, choose_bare_families
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, write_problems
-from proverrl.rollout.mode import open_mode
-from proverrl.run.beside import open_beside
+from proverrl.rollout.extract import open_mode
 from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.run.test_grpo import StubVerifier, run, same, step_lines, weights

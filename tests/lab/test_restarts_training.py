@@ -21,11 +21,10 @@ from proverrl.lang.records import Extraction
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
-from proverrl.rewards.verdicts import proved_reward
+from proverrl.rewards import proved_reward
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, dump_completion, load_completion
-from proverrl.run.appeals import Reviewer
 from proverrl.run.checkpoint import dump_draws, load_draws
-from proverrl.run.pipeline import Judged
+from proverrl.run.pipeline import Judged, Reviewer
 from proverrl.run.session import load_training
 from proverrl.run.state import RunState
 from proverrl.run.tally import Tally

@@ -43,8 +43,7 @@ from proverrl.lab.value.model import (
 from proverrl.lab.value.options import ValueOptions
 from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
-from proverrl.policy.loading import build_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_opening
 from proverrl.search.proposals import render_prefix

@@ -23,7 +23,7 @@ from proverrl.lang.kinds import Kind
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import make_row, read_problem
 from proverrl.problems.prompt import render_messages, render_prompt
-from proverrl.rewards.verdicts import build_reward, find_hook
+from proverrl.rewards import build_reward, find_hook
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 from proverrl.verifier.base import refuse_text, verify_all
 from tests.builders import build_problem, build_rollout

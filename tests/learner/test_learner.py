@@ -23,8 +23,7 @@ from proverrl.learner.packed_rows import (
     samples_of,
     split_rows,
 )
-from proverrl.losses.base import LossInputs
-from proverrl.losses.total import LOSSES, compute_loss
+from proverrl.losses import LOSSES, LossInputs, compute_loss
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from tests.tiny_model import samples_of_lengths, tiny_model, tiny_samples
 from tests.tolerance import FLOAT32, FLOAT64, MOVED
@@ -370,7 +369,7 @@ def test_a_group_that_is_too_long_is_cut_between_completions() -> None:
 
 
 # A plug-in's groups stay together.
-@pytest.mark.parametrize("name", ["clipped_token", "proverrl.losses.clipped:clipped_token"])
+@pytest.mark.parametrize("name", ["clipped_token", "proverrl.losses:clipped_token"])
 def test_cutting_groups_does_not_change_the_update(name: str) -> None:
     updated, passes = [], []
     for limit in (12, 100_000):

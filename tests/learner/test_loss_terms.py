@@ -10,9 +10,7 @@ import torch
 
 from proverrl.config import LossConfig
 from proverrl.errors import RecordError
-from proverrl.losses.clipped import clipped_token
-from proverrl.losses.regularisers import kl_term, sampler_weights, select_samples
-from proverrl.losses.total import compute_loss
+from proverrl.losses import clipped_token, compute_loss, kl_term, sampler_weights, select_samples
 from proverrl.rollout.samples import TrainingSample
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config import LossName
-from proverrl.losses.clipped import clipped_sequence, clipped_token
-from proverrl.losses.total import LOSSES, compute_loss
+from proverrl.losses import LOSSES, clipped_sequence, clipped_token, compute_loss
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 
 

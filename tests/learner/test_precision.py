@@ -22,9 +22,8 @@ from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
-from proverrl.policy.loading import build_policy, cast_parameters, load_policy
+from proverrl.policy.loading import build_policy, cast_parameters, load_policy, train_tokenizer
 from proverrl.policy.probe import TOLERANCES
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
 from proverrl.run.run_folder import settle

@@ -9,7 +9,7 @@ from proverrl.errors import ProblemError, UsageError
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.policy.base import Exchange
 from proverrl.policy.conversation import FEEDBACK_HEADING, encode_feedback, resume_prompt
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import (
     BODY_HEADING,

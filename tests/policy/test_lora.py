@@ -18,7 +18,7 @@ from proverrl.jobs.train import train
 from proverrl.learner.learner import TorchLearner, enable_checkpointing, recompute_layers
 from proverrl.learner.packed_rows import pack_rows
 from proverrl.learner.weights import calls
-from proverrl.policy.loading import DTYPES, build_policy, load_policy
+from proverrl.policy.loading import DTYPES, build_policy, load_policy, train_tokenizer
 from proverrl.policy.lora import (
     adapter_disabled,
     adapter_weights,
@@ -37,7 +37,6 @@ from proverrl.policy.probe import (
     mean_abs_difference,
     score_by_sampling,
 )
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import write_problems
 from proverrl.run import adapter_probe

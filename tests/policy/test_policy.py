@@ -20,8 +20,7 @@ from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rate
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.base import NoRoomError
 from proverrl.policy.decoding import draw_tokens, measure_entropy
-from proverrl.policy.loading import build_policy, choose_device, load_policy
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import (
     TrainingSample,

@@ -20,10 +20,9 @@ from proverrl.errors import UsageError, WeightSyncError
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
-from proverrl.policy.loading import build_policy, load_policy
+from proverrl.policy.loading import build_policy, load_policy, train_tokenizer
 from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.probe import PushProbe, mean_abs_difference, score_rows
-from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy, push_limit
 from proverrl.rollout.samples import TrainingSample, build_samples

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import train_tokenizer
 from proverrl.report import write_report
 from tests import report_runs as made
 from tests.report.test_report_comparison import ONE, TWO, write_run

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.errors import RunError
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import train_tokenizer
 from proverrl.report import rollout_data
 from proverrl.report.rollout_data import build_rollouts, describe_step, order_steps
 from proverrl.report.run import load_runs

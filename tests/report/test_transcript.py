@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
-from proverrl.advantages.base import Credit
+from proverrl.advantages import Credit
 from proverrl.cli.main import cli
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import write_lines_atomically
 from proverrl.monitor.rollout_rows import StoredTurn, describe_turns, read_turns
-from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.loading import train_tokenizer
 from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.tally import Tally

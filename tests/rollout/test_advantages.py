@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages.base import (
+from proverrl.advantages import (
+    ADVANTAGES,
     AdvantageFn,
     AdvantageInputs,
     GroupAdvantages,
     carries_signal,
+    dr_grpo,
+    find_learnable,
+    grpo,
     mean_credit,
     token_credit,
 )
-from proverrl.advantages.methods import ADVANTAGES, dr_grpo, find_learnable, grpo
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError

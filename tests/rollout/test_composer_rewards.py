@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import parse_config
 from proverrl.errors import ConfigError, RecordError
-from proverrl.rewards.composer import (
+from proverrl.rewards import (
     StatementOutcome,
     compare_statements,
     gar_reward,

@@ -11,10 +11,11 @@ import pytest
 
 from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
-from proverrl.rewards.noise import FalseNegativeRate, is_appealed
-from proverrl.rewards.verdicts import (
+from proverrl.rewards import (
     REWARDS,
+    FalseNegativeRate,
     build_reward,
+    is_appealed,
     overlong_penalty,
     proved_reward,
 )

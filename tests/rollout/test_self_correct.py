@@ -15,7 +15,7 @@ from proverrl.config import LayoutName, RewardConfig, RolloutConfig
 from proverrl.errors import RecordError
 from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rewards.verdicts import build_reward
+from proverrl.rewards import build_reward
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts, resume_within
 from proverrl.rollout.whole_proof import JudgedDraw, build_group, draw_groups, judge

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.advantages.methods import ADVANTAGES
+from proverrl.advantages import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, ProblemError, RunError, VerifierError
 from proverrl.jobs import train as train_module

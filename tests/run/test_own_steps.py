@@ -15,8 +15,7 @@ from proverrl import plugins
 from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import RunError, UsageError
 from proverrl.lang.records import Extraction
-from proverrl.rollout.extract import extract
-from proverrl.rollout.mode import PLAIN, Mode, SameMode, open_mode
+from proverrl.rollout.extract import PLAIN, Mode, SameMode, extract, open_mode
 from proverrl.rollout.proofs import ProofStore
 from proverrl.run.experiments import Experiment, open_experiments
 from proverrl.run.session import Session

@@ -12,7 +12,6 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
-from proverrl.run.imitation import Imitation
 from proverrl.run.pairs import Pair, PairSource
 from proverrl.run.run_folder import lock_run
 from proverrl.run.session import (
@@ -20,7 +19,7 @@ from proverrl.run.session import (
     run_fraction,
     split_references,
 )
-from proverrl.run.supervised import draw_batches
+from proverrl.run.supervised import Imitation, draw_batches
 from tests.builders import build_problem
 from tests.policy.test_policy import tiny_policy
 from tests.tolerance import FLOAT32

@@ -17,9 +17,9 @@ from proverrl.config import AppealConfig, Config
 from proverrl.errors import Cause, UsageError
 from proverrl.jobs import train as train_module
 from proverrl.lang.open import open_verifier
-from proverrl.rewards.noise import FalseNegativeRate
+from proverrl.rewards import FalseNegativeRate
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.run.appeals import Reviewer
+from proverrl.run.pipeline import Reviewer
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane

@@ -27,13 +27,13 @@ from proverrl.errors import UsageError
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.strict_json import load_json
+from proverrl.lab.beside import open_beside
 from proverrl.lab.critics.gate import Critic
 from proverrl.lab.critics.language import CRITIQUE, read_pair, write_answer
 from proverrl.policy.base import Exchange
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_prompt, require_layout
-from proverrl.run.beside import open_beside
 from proverrl.types import Completion, Problem, Prompt, Sampling, TokenField
 
 FILE = "critic.json"

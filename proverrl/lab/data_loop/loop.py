@@ -30,8 +30,8 @@ from proverrl.compose.filters import (
     run_filters,
 )
 from proverrl.config import Config
-from proverrl.config.compose import FilterName
 from proverrl.config.loops import loop_traits
+from proverrl.config.selfplay import FilterName
 from proverrl.errors import UsageError
 from proverrl.lab.data_loop.grades import GRADES, DataLoopOptions, Grade, grade_statement
 from proverrl.lang import find_composing

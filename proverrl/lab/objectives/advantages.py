@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread, totals
+from proverrl.advantages import AdvantageInputs, GroupAdvantages, spread, totals
 from proverrl.statistics import STD_EPSILON, centre, deviation
 from proverrl.types import Group, Role, Rollout, Status
 

@@ -8,16 +8,17 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from proverrl.losses.base import (
+from proverrl.losses import (
     LossInputs,
     Metrics,
+    clip_tokens,
     mean_per_sample,
     ratio_metrics,
     sequence_mean,
     sum_per_sample,
+    take_worse,
     token_mean,
 )
-from proverrl.losses.clipped import clip_tokens, take_worse
 
 Above = Annotated[float, Field(gt=0.0)]
 

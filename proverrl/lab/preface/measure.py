@@ -22,7 +22,7 @@ from proverrl.config.load import load_stored_config
 from proverrl.lab.preface.modes import Instruct, TeachWriter, choose_bare_families
 from proverrl.lab.preface.modes import describe_reference as describe
 from proverrl.lang.open import open_configured
-from proverrl.rollout.mode import open_mode
+from proverrl.rollout.extract import open_mode
 from proverrl.run.session import load_training
 from proverrl.seeds import derive_seed
 from proverrl.statistics import estimate

@@ -18,6 +18,7 @@ from proverrl.config import Config, LayoutName
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive
 from proverrl.config.policy import SMALL_MODEL_TOKENS
 from proverrl.errors import UsageError
+from proverrl.lab.beside import open_beside
 from proverrl.lab.preface.rewards import ATTEMPTS
 from proverrl.lab.preface.words import describe
 from proverrl.lab.preface.writer import Writer
@@ -25,11 +26,10 @@ from proverrl.lang.records import Extraction
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import instruct
+from proverrl.rollout.extract import Mode
 from proverrl.rollout.feedback import ANALYSE
-from proverrl.rollout.mode import Mode
 from proverrl.rollout.self_correct import add_feedback, resume_within
 from proverrl.rollout.whole_proof import Draw, judge_all
-from proverrl.run.beside import open_beside
 from proverrl.run.pairs import Pair, PairSource, make_source
 from proverrl.run.session import Session
 from proverrl.search.proposals import encode

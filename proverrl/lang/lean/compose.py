@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from proverrl.config.compose import LeanOperator
+from proverrl.config.selfplay import LeanOperator
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import read_theorem

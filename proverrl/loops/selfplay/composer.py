@@ -1,4 +1,4 @@
-"""Who composes in a run: a program, a policy with the solver's weights or its own.
+"""The composer of a run: a program, a policy with the solver's weights or its own.
 
 Flows in: a session. Flows out: a ``Composer``; what warm start teaches it; its own weights and
 learner. Not handled here: pairs of parents (``composition``), filters.

@@ -1,4 +1,4 @@
-"""What a run composes from and keeps: parents, the archive, the filters, attacks on statements.
+"""The material of composition in a run: parents, archive, filters, attacks on statements.
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder; pairs of
 parents; tools of the filters; beliefs about operators. Not handled here: what is put in
@@ -68,7 +68,7 @@ class ComposedProblems:
         )
 
     def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
-        """What filters work with; of ``attacks`` they try those on a problem's id."""
+        """The tools of filters; of ``attacks`` they try those on a problem's id."""
         config = self._session.config
         return FilterTools(
             asker=Asker(self._session.verifier, deadline_seconds=config.pool.deadline_seconds),
@@ -125,8 +125,8 @@ def draw_pairs(
 
 
 def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
-    """How useful each operator has been: Beta parameters of the share of its statements that no
-    filter stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
+    """The usefulness of each operator so far: Beta parameters of the share of its statements that
+    no filter stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
     statement that was made again was of no use."""
     beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
     for composed in archive:

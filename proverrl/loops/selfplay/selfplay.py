@@ -24,14 +24,13 @@ from typing import Any
 
 from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
 from proverrl.concurrency import cancel_all
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
 from proverrl.loops.selfplay.composition import drop_long, weigh_operators
-from proverrl.loops.selfplay.record import JudgedRound, solve_rate
-from proverrl.loops.selfplay.state import Checked, Rounds
-from proverrl.rewards.composer import is_modified, penalise_modified
+from proverrl.loops.selfplay.state import Checked, JudgedRound, Rounds, solve_rate
+from proverrl.rewards import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import Draw
 from proverrl.run.pipeline import Flight, Judged, Order, Pipeline, Source
@@ -207,14 +206,14 @@ class SelfplaySource(Source):
         return Composition(number, drafts, self._ask(self._rounds.early, _list_problems(drafts)))
 
     def _count_base(self, following: Composition) -> int:
-        """How many base problems a step begins with: its share, or more where a round has fewer
-        statements than the rest."""
+        """The number of base problems that a step begins with: its share, or more where a round has
+        fewer statements than the rest."""
         least = round(self._rounds.settings.base_share * self._num_groups)
         return max(least, self._num_groups - len(_list_problems(following.drafts)))
 
     async def _write_ahead(self, following: Composition) -> tuple[list[Draw], float]:
-        """What a round's step begins with: bodies on base problems, and on what the early filters
-        let pass. One flight, as it is after a resume."""
+        """The flight that a round's step begins with: bodies on base problems, and on what the
+        early filters let pass. One flight, as it is after a resume."""
         state, orders = self._state, []
         if num_base := self._count_base(following):
             orders.append(state.choose(num_base))

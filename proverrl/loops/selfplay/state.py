@@ -1,4 +1,4 @@
-"""What a self-play run knows beside a GRPO run: composed problems, filters, what became of them.
+"""The state of a self-play run beside that of GRPO: composed problems, filters, their outcomes.
 
 Flows in: drafts of a composer, the filters' answers, judged rounds. Flows out: the next pairs of
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.composers import REPEATED, Draft, Pair
+from proverrl.compose.composers import REPEATED, Draft, Pair, measure_truncated
 from proverrl.compose.filters import FilterRun, make_filters, run_filters
-from proverrl.config.compose import FilterName
+from proverrl.config.selfplay import FilterName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.composition import ComposedProblems
-from proverrl.loops.selfplay.record import JudgedRound, describe_round, solve_rate
-from proverrl.rewards.composer import (
+from proverrl.rewards import (
     StatementOutcome,
     compare_statements,
     is_modified,
@@ -30,12 +29,80 @@ from proverrl.rewards.composer import (
 )
 from proverrl.rollout.samples import TrainingSample, build_rollout_samples
 from proverrl.run.state import GrpoState
-from proverrl.types import Group, Problem, Rollout, Turn
+from proverrl.types import Group, Problem, Rollout, Status, Turn
+
+BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
+"""Solve rates of composed problems: 0, up to and with each bound, below 1, and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRound:
+    """A round when all of it is judged: its drafts, the filters by the ids of what they stopped,
+    the solver's attempts by problem id. ``tried`` passed the early filters, ``kept`` all of them.
+    What was tried and is neither kept nor stopped was not given to the late filters; nothing is
+    learned from it."""
+
+    number: int
+    drafts: Sequence[Draft]
+    stops: Mapping[str, str]
+    tried: Sequence[Problem]
+    kept: Sequence[Problem]
+    attempts: Mapping[str, Sequence[Rollout]]
+    filter_calls: int
+
+    @property
+    def set_aside(self) -> set[str]:
+        """Ids of what was tried and may not be learned from."""
+        return {problem.id for problem in self.tried} - {problem.id for problem in self.kept}
+
+
+def solve_rate(rollouts: Sequence[Rollout]) -> float | None:
+    """Proved attempts over judged ones; None when none was judged."""
+    judged = [rollout for rollout in rollouts if rollout.status.judged]
+    if not judged:
+        return None
+    return sum(rollout.status is Status.PROVED for rollout in judged) / len(judged)
+
+
+def name_bin(rate: float) -> str:
+    """The bin of ``BINS`` that a solve rate falls into."""
+    if rate in (0.0, 1.0):
+        return BINS[0] if rate == 0.0 else BINS[-1]
+    return next(
+        name for name, bound in zip(BINS[1:], (0.25, 0.5, 0.75, 1.0), strict=False) if rate <= bound
+    )
+
+
+def describe_round(
+    this: JudgedRound, outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None]
+) -> dict[str, Any]:
+    """The figures of a round for ``metrics.jsonl``."""
+    rates = [outcome.solved for outcome in outcomes if outcome.solved is not None]
+    earned = [reward for reward in rewards if reward is not None]
+    bins = Counter(map(name_bin, rates))
+    return {
+        "statements_written": len(this.drafts),
+        "statements_malformed": sum(draft.composed is None for draft in this.drafts),
+        "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
+        "statements_kept": len(this.kept),
+        "statements_unchecked": len(this.set_aside - set(this.stops)),
+        "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
+        "filter_stops": dict(Counter(this.stops.values())),
+        "filter_calls": this.filter_calls,
+        "solve_rates": {name: bins[name] for name in BINS},
+        "statements_never": bins["0"] / len(rates) if rates else 0.0,
+        "statements_always": bins["1"] / len(rates) if rates else 0.0,
+        "statements_modified": (
+            sum(outcome.modified for outcome in outcomes) / len(rates) if rates else 0.0
+        ),
+        "composer_reward": sum(earned) / len(earned) if earned else None,
+        **measure_truncated(this.drafts),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the filters said of a round, and the verifier calls of each filter."""
+    """The filters' answers in a round, and the verifier calls of each filter."""
 
     run: FilterRun
     calls: Counter[str]
@@ -71,7 +138,7 @@ class Rounds:
         return number, self._composed.draw_parents(proofs, number=number, num=num)
 
     async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
-        """What these filters say of statements."""
+        """The answers of these filters on statements."""
         tools = self._composed.open_tools({}, set(self._composed.seen))
         run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
@@ -120,7 +187,7 @@ class Rounds:
                 self._composed.see([stop.kept.problem])
 
     def is_within(self, group: Group) -> bool:
-        """Whether the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
+        """True if the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
         rate = solve_rate(group.rollouts) or 0.0
         low, high = self.settings.solve_rates
         return low < rate <= high
@@ -212,7 +279,7 @@ def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
 
 
 def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
-    """What became of a statement."""
+    """The outcome of a statement."""
     if draft.composed is None:
         return StatementOutcome("stopped" if draft.reason == REPEATED else "malformed")
     problem = draft.composed.problem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from proverrl.config.compose import DafnyOperator
+from proverrl.config.selfplay import DafnyOperator
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.audit.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe

@@ -1,31 +1,89 @@
-"""The methods by name, and which groups each can learn from: the admission test of the sampler.
+"""Advantages: pure functions from the groups of a step to a number for each turn or token.
 
-A group that is not admitted is counted and another problem is drawn in its place: ours learn
-nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). For a plug-in the
-answer is computed.
+A method is a function, its entry of ``ADVANTAGES`` and a name in ``proverrl.config.AdvantageName``.
+A group is never compared with another role: a method that looks beyond one group keeps to groups of
+the same role. ``admit_groups`` says which groups a method can learn from. A group that is not
+admitted is counted, and another problem is drawn in its place: ours learn nothing from equal
+rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). For a plug-in the answer is computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from proverrl.advantages.base import (
-    AdvantageFn,
-    AdvantageInputs,
-    GroupAdvantages,
-    carries_signal,
-    spread,
-    token_credit,
-    totals,
-)
 from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig
 from proverrl.errors import RecordError
 from proverrl.plugins import bind, refuse
 from proverrl.statistics import centre, standardize
 from proverrl.types import Group, Status
+
+SIGNAL = 1e-9
+"""An advantage not larger than this is rounding, not signal."""
+
+Credit = float | tuple[float, ...]
+"""The advantage of one turn: one number for all of its tokens, or one for each completion token."""
+
+GroupAdvantages = list[list[Credit]]
+"""Per rollout of a group, per turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageInputs:
+    """The inputs of a method, which must not change them. ``progress`` is the finished share of the
+    run, from 0 to 1."""
+
+    groups: Sequence[Group]
+    progress: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.progress <= 1.0:
+            raise RecordError(f"progress must lie in [0, 1], got {self.progress}")
+
+
+AdvantageFn = Callable[[AdvantageInputs], list[GroupAdvantages]]
+"""Gives one ``GroupAdvantages`` for each group, in their order."""
+
+
+def totals(group: Group) -> list[float]:
+    """The rewards of a group's rollouts."""
+    return [reward.total for reward in group.rewards]
+
+
+def spread(group: Group, values: Sequence[float]) -> GroupAdvantages:
+    """One value per rollout, given to each of its turns."""
+    return [
+        [value] * len(rollout.turns) for rollout, value in zip(group.rollouts, values, strict=True)
+    ]
+
+
+def token_credit(credit: Credit, num_tokens: int) -> tuple[float, ...]:
+    """The advantage of each of a turn's ``num_tokens`` completion tokens. Raises ``RecordError`` if
+    the turn and the credit differ in their number of tokens."""
+    if not isinstance(credit, tuple):
+        return (credit,) * num_tokens
+    if len(credit) != num_tokens:
+        raise RecordError(f"{len(credit)} advantages for a turn of {num_tokens} tokens")
+    return credit
+
+
+def mean_credit(credit: Credit) -> float:
+    """One number for people to read: the mean over the turn's tokens."""
+    if not isinstance(credit, tuple):
+        return credit
+    return sum(credit) / len(credit) if credit else 0.0
+
+
+def carries_signal(advantages: GroupAdvantages) -> bool:
+    """True if any token of a group has an advantage other than 0."""
+    return any(
+        abs(value) > SIGNAL
+        for turns in advantages
+        for credit in turns
+        for value in (credit if isinstance(credit, tuple) else (credit,))
+    )
 
 
 def grpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
@@ -64,7 +122,7 @@ def choose_method(settings: AdvantageConfig) -> AdvantageFn:
 
 
 def _fits(given: Any, group: Group) -> bool:
-    """Whether these are advantages of the group's tokens."""
+    """True if these are advantages of the group's tokens."""
     try:
         return len(given) == len(group.rollouts) and all(
             math.isfinite(value)

@@ -1,1 +1,0 @@
-"""Losses: pure functions over the tokens of a batch, in literal dicts."""
