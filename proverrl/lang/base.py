@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from proverrl.lang.records import (
     Part,
 )
 from proverrl.lang.trusted import REMEDY
+from proverrl.plugins import refuse_exit
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Message, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.canaries import Canary
@@ -141,7 +143,16 @@ class Language(ABC):
             return candidate
         # What a candidate's key does not hold must not decide what is verified of it.
         bare = replace(candidate.problem, informal="", metadata={})
-        settled = kind.settle(replace(candidate, problem=bare))
+        with self._guard(kind, candidate.problem):
+            settled = kind.settle(replace(candidate, problem=bare))
+        if not isinstance(settled, Candidate | Verdict) or (
+            isinstance(settled, Verdict) and settled.proved
+        ):
+            said = "a proof" if isinstance(settled, Verdict) else type(settled).__name__
+            raise UsageError(
+                f"the kind {candidate.problem.kind!r} gives {said}; it must give a Candidate, "
+                "which is judged, or the Verdict of a body that is refused"
+            )
         if isinstance(settled, Verdict):
             return settled
         problem = settled.problem
@@ -155,6 +166,10 @@ class Language(ABC):
     def find_kind(self, problem: Problem) -> Kind | None:
         """The problem's kind, where a plug-in brought it."""
         return find_kind(self.name, problem.kind, self.kinds)
+
+    def _guard(self, kind: Kind, problem: Problem) -> AbstractContextManager[None]:
+        """A plug-in that ends the program would leave a status that says that all is proved."""
+        return refuse_exit(f"languages.{self.name}.{problem.kind}", type(kind).__name__)
 
     @abstractmethod
     def check_problem(self, problem: Problem) -> None:
@@ -184,7 +199,8 @@ class Language(ABC):
         """The part of a problem's text that a policy sees, with its hole: all, but where something
         is to be written from words, since what is meant stands behind the hole."""
         if kind := self.find_kind(problem):
-            return kind.show(problem)
+            with self._guard(kind, problem):
+                return kind.show(problem)
         text = problem.preamble + problem.statement
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
 
@@ -263,7 +279,11 @@ class Language(ABC):
             return f"unknown kind {problem.kind!r}; use {', '.join(known)}"
         kind = self.find_kind(problem)
         try:
-            (self.check_problem if kind is None else kind.check)(problem)
+            if kind is None:
+                self.check_problem(problem)
+            else:
+                with self._guard(kind, problem):
+                    kind.check(problem)
         except ProblemError as error:
             return str(error).removeprefix(f"problem {problem.id!r}: ")
         verdict = None

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.plugins import find_installed, is_place, list_installed, load
+from proverrl.plugins import find_installed, is_place, list_installed, load, refuse_exit
 from proverrl.types import Candidate, Problem, Verdict
 
 _PLACES: dict[str, str] = {}
@@ -98,7 +98,8 @@ def _load_kind(name: str, place: str) -> Kind:
     found: Any = load(where, place)
     if inspect.isclass(found) and issubclass(found, Kind):
         try:
-            found = found()
+            with refuse_exit(where, found.__name__):
+                found = found()
         except TypeError as error:
             raise UsageError(f"{where}: {error}") from error
     if not isinstance(found, Kind):

@@ -196,7 +196,11 @@ def refuse_stranger(entry: Submission) -> Unusable | None:
     problem = entry.candidate.problem
     if problem.kind == FILE:
         return None
-    found = _find_cheat(problem.language, problem.kind, problem.preamble, problem.statement)
+    try:
+        found = _find_cheat(problem.language, problem.kind, problem.preamble, problem.statement)
+    except ProblemError as error:
+        # A kind of a plug-in may have to read a problem to show it.
+        return entry.refuse("bad-problem", str(error))
     return entry.refuse("bad-problem", f"its own text: {found}") if found else None
 
 

@@ -21,6 +21,7 @@ from proverrl.evaluation.store import attempt_row
 from proverrl.lang import LANGUAGES, add_languages, find_language, kinds, list_own
 from proverrl.lang.kinds import Kind
 from proverrl.lang.open import open_verifier
+from proverrl.problems.inputs import Submission, read_entry, refuse_stranger
 from proverrl.problems.load import make_row, read_problem
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.rewards import build_reward, find_hook
@@ -30,6 +31,7 @@ from tests.builders import build_problem, build_rollout
 from tests.sums import make_sum
 
 HERE = "tests.lang.test_plugin_kinds"
+LEMMA = "lemma L(n: nat)\n  ensures n >= 0\n{\n  /*{HOLE}*/\n}\n"
 
 
 class Guess(Kind):
@@ -67,6 +69,36 @@ class Worded(Guess):
         problem = candidate.problem
         said = problem.informal or problem.metadata.get("result") or candidate.body
         return Candidate(replace(problem, kind="result"), str(said))
+
+
+class Sure(Guess):
+    """Proves without the language."""
+
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        return Verdict(Status.PROVED, checks=("mine",))
+
+
+class Silent(Guess):
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        return None  # type: ignore[return-value]
+
+
+class Leaving(Guess):
+    """Ends the program, with the status that says that all is proved."""
+
+    def check(self, problem: Problem) -> None:
+        raise SystemExit(0)
+
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        raise SystemExit(0)
+
+    def show(self, problem: Problem) -> str:
+        raise SystemExit(0)
+
+
+class NeverMade(Guess):
+    def __init__(self) -> None:
+        raise SystemExit(0)
 
 
 class Figures(ReportSection):
@@ -200,6 +232,36 @@ def test_a_kept_verdict_is_one_on_what_this_kind_makes(tmp_path: Path) -> None:
     # Equal keys, so the words and the metadata have no say.
     told = [replace(problem, informal="5"), replace(problem, metadata={"result": "5"})]
     assert judge("Worded", *told, problem) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("Sure", "the kind 'odd' gives a proof; it must give a Candidate"),
+        ("Silent", "the kind 'odd' gives NoneType; it must give a Candidate"),
+        ("Leaving", r"languages\.sums\.odd: Leaving asked the program to end"),
+        ("NeverMade", r"languages\.sums\.odd: NeverMade asked the program to end"),
+    ],
+)
+def test_no_kind_proves_by_itself_or_ends_the_program(kind: str, message: str) -> None:
+    add_languages({"sums.odd": f"{HERE}:{kind}"})
+    language, problem = find_language("sums"), replace(make_sum("s", 1, 1), kind="odd")
+    with pytest.raises(UsageError, match=message):
+        language.settle(Candidate(problem, "guess 2"))
+    if kind == "Leaving":
+        with pytest.raises(UsageError, match=message):
+            language.show_text(problem)
+        with pytest.raises(UsageError, match=message):
+            language.find_objection(problem, None)
+
+
+def test_a_problem_that_a_kind_cannot_read_is_refused_by_itself() -> None:
+    raw = {"id": "p", "kind": "decide", "statement": "x" + LEMMA}
+    entry = read_entry({"id": "a", "problem": raw, "body": "prove"}, "f", 1)
+    assert isinstance(entry, Submission)
+    refused = refuse_stranger(entry)
+    assert refused is not None
+    assert (refused.kind, "expected a declaration" in refused.reason) == ("bad-problem", True)
 
 
 def use_sections(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:
