@@ -193,7 +193,7 @@ def _find_obstacle(config: Config, processes: int) -> str:
     if config.learner.shard != "none" and processes == 1:
         return f"learner.shard = {config.learner.shard!r} needs several processes (--processes)"
     if config.experiments:
-        return f"what {', '.join(config.experiments)} holds is not counted (experiments)"
+        return f"the memory of {', '.join(config.experiments)} is not counted (experiments)"
     return ""
 
 

@@ -205,7 +205,7 @@ def test_a_run_that_could_not_start_has_no_plan(folder: str) -> None:
     for sections, reason in (
         ({"policy": {"path": "endpoint:e"}, **SERVER}, "its policy has no weights here"),
         ({"learner": {"shard": "fsdp2"}}, "needs several processes"),
-        ({"experiments": {"own:Part": {}}}, "what own:Part holds is not counted"),
+        ({"experiments": {"own:Part": {}}}, "the memory of own:Part is not counted"),
     ):
         with pytest.raises(UsageError, match=reason):
             plan_memory(make_config(folder, **sections))
