@@ -72,7 +72,7 @@ def pick_problems(
     options: MoppsOptions,
     rng: random.Random,
 ) -> list[str]:
-    """``n`` of ``names``, all of them if there are fewer: ``candidates`` names for each place are
+    """``n`` of ``names``, all of them if there are fewer. ``candidates`` names for each place are
     drawn at random, a rate is sampled from the belief of each, and those nearest to ``target`` are
     taken."""
     if options.candidates:
@@ -93,9 +93,10 @@ class CbrlCurriculum(Curriculum):
     """A closed loop on difficulty (InternGeometry's CBRL, 2025, arXiv 2512.10534). After a batch
     (what came back between two draws) the difficulty rises by ``step`` if more than ``target`` of
     its rollouts was proved, and falls by it if less was, within the difficulties that exist. A draw
-    takes the two that are nearest on either side, each in proportion to how near it is, and of one
-    the least visited problem; none comes twice in a draw while there are others. The paper's knob
-    is the number of proof steps; ours is the level, or ``difficulty`` in a problem's metadata.
+    takes the two that are nearest on either side, each in proportion to its nearness. Of a
+    difficulty the least visited problem is drawn; none comes twice in a draw while there are
+    others. The paper's knob is the number of proof steps; ours is the level, or ``difficulty`` in a
+    problem's metadata.
     """
 
     def __init__(self, problems: Sequence[Problem], seed: int, *, options: CbrlOptions) -> None:

@@ -37,7 +37,7 @@ from proverrl.verifier.router import Backend
 _NEVER = re.compile(r"(?!)")
 
 CANARY_RATE = 0.01
-"""The share of calls that a false statement accompanies in runs, commands and servers: a broken
+"""The share of calls that a false statement accompanies in runs, commands and servers. A broken
 verifier is seen within some hundred calls, at the price of one call in a hundred."""
 
 
@@ -196,8 +196,8 @@ class Language(ABC):
         return body
 
     def show_text(self, problem: Problem) -> str:
-        """The part of a problem's text that a policy sees, with its hole: all, but where something
-        is to be written from words, since what is meant stands behind the hole."""
+        """The part of a problem's text that a policy sees, with its hole. It is all of the text,
+        unless something is to be written from words: then the meaning stands behind the hole."""
         if kind := self.find_kind(problem):
             with self._guard(kind, problem):
                 return kind.show(problem)

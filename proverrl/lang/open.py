@@ -59,14 +59,13 @@ def open_verifier(
     """Open a verifier on what is installed here, on ``servers`` (URLs, or one), or on a Ray
     ``cluster`` (its address, and the fewest and most servers on it).
 
-    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry
-    (None: three million, or what the servers have), and
-    ``cache_path`` None keeps verdicts in memory only; see ``BackendOptions`` for the others. With
-    ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
-    with so many times the limits. The languages of ``needed`` are looked for now, others when a
-    candidate asks. Raises ``ToolchainError`` when a needed one is missing, ``UsageError`` when the
-    cache file cannot be used, servers are to hear appeals, or they and a cluster are both named.
-    Call ``aclose`` at the end.
+    ``workers`` processes run at most per language. ``rlimit`` is z3's resource count per entry
+    (None: three million, or the servers' own). ``cache_path`` None keeps verdicts in memory only.
+    See ``BackendOptions`` for the others. With ``appeal_factor`` refused candidates may be judged
+    again, by one separate worker per language with so many times the limits. The languages of
+    ``needed`` are looked for now, others when a candidate asks. Raises ``ToolchainError`` when a
+    needed one is missing, ``UsageError`` when the cache file cannot be used, servers are to hear
+    appeals, or they and a cluster are both named. Call ``aclose`` at the end.
     """
     urls = (servers,) if isinstance(servers, str) and servers else tuple(servers)
     if (urls or cluster[0]) and appeal_factor:

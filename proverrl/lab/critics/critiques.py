@@ -217,9 +217,9 @@ async def write_critiques(
 
 def write_reader(file: Path, pairs: Path, out: Path) -> str:
     """Write the statements of ``file`` and what ``pairs`` calls right, all also as a critic is
-    shown them, so that a formaliser finds likely what is right however it is put; returns a line of
-    report. Raises ``ProblemError``: a problem of ``file`` asks for no statement, or ``pairs`` calls
-    none right; ``UsageError``: ``out`` is one of the files."""
+    shown them; returns a line of report. A formaliser then finds right statements likely however
+    they are put. Raises ``ProblemError``: a problem of ``file`` asks for no statement, or ``pairs``
+    calls none right; ``UsageError``: ``out`` is one of the files."""
     refuse_overwriting(out, file, pairs)
     references = load_references(file)
     known = [problem for problem in load_problems(file) if problem.id in references]

@@ -4,7 +4,7 @@ Flows in: problems that show English and a statement, whose hole takes ``{"reaso
 "is_correct": true}`` (CriticLean, Peng et al. 2025, arXiv 2507.06181). Behind the hole, where no
 policy sees it, stand the label, and the text whose proof certified it. Flows out: verdicts by
 comparison, in this process. PROVED says that a critic agrees with the label, and nothing of any
-theorem: the language, the toolchain and the check have names of their own, and nothing here judges
+theorem. The language, the toolchain and the check have names of their own, and nothing here judges
 a text of another language. Not handled here: where labels come from (``proverrl.formalize``).
 """
 

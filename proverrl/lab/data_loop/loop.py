@@ -1,9 +1,9 @@
 """The data loop: statements are composed, graded, disproved or proved, and learned from.
 
 Paper order (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333): each round proposes statements,
-grades them and drops the worse, rejects contradictory hypotheses, attacks statement and negation at
-the same time, adds what was proved, and trains; until gains vanish. Ours are composed from training
-problems; rules grade them, and the other filters are asked too.
+grades them and drops the worse. It rejects contradictory hypotheses, attacks statement and negation
+at the same time, adds what was proved, and trains. The loop ends when gains vanish. Ours are
+composed from training problems; rules grade them, and the other filters are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
 Not handled here: several processes; later turns of the attack; a composer that learns

@@ -2,10 +2,11 @@
 
     python -m proverrl.lab.preface.measure runs/preface_writer
 
-For each problem of a file with references the writer (docs/preface.md) writes bodies under the
-words of the problem's own reference, which no instructor knows, of a taught reference of its
-family, of any taught one, and under none. It prints the share that real Dafny proves, apart for
-families whose references the writer also learned without words (``bare_share``) and for others.
+For each problem of a file with references the writer (docs/lab/preface.md) writes bodies under four
+kinds of words: those of the problem's own reference, which no instructor knows, of a taught
+reference of its family, of any taught one, and none. It prints the share that real Dafny proves,
+apart for families whose references the writer also learned without words (``bare_share``) and for
+others.
 """
 
 from __future__ import annotations

@@ -82,12 +82,12 @@ def journal_attempts(rollout: Rollout) -> list[Reward]:
 
 
 def potential_attempts(rollout: Rollout) -> list[Reward]:
-    """+10 for a proof, and for each attempt the gain in potential: minus the weighted errors, 0 for
-    a proof and before the first attempt, -10 at least and where nothing was given to the prover
-    (potential-based shaping, Ng, Harada and Russell 1999, undiscounted). The gains of a rollout sum
-    to its last potential, whatever came before, so that errors cannot be added to be removed, nor
-    hidden behind a worse one. Unlike there the last potential is kept: of failures the one with
-    fewer errors earns more, and always less than a proof."""
+    """+10 for a proof, and for each attempt the gain in potential. The potential is minus the
+    weighted errors, 0 for a proof and before the first attempt, -10 at least and where nothing was
+    given to the prover (potential-based shaping, Ng, Harada and Russell 1999, undiscounted). The
+    gains of a rollout sum to its last potential, whatever came before, so that errors cannot be
+    added to be removed, nor hidden behind a worse one. Unlike there the last potential is kept: of
+    failures the one with fewer errors earns more, and always less than a proof."""
     rewards = []
     before = 0.0
     for turn in rollout.turns:

@@ -2,10 +2,10 @@
 
 Flows in: problems with what the policy wrote. Flows out: the bodies proposed on it, and what the
 policy is told of an attempt. Only the instruction is the policy's completion, so that its own
-tokens with their own log-probabilities are what is learned; what the writer wrote is context at
-most, through the feedback. PREFACE (Proof2Silicon, arXiv 2509.06239), whose code takes one
-next-token distribution for the probability of a whole instruction.
-Not handled here: whose weights are trained, verdicts, turns (``proverrl.rollout.self_correct``).
+tokens with their own log-probabilities are learned. The writer's text is context at most, through
+the feedback. PREFACE (Proof2Silicon, arXiv 2509.06239), whose code takes one next-token
+distribution for the probability of a whole instruction. Not handled here: whose weights are
+trained, verdicts, turns (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations

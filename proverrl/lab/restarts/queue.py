@@ -26,7 +26,7 @@ class Trial:
 
 
 def escalate(trials: Sequence[Trial], settings: RestartOptions) -> float:
-    """From a problem's trials, at least one, to the share to give next: the next higher of
+    """From a problem's trials, at least one, to the share to give next. It is the next higher of
     ``ratios`` while a group has no proof, and 0, no hint, once it has one (GHPO, Liu et al. 2025,
     arXiv 2507.10628); the highest is given again."""
     last = trials[-1]

@@ -177,11 +177,11 @@ class HeadFit:
 
 @dataclass(frozen=True, slots=True)
 class ValueMetrics:
-    """``auc`` is the chance that a solved pair scores above an unsolved one, ties half; ``within``
-    the same for pairs of one problem only, weighted by how many there are, which is what a search
-    in one problem needs (NaN without such pairs). ``brier`` is the mean squared error,
-    ``brier_base`` that of always saying the mean; ``calibration`` the mean distance between score
-    and share of solved over ten bins of equal width, weighted by their pairs."""
+    """``auc`` is the chance that a solved pair scores above an unsolved one, ties half. ``within``
+    is the same for pairs of one problem only, weighted by their number (NaN without such pairs). A
+    search in one problem needs this figure. ``brier`` is the mean squared error, ``brier_base``
+    that of always saying the mean; ``calibration`` the mean distance between score and share of
+    solved over ten bins of equal width, weighted by their pairs."""
 
     num_pairs: int
     num_problems: int

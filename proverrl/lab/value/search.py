@@ -72,7 +72,7 @@ def _load_once(policy: TransformersPolicy, folder: Path) -> ValueModel:
 class Puct(Strategy):
     """PUCT with a value model (VM-MCTS). ``Node.value`` is the value model's.
 
-    The score is V + c sqrt((1 + ln N_parent) / (0.1 + N)), c = 0.2; five bodies are written, and
+    The score is V + c sqrt((1 + ln N_parent) / (0.1 + N)), c = 0.2. Five bodies are written, and
     the states of the three whose last state the model values most are kept (the constants of
     VM-MCTS, design note of this project). V is the mean of the model's value and of the rewards
     below; expansions under way count as worth 0. There a policy writes one step at a time.

@@ -3,10 +3,10 @@
 Flows in: a language whose families have words, or that negates its theorems. Flows out: a
 ``Generator`` of statements and programs to be written from words, of questions, or of theorems with
 variants. The meaning of a statement decides its split: no valid or held-out problem means what a
-training problem means, whatever its names, and half of its wordings are those that training never
-uses. A question belongs to the split of its own text, a theorem and its variants to that of its
-program. Families whose statements have no words yet give nothing. Not handled here: how a theorem
-becomes a question (``Answering.ask``), and which variants hold (``proverrl.lab.words.variants``).
+training problem means, whatever its names. Half of its wordings are those that training never uses.
+A question belongs to the split of its own text, a theorem and its variants to that of its program.
+Families whose statements have no words yet give nothing. Not handled here: how a theorem becomes a
+question (``Answering.ask``), and which variants hold (``proverrl.lab.words.variants``).
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class QuestionGenerator(DerivedGenerator):
 
 class StatementGenerator(DerivedGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
-    for its statement and the code that meets it; with ``known_words`` in no wording that training
-    does not use, whatever the split; with ``with_program`` the program that a statement is about
-    is kept, so that what is written can be proved of it."""
+    for its statement and the code that meets it. With ``known_words`` only wordings that training
+    uses occur, whatever the split. With ``with_program`` the program behind a statement is kept, so
+    that the written one can be proved of it."""
 
     def __init__(
         self,

@@ -3,10 +3,10 @@
 Flows in: problems that ask for a statement, or for a statement with code, and bodies that can be
 read. Flows out: the reason by which a body says nothing, found by proof; rollouts with a mark on
 the verdicts of such bodies, so that no reward pays for their form. Where that was not judged the
-rollout is not judged either. A prover does not find every contradiction, so that a reward asks for
-more than that it found none: where calls are known to try, one has to meet what is demanded. Not
-handled here: what is weak and yet says something, and promises that hold anyway, where the prover
-does not see it within its limits.
+rollout is not judged either. A prover does not find every contradiction, so a reward asks for more
+than that it found none. Where calls are known to try, one has to meet the demands. Not handled
+here: what is weak and yet says something, and promises that hold anyway, where the prover does not
+see it within its limits.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ ORIGIN = "formalized"
 
 @dataclass(frozen=True, slots=True)
 class FormalizeOptions:
-    """A statement is kept that at least the share ``least`` of the samples agrees with; where it is
-    known what is meant, and ``by_meaning``, instead one that is proved to mean it. ``critics`` are
-    folders of weights; what one of them does not call right is dropped."""
+    """A statement is kept that at least the share ``least`` of the samples agrees with. With
+    ``by_meaning``, where the meaning is known, one that is proved to have it is kept instead.
+    ``critics`` are folders of weights; what one of them does not call right is dropped."""
 
     name: str
     least: float

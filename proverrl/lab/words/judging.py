@@ -170,8 +170,8 @@ def choose_statement(
     judged: Sequence[JudgedStatement], num_samples: int, *, least: float, by_meaning: bool
 ) -> JudgedStatement | None:
     """The statement that most samples agree with, the first of several, if at least the share
-    ``least`` of all samples does; with ``by_meaning`` only such as are proved to mean what is
-    meant, however few."""
+    ``least`` of all samples does. With ``by_meaning`` only statements count that are proved to mean
+    what is meant, however few."""
     fit = [one for one in judged if not one.fault and (one.means or not by_meaning)]
     best = max(fit, key=lambda one: (one.agreeing, one.count), default=None)
     if best is None or (best.agreeing < least * num_samples and not by_meaning):

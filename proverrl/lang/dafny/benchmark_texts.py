@@ -5,13 +5,12 @@ Whole programs with hints to be added are problems of the kind ``annotate``. Hum
 (JetBrains Research) marks invariants and assertions by comments: one such place is a hole, several
 make an ``annotate`` problem. miniF2F-Dafny (dafny-lang/miniF2F) has lemmas with empty bodies, which
 are the holes. The definitions that it includes are inconsistent (``log`` of any argument, ``pos``
-of any number: each alone proves false), so that a proof which may use them is worth nothing: a
-lemma that names one is refused.
-Two things stand between DafnyBench's text and a statement that can be kept to the token. The shim
-that made ``for`` loops readable for Dafny 2.3 numbered its variables anew in each text. And in two
-programs the removal of hints took the only line of a function's body with it; it is restored.
-The code of a method with a contract can be cut out, to be written again (the kind ``program``).
-Not covered: code of several methods at once, code of a class.
+of any number: each alone proves false). A proof which may use them is worth nothing, so a lemma
+that names one is refused. Two things stand between DafnyBench's text and a statement that can be
+kept to the token. The shim that made ``for`` loops readable for Dafny 2.3 numbered its variables
+anew in each text. And in two programs the removal of hints took the only line of a function's body
+with it; it is restored. The code of a method with a contract can be cut out, to be written again
+(the kind ``program``). Not covered: code of several methods at once, code of a class.
 """
 
 from __future__ import annotations

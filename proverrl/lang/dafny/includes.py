@@ -51,9 +51,10 @@ def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
     """See ``Language.are_modular``.
 
     Dafny verifies each declaration by the contracts of the others, so what was proved stays proved
-    beside more declarations, but for two ways: a new name may be found where another was meant, as
-    a file's own names come before those of an opened import; and a class may extend a trait, a
-    module refine another, whose calls are then recursive. Such files are verified together.
+    beside more declarations. There are two exceptions: a new name may be found where another was
+    meant, as a file's own names come before those of an opened import; and a class may extend a
+    trait, a module refine another, whose calls are then recursive. Such files are verified
+    together.
     """
     found = {name: _read_names(text) for name, text in texts.items()}
     if any(names is None or {"extends", "refines"} & names.words for names in found.values()):

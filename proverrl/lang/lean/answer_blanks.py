@@ -3,11 +3,11 @@
 Flows in: the text of a file. Flows out: its blanks; the text with the official answers in them; or
 the text as one statement that asks for the answer too, or as one definition that asks for code.
 
-To ask for an answer, ``theorem t (x : A) : P x t_solution`` becomes
-``theorem t : ∃ t_solution : T, ∀ (x : A), (P x t_solution)``. The policy's body names the witness
-and proves the rest, all of it in the one hole: the statement stays ours to the last character, and
-the audit needs no rule for answers. As in the benchmark itself, an answer that only repeats the
-question can be proved; whether an answer says something is for a reader to judge.
+To ask for an answer, ``theorem t (x : A) : P x t_solution`` becomes ``theorem t : ∃ t_solution : T,
+∀ (x : A), (P x t_solution)``. The policy's body names the witness and proves the rest, all of it in
+the one hole. The statement stays ours to the last character, and the audit needs no rule for
+answers. As in the benchmark itself, an answer that only repeats the question can be proved; whether
+an answer says something is for a reader to judge.
 
 To ask for code, ``def f (x : A) : B := sorry`` and ``theorem t (x : A) : P x (f x)`` become
 ``def t : { f : (∀ (x : A), B) // ∀ (x : A), (P x (f x)) }``. Its value is a program and its proof,

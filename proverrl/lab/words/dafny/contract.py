@@ -2,11 +2,11 @@
 
 Flows in: problems. Flows out: a problem of the kind ``contract``, whose hole takes ``requires`` and
 ``ensures``, its reference, and its English. Behind the hole, where no policy sees it, stands the
-contract that is meant, on a second method; each of the two calls the other and nothing else, so
+contract that is meant, on a second method. Each of the two calls the other and nothing else, so
 that both verify exactly when the contracts agree: what one demands the other demands, and what one
-promises the other promises (the entailments of Re:Form's subset reward, Yan et al. 2025,
-arXiv 2507.16331, in both directions). A lemma is written as a method without results.
-Not handled here: whether a contract agrees (the verdict says so), frames (``modifies`` is given).
+promises the other promises (the entailments of Re:Form's subset reward, Yan et al. 2025, arXiv
+2507.16331, in both directions). A lemma is written as a method without results. Not handled here:
+whether a contract agrees (the verdict says so), frames (``modifies`` is given).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The audit of annotated programs: what is not a hint must be ours, token by token.
 
 Flows in: a problem whose statement is a whole program, and the program that a policy gave back.
-Flows out: findings; none means that the second is the first with proof hints added. Both are
-walked together: an element that is not the next one of ours must be a hint (``hints``), and no
-name that a hint adds may occur where it could change what our text means.
-Not covered: a contract of ours that is weak. Refused although honest: a hint inside an expression
-that is not the body of a function.
+Flows out: findings; none means that the second is the first with proof hints added. Both are walked
+together. An element that is not the next one of ours must be a hint (``hints``). No name that a
+hint adds may occur where it could change what our text means. Not covered: a contract of ours that
+is weak. Refused although honest: a hint inside an expression that is not the body of a function.
 """
 
 from __future__ import annotations

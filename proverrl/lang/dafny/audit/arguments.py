@@ -1,8 +1,8 @@
 """The options of Dafny that a user may give to bare files.
 
 Flows in: arguments of ``--dafny-arg``. Flows out: nothing, or a ``UsageError`` with the reason. An
-option is taken where no verdict can depend on it but by a proof being found or not, or by which
-form of the language is read: it may not choose what is to be proved.
+option is taken if a verdict can depend on it in two ways only: a proof is found or not, or another
+form of the language is read. It may not choose what is to be proved.
 """
 
 from __future__ import annotations

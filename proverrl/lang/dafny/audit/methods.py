@@ -1,16 +1,15 @@
 """The audit of a method that a policy writes from its head on: contract, code, invariants.
 
 Flows in: a problem of the kind ``program`` and a body. Flows out: findings; none means that Dafny
-may judge the file. All that is refused in a bare file (``files``) is refused here too, where
-it is assembled. Beside that the file must consist of our declarations and no other, ours unchanged;
-the method must be clauses of a contract and one block; and it may not speak of what stands behind
-the hole, since a method that calls the one that states what is meant would be proved by itself.
-``:|`` is refused: it asks for a value without computing it, so that ``r :| r == F(n)`` would be a
-program. Where the head has an ``ensures`` and there are no words, the contract is given: then a
-body is ``decreases`` and one block, and may speak of all that our program declares. Refused
-although honest: ``:|`` of ghost variables; ``modifies``, since the frame is ours; lemmas of the
-policy's own. Not covered: a weak contract (the verdict says so where one is written), what the code
-costs.
+may judge the file. All that is refused in a bare file (``files``) is refused here too, where it is
+assembled. Beside that the file must consist of our declarations and no other, ours unchanged. The
+method must be clauses of a contract and one block. It may not speak of what stands behind the hole,
+since a method that calls the one that states what is meant would be proved by itself. ``:|`` is
+refused: it asks for a value without computing it, so that ``r :| r == F(n)`` would be a program.
+Where the head has an ``ensures`` and there are no words, the contract is given: then a body is
+``decreases`` and one block, and may speak of all that our program declares. Refused although
+honest: ``:|`` of ghost variables; ``modifies``, since the frame is ours; lemmas of the policy's
+own. Not covered: a weak contract (the verdict says so where one is written), what the code costs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Flows in: a body, whether it was read or refused; a body made of hints with its verdict. Flows out:
 the hints that the grammar and the audit admit by themselves; which of them Dafny refuses. In
-``invariants`` and ``assertions`` a hint is a clause, in ``statements`` an assertion or a call of a
-lemma under the conditions under which it was written, in ``annotate`` whatever
-was added to the program (``search.annotated``). Not handled here: ``calc`` in ``statements``, whose
+``invariants`` and ``assertions`` a hint is a clause. In ``statements`` it is an assertion or a call
+of a lemma, under the conditions under which it was written. In ``annotate`` it is whatever was
+added to the program (``search.annotated``). Not handled here: ``calc`` in ``statements``, whose
 steps hold only in their order; what a body declares for itself.
 """
 

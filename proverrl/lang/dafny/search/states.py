@@ -13,11 +13,11 @@ obligation failed. A verdict on a whole body shows one state, so there is one se
   Then Dafny verified nothing, so no part of the text is known to be good.
 
 The key has each message about the problem's own text with its place there (lines counted from the
-hole), Dafny's notes, the blocks that are open at the cut and, in a calculation, the term that was
-reached. What failed in the body is dropped with its text and does not count. The dropped text may
-have hidden more: a key says what is known to be open, at least. Nothing is believed of a kept
-prefix: every proof is verified as a whole body. Not handled here: whole programs (``annotate``,
-``file``), which have no text of their own around the body.
+hole) and Dafny's notes. It also has the blocks that are open at the cut and, in a calculation, the
+term that was reached. What failed in the body is dropped with its text and does not count. The
+dropped text may have hidden more: a key says what is known to be open, at least. Nothing is
+believed of a kept prefix: every proof is verified as a whole body. Not handled here: whole programs
+(``annotate``, ``file``), which have no text of their own around the body.
 """
 
 from __future__ import annotations

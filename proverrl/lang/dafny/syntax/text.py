@@ -64,8 +64,8 @@ def find_fresh(stem: str, texts: Iterable[str]) -> str:
 
 def find_own_entries(head: str) -> tuple[str, str]:
     """Dafny's names for the entries of the method in whose head or contract the hole stands, the
-    last one that begins in ``head``, the text before it: that the contract has a meaning, and that
-    the code meets it. Raises ``ProblemError`` where there is none."""
+    last one that begins in ``head``, the text before it. One entry is that the contract has a
+    meaning, the other that the code meets it. Raises ``ProblemError`` where there is none."""
     pieces = [piece for _, piece in scan_tokens(head)]
     places = [i + 1 for i, piece in enumerate(pieces) if piece == "method"]
     after = pieces[places[-1] :] if places else []

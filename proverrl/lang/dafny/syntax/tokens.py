@@ -2,8 +2,8 @@
 
 Flows in: text. Flows out: tokens, and a ``Finding`` for the first thing that must not be there:
 whatever could make Dafny's scanner and this one disagree is refused, not guessed. ``read_body``
-reads what stands in a hole (plain ASCII, no comments), ``read_file`` whole programs (comments
-nest, as in Dafny), ``scan_any`` any text, which may be cut off, Dafny 4, or no Dafny at all.
+reads the text in a hole (plain ASCII, no comments), ``read_file`` whole programs (comments nest, as
+in Dafny). ``scan_any`` reads any text, which may be cut off, Dafny 4, or no Dafny at all.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Flows in: the tokens of a prelude, and what the problem's own text says. Flows out: findings. A
 prelude is a row of theorems, lemmas, definitions, structures and inductive types. None may be named
 like anything that the problem declares or uses, so that the statement reads the same with and
-without it, and its end may not reach into our statement. Not handled here: words and characters
-that no text of a policy may hold (``audit``).
+without it. Its end may not reach into our statement. Not handled here: words and characters that no
+text of a policy may hold (``audit``).
 """
 
 from __future__ import annotations

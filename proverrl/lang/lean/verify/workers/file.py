@@ -1,9 +1,9 @@
 """Lean run once for each text: slow, and the reference for all that is faster.
 
 Flows in: texts. Flows out: what Lean said of each. A text is compiled by a process of its own, and
-a question about it goes to another one that imports what was compiled: nothing of the question
-existed while the text was elaborated, and nothing of the text runs while it is answered but what
-it declared. Covered: an answer cut short, a process that dies without a word, output that is no
+a question about it goes to another one that imports the compiled file. Nothing of the question
+existed while the text was elaborated, and nothing of the text runs while it is answered but what it
+declared. Covered: an answer cut short, a process that dies without a word, output that is no
 message. Not covered: what the compiled file holds that the kernel never saw (``replay``).
 """
 

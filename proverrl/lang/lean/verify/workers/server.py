@@ -1,17 +1,16 @@
 """Lean's own server as a worker: it keeps imports loaded and elaborates only what changed.
 
 Flows in: texts. Flows out: what Lean said of each. Every text is one version of a document, and a
-document is one process of its own (``lean --worker``, what an editor's server starts per file), so
-that one that dies is seen to die: nobody starts it again behind our back. A change of imports needs
-a new process. Lean keeps what it elaborated of the text before the first difference, inside a
-proof too; what stands behind that is elaborated anew, and nothing of it can be seen before it.
-Texts with the same beginning go to the same document.
-An answer counts only when it is about the newest version, when Lean has both answered our request
-and reported that nothing of it is left to do, when the text before ours says what it said before,
-and when a fresh closing ``#print`` at the end is the last message.
-Covered: an answer that is late, of any length, out of turn or about something else; a process that
-dies. Not covered: code that runs while Lean elaborates and forges all of it; each accepted proof is
-confirmed elsewhere (``proverrl.lang.lean.verify.confirm``).
+document is one process of its own (``lean --worker``, which an editor's server starts per file). So
+one that dies is seen to die: nobody starts it again behind our back. A change of imports needs a
+new process. Lean keeps what it elaborated of the text before the first difference, inside a proof
+too; what stands behind that is elaborated anew, and nothing of it can be seen before it. Texts with
+the same beginning go to the same document. An answer counts only when it is about the newest
+version, when Lean has both answered our request and reported that nothing of it is left to do, when
+the text before ours says what it said before, and when a fresh closing ``#print`` at the end is the
+last message. Covered: an answer that is late, of any length, out of turn or about something else; a
+process that dies. Not covered: code that runs while Lean elaborates and forges all of it; each
+accepted proof is confirmed elsewhere (``proverrl.lang.lean.verify.confirm``).
 """
 
 from __future__ import annotations
