@@ -94,7 +94,7 @@ _ANEW = "leave out --resume to start anew"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Rechecked:
     """An outcome that an interrupted run wrote: of which claim, and what it rests on."""
 
     digest: str
@@ -115,7 +115,7 @@ def describe_conditions(
         return str(error)
 
 
-def read_written(path: Path) -> dict[tuple[int, int], Written]:
+def read_written(path: Path) -> dict[tuple[int, int], Rechecked]:
     """Each outcome that an interrupted run wrote, by line and sample. A last line that was cut is
     dropped from the file, and so is what was not judged. Raises RunError: the file cannot be read,
     or a line is no outcome."""
@@ -131,7 +131,7 @@ def read_written(path: Path) -> dict[tuple[int, int], Written]:
             rows.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
     return {
-        (row["line"], row["sample"]): Written(row["claim"], row["status"], row["conditions"])
+        (row["line"], row["sample"]): Rechecked(row["claim"], row["status"], row["conditions"])
         for row in rows
     }
 
