@@ -7,7 +7,8 @@ conditional (its issues 1676 and 3059). So a statement or clause that holds a co
 narrow type may hold these only if all its names are plainly of one such type. So may one in which
 they begin with a display, a comprehension or a lambda of single values of such a type (``[n] +
 [i]``, ``{n} + {i}``).
-Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types.
+Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types. In
+an update total functions are narrow too, next to such as have a precondition or read the heap.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
 
@@ -35,6 +36,8 @@ _LIMITS = frozenset(
     assert var ghost""".split()
 )
 _SIGNS = ("word", "operator")
+_WIDE_ARROWS = frozenset(ARROWS[1:])
+_WIDE_VALUES = frozenset("null requires reads".split())
 _BEFORE_BLOCKS = frozenset(") ] int nat real char bool string object ORDINAL".split())
 _COMPREHENSIONS = frozenset("set iset map imap".split())
 _NEUTRAL = frozenset("Keys Values Length".split())
@@ -96,6 +99,40 @@ class _Types:
         inside = "<" in words and not self.narrow.isdisjoint(words[1:])
         gives = words[-1] in self.narrow and not {*ARROWS}.isdisjoint(words)
         return inside or gives or not self.collections.isdisjoint(words)
+
+    @cached_property
+    def demanding(self) -> frozenset[str]:
+        """The functions that are no total ones where they are used as values."""
+        reading = {name for p in self._around.programs for name in p.reading_functions}
+        return self._around.partial | reading
+
+    @cached_property
+    def wide(self) -> frozenset[str]:
+        """The names that may stand for null or for functions that are not total."""
+        known = {*self._around.types, *self._around.results}
+        found = {name for name in known if self.holds_wide(name)}
+        for program in self._around.programs:
+            for start, end in _split(program):
+                piece = range(start, end + 1)
+                if any(self.is_partial(program.tokens, place) for place in piece):
+                    found |= self._around.untyped & {program.tokens[i].text for i in piece}
+        return self._add_untyped(found)
+
+    def is_partial(self, tokens: Sequence[Token], place: int) -> bool:
+        """Whether a function that is not total stands here, and is not called."""
+        is_called = [token.text for token in tokens[place + 1 : place + 2]] in (["("], ["<"])
+        return tokens[place].text in self.demanding and not is_called
+
+    def holds_wide(self, name: str) -> bool:
+        """Whether the types that a name is declared with hold null, or such functions."""
+        words = {word for kind in self.of(name) for word in kind}
+        return any(word.endswith("?") or word in _WIDE_ARROWS for word in words)
+
+    def is_plain(self, name: str) -> bool:
+        """Whether a name stands for collections of numbers and the like."""
+        words = {word for kind in self.of(name) for word in kind} - COLLECTIONS - _HARMLESS - {">"}
+        is_known = name not in self._around.untyped and bool(self.of(name))
+        return is_known and all(_NUMERIC.fullmatch(word) for word in words)
 
     def is_unrelated(self, name: str) -> bool:
         """True if a name stands for sequences or sets over type parameters or datatypes, which no
@@ -179,11 +216,11 @@ def _is_block(tokens: Sequence[Token], place: int) -> bool:
 
 def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Expressions in which a wide collection may be taken for a narrow one."""
-    for token in _find_null_updates(program, around):
+    known = {around.hidden: _Types(around)}
+    for token in _find_wide_updates(known[around.hidden], program):
         yield _refuse(token)
     if not around.has_word("nat", "type"):
         return
-    known = {around.hidden: _Types(around)}
     for token in _find_member_updates(known[around.hidden], program.tokens):
         yield _refuse(token)
     for start, end in _split(program):
@@ -361,21 +398,23 @@ def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
     return len(after) < 2 or after[0] == "(" or after[1] in ("=>", "(", ".", "|")
 
 
-def _find_null_updates(program: ParsedProgram, around: Surroundings) -> Iterator[Token]:
-    """Updates by what may be null of what may hold only references."""
+def _find_wide_updates(types: _Types, program: ParsedProgram) -> Iterator[Token]:
+    """Updates by what may be null, or a function that is not total, of what may hold only
+    references, or only total functions: ``m[k := v]`` keeps the type of ``m``."""
     tokens = program.tokens
     for place, token in enumerate(tokens):
         before = tokens[place - 1] if place else token
         if token.sign != "[" or not (is_name(before) or before.text in (")", "]", "}", ">")):
             continue
-        inside = tokens[place : find_close(tokens, place)]
-        texts = [t.text for t in inside]
-        if ":=" not in texts:
+        inside = range(place + 1, find_close(tokens, place))
+        bound = [i for i in inside if tokens[i].text == ":="]
+        if not bound or types.holds_wide(before.text) or types.is_plain(before.text):
             continue
-        value = texts[texts.index(":=") :]
-        if ("null" in value or any(_may_be_null(around, name) for name in value)) and not (
-            _may_be_null(around, before.text)
-        ):
+        if types.is_unrelated(before.text):
+            continue
+        values = [i for i in inside if i > bound[0]]
+        wide = types.wide | _WIDE_VALUES
+        if any(tokens[i].text in wide or types.is_partial(tokens, i) for i in values):
             yield token
 
 
@@ -390,7 +429,3 @@ def _find_member_updates(types: _Types, tokens: Sequence[Token]) -> Iterator[Tok
                 whole = (kind[0] in known and types.members.isdisjoint(kind) for kind in words)
                 if untyped or not words or not all(whole):
                     yield tokens[place]
-
-
-def _may_be_null(around: Surroundings, name: str) -> bool:
-    return any(word.endswith("?") for words in around.types.get(name, []) for word in words)
