@@ -128,6 +128,13 @@ class _Types:
         words = {word for kind in self.of(name) for word in kind}
         return any(word.endswith("?") or word in _WIDE_ARROWS for word in words)
 
+    def takes_wide(self, name: str) -> bool:
+        """Whether a name stands for what holds such values, and nothing narrower beside."""
+        words = {word for kind in self.of(name) for word in kind}
+        narrow = self.related | {ARROWS[0]}
+        is_mixed = any(word in narrow or re.fullmatch("array[0-9]*", word) for word in words)
+        return self.holds_wide(name) and not is_mixed
+
     def is_plain(self, name: str) -> bool:
         """Whether a name stands for collections of numbers and the like."""
         words = {word for kind in self.of(name) for word in kind} - COLLECTIONS - _HARMLESS - {">"}
@@ -400,7 +407,7 @@ def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
 
 def _find_wide_updates(types: _Types, program: ParsedProgram) -> Iterator[Token]:
     """Updates by what may be null, or a function that is not total, of what may hold only
-    references, or only total functions: ``m[k := v]`` keeps the type of ``m``."""
+    references, or only total functions: ``m[k := v]`` keeps the type of ``m``, for ``k`` too."""
     tokens = program.tokens
     for place, token in enumerate(tokens):
         before = tokens[place - 1] if place else token
@@ -408,13 +415,15 @@ def _find_wide_updates(types: _Types, program: ParsedProgram) -> Iterator[Token]
             continue
         inside = range(place + 1, find_close(tokens, place))
         bound = [i for i in inside if tokens[i].text == ":="]
-        if not bound or types.holds_wide(before.text) or types.is_plain(before.text):
+        if not bound or types.takes_wide(before.text) or types.is_plain(before.text):
             continue
         if types.is_unrelated(before.text):
             continue
-        values = [i for i in inside if i > bound[0]]
+        # A number is what stands before ":=" in an update of a sequence.
+        is_sequence = types.of(before.text) and all(k[0] == "seq" for k in types.of(before.text))
+        held = [i for i in inside if i > bound[0] or not is_sequence]
         wide = types.wide | _WIDE_VALUES
-        if any(tokens[i].text in wide or types.is_partial(tokens, i) for i in values):
+        if any(tokens[i].text in wide or types.is_partial(tokens, i) for i in held):
             yield token
 
 
