@@ -166,7 +166,7 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
 
 
 @bench.command("search")
-@_some_of("--method", "methods", "search", ["rmax_ts", "puct", "best_first"])
+@_some_of("--method", "methods", "search", ["rmax_ts", "best_first"])
 @count_option("--nodes", 10_000, least=4)
 @count_option("--expansions", 10_000)
 @_OUT

@@ -76,10 +76,7 @@ def _make_up(job: Job, rng: random.Random) -> Expansion:
         text += f"  assert step_{step}(x) by {{ lemma_{step}(x, y); }}\n"
         segments.append(Segment(text, f"{_STATE}{step} {len(text)}"))
     proposal = Proposal(text, 20 * len(segments), -rng.random() * 20 * len(segments))
-    return Expansion(
-        (JudgedProposal(proposal, _REFUSED, tuple(segments)),),
-        (tuple(rng.random() for _ in segments),),
-    )
+    return Expansion((JudgedProposal(proposal, _REFUSED, tuple(segments)),))
 
 
 def measure_tree(name: BaseName, *, nodes: int, expansions: int, seed: int = 0) -> TreeCost:
@@ -113,7 +110,7 @@ def _time_expansions(strategy: Strategy, expansions: int) -> float:
         job = strategy.choose(number, number, 1)
         assert job is not None
         judged = JudgedProposal(Proposal(job.prefix.text, 1, -1.0), _REFUSED, ())
-        strategy.absorb(job, Expansion((judged,), ((),)))
+        strategy.absorb(job, Expansion((judged,)))
     return time.process_time() - started
 
 
