@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +18,10 @@ from click.testing import CliRunner
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.lab.value import command
-from proverrl.lab.value.command import fit_value, fit_value_command
+from proverrl.lab.value import job
+from proverrl.lab.value.command import fit_value_command
 from proverrl.lab.value.fit import HeadFit, ValueData, compute_rank_loss
+from proverrl.lab.value.job import fit_value
 from proverrl.lab.value.model import load_value, read_about
 from proverrl.lab.value.options import ValueOptions
 from proverrl.lab.value.search import Puct, PuctOptions, puct
@@ -27,6 +30,7 @@ from proverrl.problems.load import make_row
 from proverrl.search.base import Functions
 from proverrl.search.samples import write_samples
 from proverrl.types import Problem
+from tests import ROOT
 from tests.builders import build_problem
 from tests.policy.test_policy import tiny_policy
 from tests.search.test_search_samples import make_sample
@@ -127,7 +131,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         fit_value(tmp_path / "cut", make_options())
     # The features are not made again.
-    monkeypatch.setattr(command, "build_data", None)
+    monkeypatch.setattr(job, "build_data", None)
     fit_value(tmp_path / "cut", make_options())
     assert calls == [0, 1, 2, 3, 4, 5, *range(5, 12)]
     assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
@@ -253,3 +257,18 @@ def test_the_command_says_what_came_of_it(make_options: MakeOptions, tmp_path: P
     assert "all prefixes of held-back problems: AUC" in result.output
     wrong = CliRunner().invoke(fit_value_command, [str(out), "--set", "epcohs=2"])
     assert str(wrong.exception).startswith("--set: epcohs: Extra inputs are not permitted")
+
+
+def test_the_list_of_all_commands_does_not_import_torch() -> None:
+    """It imports the lab's commands, and is asked for where torch is not installed."""
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from proverrl.cli.main import cli\n"
+        "assert 'fit-value' in CliRunner().invoke(cli, ['--help']).output\n"
+        "print([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.stdout) == ("", "[]\n")
