@@ -284,6 +284,7 @@ def _read_options(
         return model.model_validate(dict(options))
     except ValidationError as error:
         faults = "; ".join(
-            f"{table}.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+            f"{'.'.join(map(str, (table, *e['loc'])))}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
         )
         raise UsageError(faults) from None

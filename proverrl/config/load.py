@@ -218,10 +218,12 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     name = ".".join(str(part) for part in location)
     if kind != "extra_forbidden":
+        # pydantic's words for an error that a check of ours raised.
+        message = message.removeprefix("Value error, ")
         if kind in ("tuple_type", "list_type"):
             message = 'a list is wanted, as \'["a", "b"]\''
         # What does not fit together has no single place.
-        return f"{name}: {message}" if name else message.removeprefix("Value error, ")
+        return f"{name}: {message}" if name else message
     valid = sorted(_key_names(Config, given=name.split(".")))
     section, _, last = name.rpartition(".")
     # lr in the section learner is learning_rate there.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -274,7 +275,9 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(plugins, "entry_points", list_points)
     assert Rewarding(name="short").name == OWN
-    with pytest.raises(ConfigError, match=r"unknown reward 'shrt'.*package\.module:function"):
+    known = "Known are proved, short, and plug-ins as package.module:function"
+    wrong = f"test: reward.name: unknown reward 'shrt'; the nearest is 'short'. {known}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(wrong)}$"):
         parse_config({"reward": {"name": "shrt"}}, source="test")
     with pytest.raises(ConfigError, match="unknown loss 'clip_token'; the nearest is 'clipped_to"):
         parse_config({"loss": {"name": "clip_token"}}, source="test")

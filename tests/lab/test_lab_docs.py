@@ -23,12 +23,14 @@ KNOWN = dict(COMMANDS)
 for name, place in PROJECT["entry-points"]["proverrl.command"].items():
     KNOWN |= dict(walk_commands(plugins.load("command", place), f"proverrl {name}"))
 LAB = ROOT / "proverrl" / "lab"
+SHARED = {"beside"}
+"""Parts that two experiments share, and that are none."""
 
 
 def list_experiments() -> set[str]:
     """The modules and folders of the lab."""
     modules = {path.stem for path in LAB.glob("*.py") if path.name != "__init__.py"}
-    return modules | {path.parent.name for path in LAB.glob("*/__init__.py")}
+    return (modules | {path.parent.name for path in LAB.glob("*/__init__.py")}) - SHARED
 
 
 @pytest.mark.parametrize("page", LAB_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
