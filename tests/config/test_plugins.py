@@ -351,7 +351,7 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(plugins, "entry_points", list_points)
     assert Rewarding(name="short").name == OWN
-    with pytest.raises(ConfigError, match=r"unknown reward 'shrt'.*package\.module:function"):
+    with pytest.raises(ConfigError, match=r"'shrt'.*Known are proved, short, and plug-ins"):
         parse_config({"reward": {"name": "shrt"}}, source="test")
     with pytest.raises(ConfigError, match="unknown loss 'clip_token'; the nearest is 'clipped_to"):
         parse_config({"loss": {"name": "clip_token"}}, source="test")

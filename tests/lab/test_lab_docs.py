@@ -23,11 +23,13 @@ KNOWN = dict(COMMANDS)
 for name, place in PROJECT["entry-points"]["proverrl.command"].items():
     KNOWN |= dict(walk_commands(plugins.load("command", place), f"proverrl {name}"))
 LAB = ROOT / "proverrl" / "lab"
+# What several experiments share, and is none.
+SHARED = {"beside"}
 
 
 def list_experiments() -> set[str]:
-    """The modules and folders of the lab."""
-    modules = {path.stem for path in LAB.glob("*.py") if path.name != "__init__.py"}
+    """The modules and folders of the lab that are experiments."""
+    modules = {path.stem for path in LAB.glob("*.py")} - {"__init__"} - SHARED
     return modules | {path.parent.name for path in LAB.glob("*/__init__.py")}
 
 
