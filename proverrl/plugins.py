@@ -18,7 +18,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -185,15 +185,24 @@ def _bind(seam: Seam, name: str, options_text: str) -> Callable[..., Any]:
 def _keep_running(
     key: str, name: str, function: Callable[..., Any], hooks: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """The function with its hooks. It may not end the program: its exit status would be taken for
-    the run's."""
+    """The function with its hooks, plain or async. None of them may end the program: its exit
+    status would be taken for the command's."""
 
-    def call(*arguments: Any, **named: Any) -> Any:
+    async def wait(given: Awaitable[Any]) -> Any:
         with refuse_exit(key, name):
-            return function(*arguments, **named)
+            return await given
 
-    vars(call).update(hooks)
-    return call
+    def guard(called: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            with refuse_exit(key, name):
+                given = called(*arguments, **named)
+            return wait(given) if inspect.isawaitable(given) else given
+
+        return call
+
+    kept = guard(function)
+    vars(kept).update({hook: each and guard(each) for hook, each in hooks.items()})
+    return kept
 
 
 @contextmanager
@@ -248,7 +257,7 @@ def load(key: str, name: str) -> Any:
                 f"holds {module.replace('.', '/')}.py"
             ) from None
         raise UsageError(f"{key}: {module} cannot be imported: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"{key}: {module} cannot be imported: {type(error).__name__}: {error}"
         ) from error

@@ -35,7 +35,6 @@ NUM_FLIPS = 9_999
 MOST_COUNTED = 13
 """Up to so many differences, all ways to flip their signs are counted; for more, ``NUM_FLIPS`` ways
 are drawn."""
-_NUM_BINS = 10
 _HELD_AT_ONCE = 4_000_000
 _DIGITS = 12
 """Differences that agree so far are the same: sums of floats that cancel miss 0 by a hair."""
@@ -266,13 +265,3 @@ def standardize(values: Sequence[float]) -> list[float]:
     """(value - mean) / (population std + 1e-6)."""
     scale = deviation(values) + STD_EPSILON
     return [value / scale for value in centre(values)]
-
-
-def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> float:
-    """The expected calibration error over ten bins of equal width (Guo et al. 2017, arXiv
-    1706.04599)."""
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(_NUM_BINS)]
-    for score, label in zip(scores, solved, strict=True):
-        bins[min(_NUM_BINS - 1, int(score * _NUM_BINS))].append((score, label))
-    gaps = (abs(sum(s for s, _ in rows) - sum(label for _, label in rows)) for rows in bins)
-    return sum(gaps) / len(scores)

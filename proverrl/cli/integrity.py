@@ -27,6 +27,7 @@ from proverrl.cli.options import (
     workers_option,
 )
 from proverrl.errors import ProblemError, UsageError
+from proverrl.plugins import refuse_exit
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
@@ -225,7 +226,8 @@ def check_problems(
                 await verifier.aclose()
 
     if prove and known:
-        asyncio.run(prove_all())
+        with refuse_exit("--prove", "a plug-in"):
+            asyncio.run(prove_all())
     for fault in found.faults:
         click.echo(fault)
     proved = f", {found.num_proved} proved" if prove else ""

@@ -52,7 +52,7 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.files.extras import EXTRAS, tell_missing
-from proverrl.plugins import find_installed, find_package, list_installed, load
+from proverrl.plugins import find_installed, find_package, list_installed, load, refuse_exit
 from proverrl.version import __version__
 
 if TYPE_CHECKING:
@@ -264,7 +264,8 @@ def train(
         check_resumable(config.run, settle(config))
         click.echo(f"{config.run} is finished; nothing to do")
     else:
-        asyncio.run(run_training(config))
+        with refuse_exit("this run", "a plug-in"):
+            asyncio.run(run_training(config))
     if os.environ.get("RANK", "0") == "0":
         _print_results(config.run)
 

@@ -19,6 +19,7 @@ import click
 from proverrl.config.base import CONFIRM, MAX_WORKERS
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import add_languages, find_language
+from proverrl.plugins import refuse_exit
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -168,10 +169,12 @@ def check_result_name(name: str) -> None:
 
 
 def run_until_interrupted(work: Coroutine[Any, Any, _Result], how_to_go_on: str) -> _Result:
-    """The result of the work; the advice is given where a signal ends it."""
+    """The result of the work; the advice is given where a signal ends it. A plug-in that ends the
+    program in between would choose the exit status; it is refused."""
     from proverrl.monitor.interrupt import run_interruptible
 
-    return asyncio.run(run_interruptible(work, how_to_go_on=how_to_go_on))
+    with refuse_exit("this command", "a plug-in"):
+        return asyncio.run(run_interruptible(work, how_to_go_on=how_to_go_on))
 
 
 def explain_resume(out: Path | None, kept: str) -> str:

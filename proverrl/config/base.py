@@ -28,7 +28,7 @@ Options = dict[str, str | int | float | bool | list[str] | list[int] | list[floa
 LeanBackend = Literal["lean-server", "lean-file"]
 """The way in which Lean is asked."""
 CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
-"""The accepted Lean proofs that are judged once more, as a pattern."""
+"""The accepted proofs that a second judge is asked of, as a pattern."""
 
 
 def name_of(seam: Seam, names: Any) -> AfterValidator:
@@ -41,7 +41,7 @@ def name_of(seam: Seam, names: Any) -> AfterValidator:
             return value
         if place := find_installed(seam, value):
             return place
-        names = [*known, *list_installed(seam)]
+        names = [*known, *sorted(list_installed(seam))]
         near = difflib.get_close_matches(value, names, n=1)
         nearest = f"; the nearest is {near[0]!r}" if near else ""
         raise ValueError(

@@ -1,1 +1,1 @@
-"""Whole pieces of work, one for each command: train, evaluate, search, formalise, prove."""
+"""Whole pieces of work, one for each command: train, evaluate, search, export proofs."""

@@ -7,15 +7,16 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from proverrl.config.base import Section
 from proverrl.curriculum.base import Belief, Curriculum, mean_rate, update_belief
 from proverrl.types import Group, Problem
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class MoppsOptions(BaseModel):
+class MoppsOptions(Section):
     """``target``: the solve rate that is looked for; ``candidates``: random ones for each place of
     a draw, 0 for all problems; ``discount``: how much of a problem's past still counts after each
     new group, 0.5 when the policy changes fast."""
@@ -25,7 +26,7 @@ class MoppsOptions(BaseModel):
     discount: Share = 1.0
 
 
-class CbrlOptions(BaseModel):
+class CbrlOptions(Section):
     """``target``: the solve rate that difficulty is steered towards; ``step``: how far it moves
     after a batch, in levels (ours); ``start``: the first, where a value below the easiest means
     that."""

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
 from proverrl.config import Config, RolloutConfig
-from proverrl.config.base import Fraction, Positive, PositiveFloat
+from proverrl.config.base import Fraction, Positive, PositiveFloat, Section
 from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
@@ -50,7 +49,7 @@ class TeacherPair:
         return len(self.sample.token_ids)
 
 
-class SdpoOptions(BaseModel):
+class SdpoOptions(Section):
     """Self-distillation from the verifier's messages (``rollout.feedback``)."""
 
     weight: PositiveFloat = 1.0

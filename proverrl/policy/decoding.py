@@ -186,11 +186,6 @@ def _keep_likeliest(logits: Tensor, top_k: int) -> Tensor:
     return logits.masked_fill(left_out, -torch.inf)
 
 
-def measure_entropy(logprobs: Tensor) -> Tensor:
-    """The entropies, in nats, of distributions over the last dimension, with 0 log 0 = 0."""
-    return -(logprobs.exp() * logprobs.clamp(min=LOWEST)).sum(-1)
-
-
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
     """Token ids and attention mask, both (rows, longest), padded on the left."""
     longest = max(len(row) for row in rows)

@@ -24,10 +24,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import AppealConfig, Config
+from proverrl.plugins import refuse
 from proverrl.policy.base import Policy
 from proverrl.rewards import FalseNegativeRate, find_hook, is_appealed
 from proverrl.rollout.samples import TrainingSample
@@ -221,8 +223,19 @@ class Pipeline:
         session, deadline = self.session, self.session.config.pool.deadline_seconds
         marked = await self._reviewer.review_all(judged)
         if review := find_hook(session.config.reward, "review"):
-            marked = await review(marked, session.verifier, deadline_seconds=deadline)
+            given = await review(marked, session.verifier, deadline_seconds=deadline)
+            check_review(session.config.reward.name, marked, given)
+            return given  # type: ignore[no-any-return]
         return marked
+
+
+def check_review(name: str, before: Sequence[JudgedDraw], given: Sequence[JudgedDraw]) -> None:
+    """Raise ``UsageError`` where a review calls something proved that was not, or was another."""
+    turns = {rollout.id: rollout.turns for draw in before for rollout in draw.rollouts}
+    for rollout in chain.from_iterable(draw.rollouts for draw in given):
+        if rollout.status is Status.PROVED and rollout.turns != turns.get(rollout.id):
+            wanted = "judged draws in which nothing is proved that was not"
+            raise refuse("reward", name, rollout.turns[-1].verdict, "the review of draws", wanted)
 
 
 class InOrder(Source):

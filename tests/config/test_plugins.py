@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,10 +34,13 @@ from proverrl.curriculum.sampler import open_curriculum
 from proverrl.errors import ConfigError, ProblemError, RecordError, UsageError
 from proverrl.jobs.train import train
 from proverrl.losses import compute_loss
-from proverrl.rewards import build_reward
+from proverrl.plugins import bind
+from proverrl.rewards import build_reward, find_hook
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.run.pipeline import check_review
 from proverrl.search.run import TreeSearch
 from proverrl.search.wiring import choose_states
-from proverrl.types import Candidate, Group, Reward, Status, Verdict
+from proverrl.types import Candidate, Group, Problem, Reward, Rollout, Status, Verdict
 from tests import ROOT
 from tests.builders import build_problem, build_rollout, build_verdict
 from tests.loss_builders import build_inputs, gradient, leaf
@@ -186,6 +190,79 @@ def test_a_reward_does_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> N
         UsageError, match=r"reward\.name: odd_exits:reward asked the program to end"
     ):
         reward(build_rollout(build_problem("p"), 0, Status.PROVED))
+
+
+class Ending:
+    """Each way in which a reward can be called ends the program."""
+
+    def __call__(self, rollout: Rollout) -> float:
+        return 0.0
+
+    def check(self, problem: Problem) -> None:
+        sys.exit(0)
+
+    async def review(self, draws: object, verifier: object, **_: object) -> None:
+        sys.exit(0)
+
+
+def test_no_hook_and_no_async_part_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(prompt: object, n: int, sampling: object) -> None:
+        sys.exit(0)
+
+    bring_module(monkeypatch, "odd_hooks", reward=Ending(), answer=answer)
+    config = Rewarding(name="odd_hooks:reward")
+    check, review = find_hook(config, "check"), find_hook(config, "review")
+    assert check is not None
+    assert review is not None
+    told = r"reward\.name: odd_hooks:reward asked the program to end"
+    with pytest.raises(UsageError, match=told):
+        check(build_problem("p"))
+    with pytest.raises(UsageError, match=told):
+        asyncio.run(review([], None, deadline_seconds=1.0))
+    write = bind("policy", "odd_hooks:answer", {})
+    with pytest.raises(UsageError, match=r"policy\.engine: odd_hooks:answer asked the program to"):
+        asyncio.run(write(None, 1, None))
+
+
+def test_a_review_proves_nothing() -> None:
+    problem = build_problem("p")
+    refused, proved = (
+        build_rollout(problem, i, status)
+        for i, status in enumerate((Status.REJECTED, Status.PROVED))
+    )
+    before = [JudgedDraw((refused, proved), 2)]
+    check_review("own:reward", before, before)
+    assert proved.turns[-1].verdict is not None
+    unjudged = replace(before[0], rollouts=(refused.judge(Verdict(Status.TIMEOUT)), proved))
+    check_review("own:reward", before, [unjudged])
+    risen = replace(before[0], rollouts=(refused.judge(proved.turns[-1].verdict), proved))
+    with pytest.raises(
+        UsageError, match=r"reward\.name: own:reward gave Verdict\(.* return judged"
+    ):
+        check_review("own:reward", before, [risen])
+
+
+def test_a_module_that_ends_the_program_at_its_import_is_refused(tmp_path: Path) -> None:
+    """Its exit status would be that of a command that judges other files."""
+    (tmp_path / "ending_module.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "a.dfy").write_text("lemma L() ensures 1 == 2 {}\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "proverrl",
+            "--language",
+            "odd=ending_module:ODD",
+            "verify",
+            "a.dfy",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert "ending_module cannot be imported: SystemExit: 0" in done.stderr
 
 
 def test_numbers_of_other_libraries_are_rewards(monkeypatch: pytest.MonkeyPatch) -> None:

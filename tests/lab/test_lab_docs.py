@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from proverrl import plugins
+from proverrl.problems.check import check_file
+from proverrl.problems.load import write_problems
 from tests import ROOT
 from tests.house.test_docs import (
     COMMANDS,
@@ -43,6 +46,15 @@ def test_the_table_names_every_experiment_and_no_other() -> None:
     text = (ROOT / "docs" / "lab" / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| (?:\[)?`(\w+)`", text, re.MULTILINE)
     assert sorted(rows) == sorted(list_experiments())
+
+
+@pytest.mark.parametrize("name", ["deciding", "answering"])
+def test_the_example_of_a_kind_is_at_no_fault(name: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "lab" / f"{name}.md").read_text("utf-8")
+    rows = [json.loads(row) for row in re.findall(r"```json\n(.*?)\n```", text)]
+    write_problems(tmp_path / "p.jsonl", rows)
+    found = check_file(tmp_path / "p.jsonl")
+    assert (len(rows), list(found.faults)) == (1, [])
 
 
 def test_every_entry_point_of_the_lab_leads_somewhere() -> None:

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from proverrl.errors import RunError, UsageError
-from proverrl.lab.value.features import compute_features
+from proverrl.lab.value.features import compute_features, measure_entropy
 from proverrl.lab.value.fit import (
     HeadFit,
     ValueData,
     choose_side,
     compute_auc,
+    compute_calibration,
     compute_within,
     measure_values,
 )
@@ -48,7 +49,6 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_opening
 from proverrl.search.proposals import render_prefix
 from proverrl.search.samples import SearchSample
-from proverrl.statistics import compute_calibration
 from proverrl.types import HOLE, Problem
 from tests.builders import build_problem
 from tests.policy.test_policy import TINY, tiny_policy
@@ -378,3 +378,9 @@ def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     (tmp_path / SETTINGS).write_text(json.dumps({**about, "policy_sha256": "0" * 64}))
     with pytest.raises(UsageError, match="of other weights"):
         load_value(policy, tmp_path)
+
+
+def test_the_entropy_of_what_cannot_be_drawn_is_0() -> None:
+    # 1/2, 1/4, 1/4 and 0: 1.5 bits.
+    logprobs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
+    assert measure_entropy(logprobs).tolist() == pytest.approx([1.5 * math.log(2), 0.0])

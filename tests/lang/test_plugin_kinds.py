@@ -31,7 +31,6 @@ from tests.builders import build_problem, build_rollout
 from tests.sums import make_sum
 
 HERE = "tests.lang.test_plugin_kinds"
-LEMMA = "lemma L(n: nat)\n  ensures n >= 0\n{\n  /*{HOLE}*/\n}\n"
 
 
 class Guess(Kind):
@@ -69,6 +68,11 @@ class Worded(Guess):
         problem = candidate.problem
         said = problem.informal or problem.metadata.get("result") or candidate.body
         return Candidate(replace(problem, kind="result"), str(said))
+
+
+class Puzzled(Guess):
+    def show(self, problem: Problem) -> str:
+        raise ProblemError(f"problem {problem.id!r}: this cannot be read")
 
 
 class Sure(Guess):
@@ -256,12 +260,13 @@ def test_no_kind_proves_by_itself_or_ends_the_program(kind: str, message: str) -
 
 
 def test_a_problem_that_a_kind_cannot_read_is_refused_by_itself() -> None:
-    raw = {"id": "p", "kind": "decide", "statement": "x" + LEMMA}
-    entry = read_entry({"id": "a", "problem": raw, "body": "prove"}, "f", 1)
+    add_languages({"sums.odd": f"{HERE}:Puzzled"})
+    raw = make_row(replace(make_sum("p", 1, 1), kind="odd"))
+    entry = read_entry({"id": "a", "problem": raw, "body": "guess 2"}, "f", 1)
     assert isinstance(entry, Submission)
     refused = refuse_stranger(entry)
     assert refused is not None
-    assert (refused.kind, "expected a declaration" in refused.reason) == ("bad-problem", True)
+    assert (refused.kind, "this cannot be read" in refused.reason) == ("bad-problem", True)
 
 
 def use_sections(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.base import NoRoomError
-from proverrl.policy.decoding import draw_tokens, measure_entropy
+from proverrl.policy.decoding import draw_tokens
 from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import (
@@ -361,12 +360,6 @@ def test_top_k_draws_and_scores_among_the_likeliest_tokens() -> None:
     assert whole[1].tolist() == more[1].tolist()
     with pytest.raises(ProverRLError, match="top_k must be >= 0"):
         Sampling(top_k=-1)
-
-
-def test_the_entropy_of_what_cannot_be_drawn_is_0() -> None:
-    # 1/2, 1/4, 1/4 and 0: 1.5 bits.
-    logprobs = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
-    assert measure_entropy(logprobs).tolist() == pytest.approx([1.5 * math.log(2), 0.0])
 
 
 def test_a_completion_ends_with_the_models_context() -> None:

@@ -66,7 +66,7 @@ FAULTS = {
     "language": (make_row(id="b", language="coq"), "line 2: field 'language' is 'coq'"),
     "kind": (
         make_row(id="b", kind="proof"),
-        "line 2: field 'kind' is 'proof'; use one of annotate, answer",
+        "line 2: field 'kind' is 'proof'; use one of annotate, ",
     ),
     "metadata": (make_row(id="b", metadata=[1]), "line 2: field 'metadata' must be a JSON object"),
     "level": (make_row(id="b", metadata={"level": "3"}), "field 'metadata.level' is '3'"),

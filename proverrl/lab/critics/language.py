@@ -5,7 +5,7 @@ Flows in: problems that show English and a statement, whose hole takes ``{"reaso
 policy sees it, stand the label, and the text whose proof certified it. Flows out: verdicts by
 comparison, in this process. PROVED says that a critic agrees with the label, and nothing of any
 theorem. The language, the toolchain and the check have names of their own, and nothing here judges
-a text of another language. Not handled here: where labels come from (``proverrl.formalize``).
+a text of another language. Not handled here: where labels come from (``critiques``).
 """
 
 from __future__ import annotations

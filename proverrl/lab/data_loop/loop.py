@@ -37,7 +37,8 @@ from proverrl.lab.data_loop.grades import GRADES, DataLoopOptions, Grade, grade_
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.selfplay.composer import open_composer
-from proverrl.loops.selfplay.composition import ComposedProblems, list_bodies, negate
+from proverrl.loops.selfplay.composition import ComposedProblems, negate
+from proverrl.rollout.whole_proof import Draw
 from proverrl.run.pipeline import Order, Pipeline
 from proverrl.run.session import Session
 from proverrl.run.state import RunState
@@ -295,3 +296,10 @@ async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
         return None
     counted = verdict.failed_in_prover and verdict.obligations
     return sum(entry.total for entry in verdict.obligations) if counted else None
+
+
+def list_bodies(draw: Draw) -> list[str]:
+    """A draw's distinct bodies, in the order of writing; none that needs a prelude, because a
+    stored proof has none."""
+    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+    return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from math import comb
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from proverrl.advantages import AdvantageInputs, GroupAdvantages, spread, totals
+from proverrl.config.base import Section
 from proverrl.statistics import STD_EPSILON, centre, deviation
 from proverrl.types import Group, Role, Rollout, Status
 
@@ -20,13 +21,13 @@ Weight = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
 
 
-class MaxRlOptions(BaseModel):
+class MaxRlOptions(Section):
     """``cap``: the largest advantage."""
 
     cap: Above = 8.0
 
 
-class NgrpoOptions(BaseModel):
+class NgrpoOptions(Section):
     """``imagined``: the reward of the imagined rollout, which is the best possible one; advantages
     lie between -``cap`` and ``cap``."""
 
@@ -34,7 +35,7 @@ class NgrpoOptions(BaseModel):
     cap: Above = 3.0
 
 
-class ReinforceOptions(BaseModel):
+class ReinforceOptions(Section):
     """The weights of a proof and of a failure: 0 and 1 learn from failures alone (NSR), 1 and 0
     from proofs alone (PSR)."""
 
@@ -48,7 +49,7 @@ class ReinforceOptions(BaseModel):
         return self
 
 
-class PkpoOptions(BaseModel):
+class PkpoOptions(Section):
     """The k of the best of k at the start, at the end, and the share of the run (by the limit that
     is nearest) after which k is ``end``."""
 
@@ -57,7 +58,7 @@ class PkpoOptions(BaseModel):
     anneal: Share = 0.5
 
 
-class TurnOptions(BaseModel):
+class TurnOptions(Section):
     """``discount``: the factor for each turn between a turn and the proof that follows it."""
 
     discount: Share = 0.9

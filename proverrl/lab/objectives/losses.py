@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import Tensor
 
+from proverrl.config.base import Section
 from proverrl.losses import (
     LossInputs,
     Metrics,
@@ -23,26 +24,26 @@ from proverrl.losses import (
 Above = Annotated[float, Field(gt=0.0)]
 
 
-class DrGrpoOptions(BaseModel):
+class DrGrpoOptions(Section):
     """``length``: the number of tokens to divide by, such as ``sampling.max_new_tokens``."""
 
     length: Annotated[int, Field(ge=1)]
 
 
-class GspoOptions(BaseModel):
+class GspoOptions(Section):
     """The sample's ratio is clipped to [1 - ``low``, 1 + ``high``]."""
 
     low: Annotated[float, Field(ge=0.0, le=1.0)] = 3e-4
     high: Annotated[float, Field(ge=0.0)] = 4e-4
 
 
-class CispoOptions(BaseModel):
+class CispoOptions(Section):
     """``cap``: the largest weight of a token."""
 
     cap: Above = 5.0
 
 
-class KiminaOptions(BaseModel):
+class KiminaOptions(Section):
     """``tau``: the temperature of the mirror descent."""
 
     tau: Above = 0.4

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from proverrl.config.base import Section
 from proverrl.types import Reward, Rollout, Status, Verdict
 
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
-class ObligationOptions(BaseModel):
+class ObligationOptions(Section):
     """``share``: the most that a failed proof can earn, below 1."""
 
     share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any
 
-from pydantic import BaseModel
-
 from proverrl.config import Config, LayoutName
-from proverrl.config.base import Fraction, NonNegativeFloat, Positive
+from proverrl.config.base import Fraction, NonNegativeFloat, Positive, Section
 from proverrl.config.policy import SMALL_MODEL_TOKENS
 from proverrl.errors import UsageError
 from proverrl.lab.beside import open_beside
@@ -51,7 +49,7 @@ def describe_reference(problem: Problem, body: str) -> str:
     return describe(body)
 
 
-class WriterOptions(BaseModel):
+class WriterOptions(Section):
     """Of the warm start of a writer."""
 
     bare_share: Fraction = 1.0
@@ -87,7 +85,7 @@ def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float
     return {f for i, f in enumerate(families) if int((i + 1) * share) > int(i * share)}
 
 
-class InstructOptions(BaseModel):
+class InstructOptions(Section):
     """The writer, whose weights never change."""
 
     writer: str = ""

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName
-from proverrl.config.base import Positive
+from proverrl.config.base import Positive, Section
 from proverrl.lang import find_language
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_body, render_opening
@@ -30,7 +30,7 @@ RestartUnit = Literal["steps", "tokens"]
 OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
-class RestartOptions(BaseModel):
+class RestartOptions(Section):
     """When a problem is tried again from a part of an answer, and how much of it is given."""
 
     source: RestartSource = "found"

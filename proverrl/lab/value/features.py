@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
-from proverrl.policy.decoding import measure_entropy
+from proverrl.policy.decoding import LOWEST
 from proverrl.policy.engines import find_context
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_opening
@@ -139,3 +139,8 @@ def _likelihoods(
     entropy = measure_entropy(last)
     mean = total / own.sum(1).clamp(min=1)
     return torch.stack([total, mean, logprobs.amin(1), entropy], dim=1)
+
+
+def measure_entropy(logprobs: Tensor) -> Tensor:
+    """The entropies, in nats, of distributions over the last dimension, with 0 log 0 = 0."""
+    return -(logprobs.exp() * logprobs.clamp(min=LOWEST)).sum(-1)

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from proverrl.lab.value.options import ValueOptions
 from proverrl.seeds import derive_seed
-from proverrl.statistics import compute_calibration
 
 Side = Literal["train", "valid", "test"]
+_NUM_BINS = 10
 
 
 class ValueHead(nn.Module):
@@ -233,3 +233,13 @@ def compute_within(
         wins += float(ranks[labels].sum() - good * (good + 1) / 2)
         total += good * (len(group) - good)
     return wins / total if total else math.nan
+
+
+def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> float:
+    """The expected calibration error over ten bins of equal width (Guo et al. 2017, arXiv
+    1706.04599)."""
+    bins: list[list[tuple[float, bool]]] = [[] for _ in range(_NUM_BINS)]
+    for score, label in zip(scores, solved, strict=True):
+        bins[min(_NUM_BINS - 1, int(score * _NUM_BINS))].append((score, label))
+    gaps = (abs(sum(s for s, _ in rows) - sum(label for _, label in rows)) for rows in bins)
+    return sum(gaps) / len(scores)

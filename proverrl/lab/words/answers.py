@@ -85,10 +85,8 @@ LEAN = AnswerKind("lean")
 
 
 def show_parts(benchmark: Benchmark, show: str) -> Benchmark:
-    """A benchmark whose questions show ``both``, their ``words`` alone, or the ``formal`` claim
-    alone; other problems are what they are."""
-    if show == "both":
-        return benchmark
+    """A benchmark whose questions show their ``words`` alone, or the ``formal`` claim alone; other
+    problems are what they are."""
 
     def change(problem: Problem) -> Problem:
         if problem.kind != ANSWER:

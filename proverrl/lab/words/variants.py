@@ -4,7 +4,7 @@ Flows in: drafts of theorems, a verifier. Flows out: rows of the kind ``decide``
 together. The verifier proves each variant, or its negation; one for which it does neither, and a
 true one that needs no proof, is passed over. A theorem is kept when it has a true and a false
 variant. ``metadata`` says of a row which ``theorem`` it is of, how many ``variants`` that has, and
-whether it ``holds``. No prompt shows that (``tests/test_decisions.py``).
+whether it ``holds``. No prompt shows that (``tests/lab/test_decisions.py``).
 Not handled here: how variants are made (``Deciding.list_variants``).
 """
 

@@ -24,7 +24,6 @@ from proverrl.errors import ProblemError
 from proverrl.files.shipped import find_file
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
-from proverrl.rollout.whole_proof import Draw
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.session import Session
 from proverrl.seeds import derive_seed
@@ -167,13 +166,6 @@ def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
         else replace(draft, composed=None, reason=TOO_LONG)
         for draft in drafts
     ]
-
-
-def list_bodies(draw: Draw) -> list[str]:
-    """A draw's distinct bodies, in the order of writing; none that needs a prelude, because a
-    stored proof has none."""
-    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
-    return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))
 
 
 def negate(problem: Problem) -> Problem | None:

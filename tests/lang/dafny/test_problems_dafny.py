@@ -6,7 +6,7 @@ import pytest
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.bodies import check_problem
-from proverrl.lang.dafny.syntax.declarations import find_declaration, read_declarations
+from proverrl.lang.dafny.syntax.declarations import read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_places, scan_tokens
 from proverrl.types import HOLE, Problem
 
@@ -94,32 +94,26 @@ def test_any_text_has_tokens() -> None:
 
 
 PARTS = """\
-class C {
-  static lemma {:induction false} L(n: nat, s: seq<int>) returns (k: int)
-    requires n > 0;
-    ensures k == n  // why
-  { /*{HOLE}*/ }
-}
+ghost method {:induction false} L(n: nat, s: seq<int>) returns (k: int)
+  requires n > 0;
+  ensures k == n  // why
+{ /*{HOLE}*/ }
 function F(x: int): int { x }
 """
 
 
-def test_the_parts_of_the_declaration_around_a_place() -> None:
-    found = find_declaration(PARTS, PARTS.index(HOLE))
-    assert found is not None
+def test_the_parts_of_a_declaration() -> None:
+    found, last = read_declarations(PARTS)
     assert (found.word, found.name, found.prefix) == (
-        "lemma",
+        "method",
         "L",
-        "static lemma {:induction false}",
+        "ghost method {:induction false}",
     )
     assert found.formals == (("n", "nat"), ("s", "seq<int>"))
     assert (found.returns, found.result) == ((("k", "int"),), "")
     assert found.clauses == (("requires", "n > 0"), ("ensures", "k == n"))
     assert found.body == "{ /*{HOLE}*/ }"
-    places = (found.start, found.promise, found.opening, found.end)
-    assert [PARTS[place:][:7] for place in places] == ["lemma {", "ensures", "{ /*{HO", "\n}\nfunc"]
-    assert find_declaration(PARTS, 0) is None
-    last = read_declarations(PARTS)[1]
+    assert [PARTS[place:][:7] for place in (found.start, found.opening)] == ["method ", "{ /*{HO"]
     assert (last.name, last.result, last.body) == ("F", ": int", "{ x }")
 
 
@@ -133,7 +127,7 @@ def test_the_parts_of_the_declaration_around_a_place() -> None:
 )
 def test_a_declaration_that_cannot_be_read(text: str, why: str) -> None:
     with pytest.raises(ProblemError, match=why):
-        find_declaration(text, 12)
+        read_declarations(text)
 
 
 def test_a_comment_that_never_ends_is_refused() -> None:

@@ -15,7 +15,6 @@ from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.lang.dafny.syntax.tokens import find_close
-from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE
 
 Formal = tuple[str, str]
@@ -32,8 +31,8 @@ class Declaration:
     function's parameters (``: int``), ``clauses`` are pairs of word and expression, ``body`` has
     its braces. What is no function, predicate, method or lemma has ``text`` and ``word`` only.
 
-    Places are characters of the text that it was read from: ``start`` the keyword, ``promise`` the
-    first ``ensures`` (else the body), ``opening`` the body, ``end`` after it.
+    Places are characters of the text that it was read from: ``start`` the keyword, ``opening`` the
+    body.
     """
 
     word: str
@@ -46,9 +45,7 @@ class Declaration:
     clauses: tuple[tuple[str, str], ...] = ()
     body: str = ""
     start: int = 0
-    promise: int = 0
     opening: int = 0
-    end: int = 0
 
     @property
     def has_hole(self) -> bool:
@@ -91,8 +88,6 @@ def _read_element(program: ParsedProgram, element: Element) -> Declaration:
     if rest < clauses.start and words[rest] == "returns":
         rest = find_close(program.tokens, rest + 1) + 1
         returns = program.cut(closed + 3, rest - 1)
-    opening = program.places[clauses.end]
-    promises = (program.places[e.start] for e in clauses.elements if e.word == "ensures")
     return Declaration(
         word=element.word,
         text=whole,
@@ -106,9 +101,7 @@ def _read_element(program: ParsedProgram, element: Element) -> Declaration:
         ),
         body=program.cut(clauses.end, element.end),
         start=program.places[words.index(element.word, element.start)],
-        promise=next(promises, opening),
-        opening=opening,
-        end=program.end(element.end - 1),
+        opening=program.places[clauses.end],
     )
 
 
@@ -120,21 +113,6 @@ def read_declarations(text: str) -> tuple[Declaration, ...]:
     """The top-level declarations of a program. Raises ``ProblemError``."""
     program = parse_text(text)
     return tuple(_read_element(program, e) for e in program.root.slots[0].elements)
-
-
-@cache_texts
-def find_declaration(text: str, place: int) -> Declaration | None:
-    """The function, predicate, method or lemma around a character. Raises ``ProblemError``."""
-    program = parse_text(text)
-    found = program.root
-    while True:
-        inside = [e for s in found.slots if s.kind == "declarations" for e in s.elements]
-        around = (e for e in inside if program.places[e.start] <= place < program.end(e.end - 1))
-        if (inner := next(around, None)) is None:
-            return None
-        if _is_member(inner):
-            return _read_element(program, inner)
-        found = inner
 
 
 def _read_formals(text: str) -> tuple[Formal, ...]:

@@ -48,16 +48,6 @@ def find_inmost(blocks: list[Block], place: int) -> Block | None:
     return next((block for block in reversed(blocks) if block.holds(place)), None)
 
 
-def _find_line_starts(body: str) -> list[Token]:
-    line = 0
-    found = []
-    for token in scan_code(body):
-        if token.line != line:
-            found.append(token)
-        line = token.line
-    return found
-
-
 def _goes_on(token: Token) -> bool:
     return token.text.startswith(_CONTINUES)
 
