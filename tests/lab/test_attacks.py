@@ -29,7 +29,7 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
 
 
 def test_the_layers_of_the_kinds_stop_something() -> None:
-    assert len(CASES) == 57
+    assert len(CASES) == 58
     assert {"audit:answer", "audit:side"} <= {case["caught_by"] for case in CASES}
 
 

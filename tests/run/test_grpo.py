@@ -530,9 +530,12 @@ def fail_to_open(*_: Any, **__: Any) -> None:
 
 @pytest.mark.slow
 def test_a_guard_that_stops_leaves_the_batch_with_its_verdicts(
-    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+    make_config: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = make_config("guarded", guard={"entropy": "stop", "min_entropy": 100.0})
+    monkeypatch.setattr("proverrl.learner.guard.MIN_ENTROPY", 100.0)
+    config = make_config("guarded", guard={"action": "stop"})
     with pytest.raises(
         GuardError, match=r"less than 100; the batch is in .*entropy\.json"
     ) as error:

@@ -390,7 +390,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from test_verify_cache import judge, make_candidate
+from tests.verifier.test_verify_cache import judge, make_candidate
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier, make_salt
 from tests.fake_verifier import FakeVerifier
@@ -410,8 +410,7 @@ asyncio.run(main())
 @pytest.mark.slow
 def test_two_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.sqlite"
-    paths = [str(ROOT / "tests"), str(ROOT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path)],
