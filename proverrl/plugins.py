@@ -73,6 +73,7 @@ _WITHOUT_OPTIONS: tuple[Seam, ...] = ("callback", "benchmark")
 """Plug-ins that have no table of their own."""
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 T = TypeVar("T", bound=Callable[..., Any])
+Base = TypeVar("Base")
 
 
 def is_place(text: str) -> bool:
@@ -135,6 +136,33 @@ def read_options(seam: Seam, name: str, options: Mapping[str, Any]) -> Any:
     """The options as the plug-in gets them. Raises ``UsageError`` as ``bind``."""
     bind(seam, name, options)
     return _read_options(seam, name, load(_find_key(seam), name), options)
+
+
+def open_part(
+    seam: Seam, name: str, options: Mapping[str, Any], config: object, base: type[Base]
+) -> Base:
+    """The object that a plug-in makes of a configuration. Raises ``UsageError`` as ``bind``, and
+    for an object of no subclass of ``base``."""
+    made = bind(seam, name, options)(config)
+    if not isinstance(made, base):
+        wanted = f"an object of a subclass of {base.__module__}.{base.__name__}"
+        raise refuse(seam, name, made, "a configuration", wanted)
+    return made
+
+
+def make(key: str, found: Any, base: type[Base]) -> Base:
+    """The object of ``base`` that was found, or one of its class. Raises ``UsageError``, which
+    begins with ``key``: it is no such object, or the class makes none without arguments."""
+    if inspect.isclass(found) and issubclass(found, base):
+        try:
+            with refuse_exit(key, found.__name__):
+                found = found()
+        except TypeError as error:
+            raise UsageError(f"{key}: {error}") from error
+    if not isinstance(found, base):
+        wanted = f"{base.__module__}.{base.__name__}"
+        raise UsageError(f"{key}: it is no {wanted}, but {type(found).__name__}")
+    return found
 
 
 def refuse(seam: Seam, name: str, given: object, asked: str, wanted: str) -> UsageError:

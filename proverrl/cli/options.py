@@ -135,6 +135,29 @@ def count_option(name: str, default: int, text: str | None = None, *, least: int
     return click.option(name, default=default, type=click.IntRange(least), help=text)
 
 
+def draft_options(num_text: str) -> Decorator:
+    """The options of commands that generate problems; ``num_text`` says what ``--num`` counts."""
+    options = (
+        click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3; lean has a sixth."),
+        count_option("--num", 500, num_text),
+        count_option("--seed", 0, "Seed.", least=0),
+        click.option(
+            "--split",
+            default="train",
+            type=click.Choice(["train", "valid", "heldout"]),
+            help="Split; the three differ in structure.",
+        ),
+        click.option(
+            "--unseen", is_flag=True, help="Only families that are in no file without this."
+        ),
+    )
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        return functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+    return decorate
+
+
 def workers_option(text: str, *more: str) -> Decorator:
     """The number of verifier processes; ``more`` are other names of it."""
     kind = click.IntRange(1, MAX_WORKERS)

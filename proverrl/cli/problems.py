@@ -17,6 +17,7 @@ from proverrl.cli.options import (
     OUT_FILE,
     LanguageName,
     count_option,
+    draft_options,
     suggest_id,
     workers_option,
 )
@@ -54,16 +55,7 @@ def problems() -> None:
 
 @problems.command()
 @click.argument("language", type=LanguageName())
-@click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3; lean has a sixth.")
-@count_option("--num", 500, "Number of problems.")
-@count_option("--seed", 0, "Seed.", least=0)
-@click.option(
-    "--split",
-    default="train",
-    type=click.Choice(["train", "valid", "heldout"]),
-    help="Split; the three differ in structure.",
-)
-@_flag("--unseen", help="Only families that are in no file without this.")
+@draft_options("Number of problems.")
 @_flag("--code", help="Ask for code: of methods with a contract, or of a function with its proof.")
 @workers_option("Verifier processes.")
 @OUT_FILE

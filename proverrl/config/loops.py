@@ -59,7 +59,7 @@ def _against_selfplay(config: Any, _: object) -> str:
 
 _GRPO = frozenset(get_args(TakenKey)) - {"selfplay"}
 _WARM: frozenset[TakenKey] = frozenset({"experiments", "learner.shard"})
-OWN_LOOPS: Mapping[LoopName, LoopTraits] = {
+OWN_LOOPS: Mapping[str, LoopTraits] = {
     "warm_start": LoopTraits("warm start", takes=_WARM),
     "grpo": LoopTraits("GRPO", "grpo.steps", _GRPO),
     "expert_iteration": LoopTraits("expert iteration", "expert_iteration.rounds"),
@@ -97,13 +97,13 @@ def find_traits(name: str) -> LoopTraits:
 
 def is_own(name: str) -> bool:
     """True if a loop is one of ours."""
-    return name in get_args(LoopName)
+    return name in OWN_LOOPS
 
 
 def known_traits(name: str) -> LoopTraits:
     """The traits of a loop, without importing it: of a plug-in its function's name."""
     title = name.rpartition(":")[2].replace("_", " ")
-    return next((own for key, own in OWN_LOOPS.items() if key == name), LoopTraits(title))
+    return OWN_LOOPS.get(name, LoopTraits(title))
 
 
 def check_loop(config: Any) -> None:

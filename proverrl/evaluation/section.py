@@ -7,7 +7,6 @@ ours can be changed, and no status. One that cannot be used is left out with a w
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.plugins import find_installed, find_package, list_installed, load
+from proverrl.plugins import find_installed, find_package, list_installed, load, make
 from proverrl.types import Candidate, Problem, Verdict
 
 GROUP = "report"
@@ -90,17 +89,8 @@ def list_sections() -> tuple[ReportSection, ...]:
 
 
 def _load_section(name: str) -> ReportSection:
-    place = find_installed(GROUP, name)
     key = f"report {name!r} of the installed package {find_package(GROUP, name)}"
-    found: Any = load(key, place)
-    if inspect.isclass(found) and issubclass(found, ReportSection):
-        found = found()
-    if not isinstance(found, ReportSection):
-        kind = type(found).__name__
-        raise UsageError(
-            f"{key}: {place} is no proverrl.evaluation.section.ReportSection, but {kind}"
-        )
-    return found
+    return make(key, load(key, find_installed(GROUP, name)), ReportSection)
 
 
 def note_all(

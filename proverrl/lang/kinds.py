@@ -8,14 +8,12 @@ walls are the language's own. What it calls proved is proved of the statement th
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.plugins import find_installed, is_place, list_installed, load, refuse_exit
+from proverrl.plugins import find_installed, is_place, list_installed, load, make
 from proverrl.types import Candidate, Problem, Verdict
 
 _PLACES: dict[str, str] = {}
@@ -95,13 +93,4 @@ def _list_installed() -> dict[str, str]:
 @cache
 def _load_kind(name: str, place: str) -> Kind:
     where = f"languages.{name}"
-    found: Any = load(where, place)
-    if inspect.isclass(found) and issubclass(found, Kind):
-        try:
-            with refuse_exit(where, found.__name__):
-                found = found()
-        except TypeError as error:
-            raise UsageError(f"{where}: {error}") from error
-    if not isinstance(found, Kind):
-        raise UsageError(f"{where}: it is no proverrl.lang.kinds.Kind, but {type(found).__name__}")
-    return found
+    return make(where, load(where, place), Kind)  # type: ignore[type-abstract]

@@ -8,12 +8,12 @@ wrong one.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from proverrl.errors import UsageError
 from proverrl.lang.base import Language
+from proverrl.plugins import make
 
 _ROWS = {".json", ".jsonl", ".parquet", ""}
 """Endings of what ``proverrl verify`` reads rows from."""
@@ -25,27 +25,19 @@ def check_own(name: str, found: Any, others: Sequence[Language]) -> Language:
     ``Language``, lacks something, has another name, or an ending or a fence of one of the
     ``others``."""
     where = f"languages.{name}"
-    if inspect.isclass(found) and issubclass(found, Language):
-        try:
-            found = found()
-        except TypeError as error:
-            raise UsageError(f"{where}: {error}") from error
-    if not isinstance(found, Language):
+    made = make(where, found, Language)  # type: ignore[type-abstract]
+    if getattr(made, "name", "") != name:
         raise UsageError(
-            f"{where}: it is no proverrl.lang.base.Language, but {type(found).__name__}"
+            f"{where}: the language calls itself {getattr(made, 'name', '')!r}; use that name"
         )
-    if getattr(found, "name", "") != name:
-        raise UsageError(
-            f"{where}: the language calls itself {getattr(found, 'name', '')!r}; use that name"
-        )
-    if missing := [each for each in _NEEDED if not hasattr(found, each)]:
+    if missing := [each for each in _NEEDED if not hasattr(made, each)]:
         raise UsageError(f"{where}: the language has no {missing[0]!r}; set it in its class")
-    if found.suffix in _ROWS:
-        raise UsageError(f"{where}: {found.suffix} files hold rows of problems; choose another")
+    if made.suffix in _ROWS:
+        raise UsageError(f"{where}: {made.suffix} files hold rows of problems; choose another")
     for other in others:
-        if found.suffix == other.suffix or set(found.fences) & set(other.fences):
+        if made.suffix == other.suffix or set(made.fences) & set(other.fences):
             raise UsageError(
-                f"{where}: {found.suffix} or a fence of {', '.join(found.fences)} is that of "
+                f"{where}: {made.suffix} or a fence of {', '.join(made.fences)} is that of "
                 f"{other.name}, whose files are judged as {other.name}; choose another"
             )
-    return found
+    return made

@@ -23,7 +23,7 @@ from proverrl.config import Config, LayoutName, RolloutMode
 from proverrl.errors import RunError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.records import Extraction
-from proverrl.plugins import bind, refuse
+from proverrl.plugins import open_part
 from proverrl.problems.prompt import LAYOUTS, use_problem_words
 from proverrl.types import ANNOTATE, FILE, Problem, Rollout
 
@@ -186,10 +186,7 @@ def open_mode(config: Config) -> Mode:
     settings = config.rollout
     if settings.mode in get_args(RolloutMode):
         return PLAIN
-    mode = bind("rollout", settings.mode, settings.options)(config)
-    if not isinstance(mode, Mode):
-        wanted = "an object of a subclass of proverrl.rollout.extract.Mode"
-        raise refuse("rollout", settings.mode, mode, "a configuration", wanted)
+    mode = open_part("rollout", settings.mode, settings.options, config, Mode)
     if reason := mode.against(config):
         raise UsageError(f"rollout.mode = {settings.mode!r} {reason}")
     return mode

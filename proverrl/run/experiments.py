@@ -13,7 +13,7 @@ from typing import Any
 from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.learner.learner import LossTerm
-from proverrl.plugins import bind, refuse
+from proverrl.plugins import open_part
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.session import Session
@@ -65,10 +65,7 @@ def open_experiments(config: Config) -> Experiments:
     this configuration."""
     opened: Experiments = {}
     for name, options in config.experiments.items():
-        made = bind("experiment", name, options)(config)
-        if not isinstance(made, Experiment):
-            wanted = "an object of a subclass of proverrl.run.experiments.Experiment"
-            raise refuse("experiment", name, made, "a configuration", wanted)
+        made = open_part("experiment", name, options, config, Experiment)
         if reason := made.against(config):
             raise UsageError(f"experiments: {name} {reason}")
         opened[name] = made

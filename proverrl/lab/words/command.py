@@ -25,6 +25,7 @@ from proverrl.cli.options import (
     LanguageName,
     check_result_name,
     count_option,
+    draft_options,
     read_config,
     run_until_interrupted,
     suggest_id,
@@ -73,16 +74,7 @@ def words() -> None:
     help="For statements, for contracts with their code, for the side of a claim that holds, or "
     "for a number that a theorem names.",
 )
-@click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3; lean has a sixth.")
-@count_option("--num", 500, "Number of problems; of theorems for decisions.")
-@count_option("--seed", 0, "Seed.", least=0)
-@click.option(
-    "--split",
-    default="train",
-    type=click.Choice(["train", "valid", "heldout"]),
-    help="Split; the three differ in structure.",
-)
-@click.option("--unseen", is_flag=True, help="Only families that are in no file without this.")
+@draft_options("Number of problems; of theorems for decisions.")
 @click.option("--known-words", is_flag=True, help="No wording that training does not use.")
 @click.option(
     "--with-program",

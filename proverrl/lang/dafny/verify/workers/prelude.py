@@ -86,11 +86,15 @@ def _write(text: str) -> str:
     return str(path)
 
 
+def _find_axioms(text: str, form: re.Pattern[str]) -> list[re.Match[str]]:
+    """The axioms in which this form stands."""
+    return [axiom for axiom in _AXIOM.finditer(text) if form.search(axiom[0])]
+
+
 def _mend_maps(text: str, kind: str, keys: str, has: str) -> str:
     """The text with other axioms about the comprehensions of this kind of map; "" where its own are
     others than those that are known."""
-    own = re.compile(rf"\b{kind}#Glue\(")
-    found = [axiom for axiom in _AXIOM.finditer(text) if own.search(axiom[0])]
+    found = _find_axioms(text, re.compile(rf"\b{kind}#Glue\("))
     if [f"{kind}#Domain" in axiom[0] for axiom in found] != [True, False, False]:
         return ""
     _, values, types = found
@@ -107,7 +111,7 @@ def _mend_maps(text: str, kind: str, keys: str, has: str) -> str:
 def _mend_ordinals(text: str) -> str:
     """The text in which ``o - m + n`` is known where ``o - m`` is defined; "" where it is others
     than those that are known."""
-    found = [axiom for axiom in _AXIOM.finditer(text) if _SUM_OF_DIFFERENCE.search(axiom[0])]
+    found = _find_axioms(text, _SUM_OF_DIFFERENCE)
     if [axiom[0].count(_SUBTRACTS) for axiom in found] != [1]:
         return ""
     mended = found[0][0].replace(_SUBTRACTS, _MAY_SUBTRACT)
@@ -119,7 +123,7 @@ def _mend_multisets(text: str) -> str:
     where its own axioms are others than those that are known. Those of 4 have no such number."""
     if _MULTISETS_IN_2_3 not in text:
         return text
-    found = [axiom for axiom in _AXIOM.finditer(text) if _SIZE.search(axiom[0])]
+    found = _find_axioms(text, _SIZE)
     if ["exists" in axiom[0] for axiom in found] != [False, True]:
         return ""
     (start, end), (first, last) = (axiom.span() for axiom in found)
