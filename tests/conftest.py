@@ -11,6 +11,7 @@ import pytest
 
 # Before the processes of a run begin, so that they share what it makes.
 import tests.warm  # noqa: F401
+from proverrl.lang import kinds
 from tests.shared_verifier import close_verifier
 
 
@@ -30,6 +31,13 @@ def no_stored_verdicts(
     """The verdicts of users and of other tests: what the tests count are verifier calls."""
     place = tmp_path_factory.getbasetemp() / f"cache-{next(_NUMBERS)}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_kinds() -> Iterator[None]:
+    """Kinds are looked up once a process; some tests say that other packages are installed."""
+    yield
+    kinds._list_installed.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="module")
