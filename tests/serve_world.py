@@ -53,8 +53,8 @@ def build_app(
     return make_app(settings, verifier, about, [add_kimina_routes, add_reward_routes])
 
 
-async def wait_for(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+async def wait_for(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

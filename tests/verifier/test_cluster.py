@@ -129,7 +129,8 @@ def test_servers_come_with_the_work_and_a_killed_node_costs_no_verdict(
         verifier.open_backend("dafny", rlimit=3_000_000, states=False)
         assert verifier.num_servers == 1
         asked = asyncio.ensure_future(ask_all(verifier, range(1, 61)))
-        await wait_for(lambda: verifier.num_servers == 2)
+        # A server starts in half a minute where three other tests are at work.
+        await wait_for(lambda: verifier.num_servers == 2, seconds=200.0)
         await asyncio.to_thread(nodes.kill, 0)
         verdicts = await asked + await ask_all(verifier, range(61, 66))
         await verifier.aclose()
