@@ -62,6 +62,11 @@ def count_code_points(line: str, units: int) -> int:
     return len(line.encode("utf-16-le")[: 2 * units].decode("utf-16-le", "replace"))
 
 
+def count_units(text: str) -> int:
+    """The UTF-16 code units of a text."""
+    return len(text.encode("utf-16-le")) // 2
+
+
 class FrameReader:
     """Cuts the output of ``server`` (its name in errors) into JSON objects, without those that
     begin with ``skipped``."""

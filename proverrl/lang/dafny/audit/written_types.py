@@ -10,8 +10,7 @@ Not handled here: asking Dafny (``known``); the types of what a hint declares.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
@@ -27,11 +26,6 @@ from proverrl.lang.dafny.syntax.tokens import Token, find_places
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
-
-_FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
-_ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
-_UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
-_MAX_TYPE_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +114,17 @@ def name_calc_line(candidate: Candidate) -> tuple[Candidate, WrittenText]:
 
 
 def read_insertions(
-    problem: Problem, blank: ParsedProgram, trace: Sequence[str]
+    problem: Problem, blank: ParsedProgram, types: Sequence[str]
 ) -> list[TypeInsertion]:
-    """The types that Dafny inferred, as text to be inserted.
+    """``types``, which Dafny inferred for the bindings, as text to be inserted.
 
-    ``trace`` is what it printed of its inference. Dafny's parser makes an unknown type for every
-    binding, in their order, and the resolver goes on numbering from there; each assignment to an
-    unknown is printed. Raises ``ProblemError`` when the type of a variable was not found.
+    Raises ``ProblemError`` when the type of a variable was not found.
     """
-    first = next((int(found[1]) for line in trace if (found := _FIRST.match(line))), None)
-    assigned: dict[int, str] = {}
-    for line in trace:
-        if found := _ASSIGNED.match(line):
-            assigned.setdefault(int(found[1]), found[2])
     insertions = []
-    for number, binding in enumerate(blank.bindings, (first or 0) - len(blank.bindings)):
+    for binding, inferred in zip(blank.bindings, types, strict=True):
         if binding.kind == "value":
             continue
-        inferred = _resolve(f"?{number}", assigned) if first is not None else "?"
-        if not _UNKNOWN.search(inferred) and inferred != "?":
+        if inferred:
             behind = f": {inferred}"
             if binding.kind == "lambda":
                 insertions.append(TypeInsertion(binding.place, False, "("))
@@ -154,15 +140,6 @@ def read_insertions(
                 "type out"
             )
     return insertions
-
-
-def _resolve(inferred: str, assigned: Mapping[int, str]) -> str:
-    """Unknown types in a type replaced by what was assigned to them."""
-    while found := next((f for f in _UNKNOWN.finditer(inferred) if int(f[1]) in assigned), None):
-        inferred = inferred[: found.start()] + assigned[int(found[1])] + inferred[found.end() :]
-        if len(inferred) > _MAX_TYPE_CHARACTERS:
-            return "?"
-    return inferred
 
 
 def write_types(

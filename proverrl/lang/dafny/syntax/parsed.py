@@ -138,6 +138,10 @@ class ParsedProgram:
         """False when Dafny has nothing to infer that a hint could share."""
         return any(binding.kind != "value" for binding in self.bindings)
 
+    def find_place(self, token: int) -> tuple[int, int]:
+        """The line (from 1) and the column (from 0) of a token."""
+        return self.tokens[token].line, self.tokens[token].column
+
     def end(self, place: int) -> int:
         """The end of the token at ``place`` in the text."""
         return self.places[place] + len(self.tokens[place].text)

@@ -8,6 +8,7 @@ whether it belongs to the question (``server``).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -59,6 +60,10 @@ PROCEDURE_OPTION = "/proc:{}"
 """Makes Dafny verify the entries that match a pattern and no others."""
 
 _TRACE = ("DEBUG: ", "    ", "  ----> ")
+_FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
+_ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
+_UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
+_MAX_TYPE_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,32 @@ def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
     lines = text.split("\n")
     rest = (line for line in lines if not line.startswith(_TRACE))
     return "\n".join(rest), tuple(line for line in lines if line.startswith(_TRACE))
+
+
+def read_types(trace: Sequence[str], num: int) -> list[str]:
+    """The types that Dafny 2.3 inferred for as many bindings, in the order of its parser; empty for
+    what was not found.
+
+    Its parser makes an unknown type for every binding, and the resolver goes on numbering from
+    there; each assignment to an unknown is printed.
+    """
+    first = next((int(found[1]) for line in trace if (found := _FIRST.match(line))), None)
+    if first is None:
+        return [""] * num
+    assigned: dict[int, str] = {}
+    for line in trace:
+        if found := _ASSIGNED.match(line):
+            assigned.setdefault(int(found[1]), found[2])
+    return [_resolve(f"?{number}", assigned) for number in range(first - num, first)]
+
+
+def _resolve(inferred: str, assigned: Mapping[int, str]) -> str:
+    """A type in which all unknown types are replaced by what was assigned to them, or nothing."""
+    while found := next((f for f in _UNKNOWN.finditer(inferred) if int(f[1]) in assigned), None):
+        inferred = inferred[: found.start()] + assigned[int(found[1])] + inferred[found.end() :]
+        if len(inferred) > _MAX_TYPE_CHARACTERS:
+            return ""
+    return "" if _UNKNOWN.search(inferred) else inferred
 
 
 def _note_failure(failures: list[tuple[object, ...]], messages: list[ReplyMessage]) -> None:

@@ -19,7 +19,6 @@ from proverrl.lang.dafny.verify.workers.command_line import DafnyCliWorker
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.verify.workers.toolchain import (
-    ConfirmingToolchain,
     DafnyToolchain,
     find_confirming_toolchain,
     find_dafny_toolchain,
@@ -41,6 +40,8 @@ async def start_dafny_worker(
 
     Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
     """
+    if toolchain.is_4:
+        return await DafnyLanguageServer.start(toolchain, limits, known, analyses=False)
     if toolchain.backend == "dafny-cli":
         return await DafnyCliWorker.start(toolchain, limits, known)
     return await DafnyServerWorker.start(toolchain, limits, known)
@@ -88,9 +89,7 @@ def open_dafny(options: BackendOptions) -> Backend:
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
 
 
-def _open_second_judge(
-    toolchain: ConfirmingToolchain, limits: Limits, options: BackendOptions
-) -> Wall:
+def _open_second_judge(toolchain: DafnyToolchain, limits: Limits, options: BackendOptions) -> Wall:
     """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise."""
     limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
 

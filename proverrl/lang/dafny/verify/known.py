@@ -24,10 +24,10 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.reply import Reply
 from proverrl.types import Candidate, Problem
 
-# Only the names of the entries are wanted: with less than Dafny's own axioms cost the prover gives
-# up at once, where failed proofs of an empty body would use up the whole limit. Far less kills it.
 _NAMES_ONLY_RLIMIT = 50_000
 _MAX_KNOWN_PROBLEMS = 100_000
+Place = tuple[int, int]
+"""A line (from 1) and a column (from 0)."""
 
 
 class DafnyProcess(Protocol):
@@ -44,8 +44,15 @@ class DafnyProcess(Protocol):
         """Verify a program but not what it includes; None where it cannot be asked so."""
         return None
 
-    async def ask_types(self, source: str) -> tuple[Reply, Sequence[str]]:
-        """Read a program and verify nothing; what it says of the types that it infers."""
+    async def ask_names(self, source: str) -> Reply:
+        """Its reply, in which only the names of the entries count."""
+        # With less than Dafny's own axioms cost the prover gives up at once, where failed proofs of
+        # an empty body would use up the whole limit. Far less kills it.
+        return await self.ask(source, _NAMES_ONLY_RLIMIT)
+
+    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, Sequence[str]]:
+        """Read a program and verify nothing: the reply, and the types that it infers for the names
+        at these places, in the order of Dafny's parser; empty for what is not told."""
 
 
 @dataclass(slots=True)
@@ -76,7 +83,7 @@ class KnownProblems:
 
     async def ask_entries(self, process: DafnyProcess, problem: Problem) -> frozenset[str]:
         """The entries of the problem with an empty body; raises ``ProblemError`` without any."""
-        reply = await process.ask(await self._write_blank(process, problem), _NAMES_ONLY_RLIMIT)
+        reply = await process.ask_names(await self._write_blank(process, problem))
         return self.record_entries(problem, reply)
 
     def record_entries(self, problem: Problem, blank: Reply) -> frozenset[str]:
@@ -103,14 +110,15 @@ class KnownProblems:
         if not blank.has_untyped:
             return WrittenText(candidate.source, {})
         if known.insertions is None:
-            reply, trace = await process.ask_types(blank.text)
+            places = [blank.find_place(binding.place) for binding in blank.bindings]
+            reply, types = await process.ask_types(blank.text, places)
             if error := next(iter(reply.errors), ""):
                 raise ProblemError(
                     f"problem {problem.id!r}: with an empty body Dafny says {error!r}, so the "
                     "types that are left to it are unknown; write them out"
                 )
             # Not before the answer: other workers of the pool look here meanwhile.
-            known.insertions = tuple(read_insertions(problem, blank, trace))
+            known.insertions = tuple(read_insertions(problem, blank, types))
         return write_types(candidate, blank, known.insertions)
 
     async def find_refuted(
@@ -133,7 +141,7 @@ class KnownProblems:
         known = self._look_up(problem)
         if known.types_hold or not known.insertions:
             return
-        reply, _ = await process.ask_types(await self._write_blank(process, problem))
+        reply, _ = await process.ask_types(await self._write_blank(process, problem), ())
         if error := next(iter(reply.errors), ""):
             types = ", ".join(i.text.strip("(): ") for i in known.insertions if i.behind)
             raise ProblemError(

@@ -17,10 +17,11 @@ from proverrl.lang.dafny.syntax.reply import (
     TYPE_OPTIONS,
     Reply,
     parse_reply,
+    read_types,
     split_trace,
 )
 from proverrl.lang.dafny.verify.judge import judge_candidate, make_options
-from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
 from proverrl.lang.dafny.verify.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -71,8 +72,9 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         """As ``ask``: the command line always names its prover."""
         return await self.ask(source, rlimit)
 
-    async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
-        return await self._ask(source, None, *TYPE_OPTIONS)
+    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
+        reply, trace = await self._ask(source, None, *TYPE_OPTIONS)
+        return reply, read_types(trace, len(places))
 
     async def ask_failures(self, source: str) -> Reply:
         return (await self._ask(source, None, *FAILURE_OPTIONS))[0]

@@ -21,7 +21,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -30,9 +30,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
-from proverrl.lang.dafny.verify.judge import judge_whole
+from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
 from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
-from proverrl.lang.dafny.verify.workers.toolchain import ConfirmingToolchain
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.frames import (
@@ -41,6 +42,7 @@ from proverrl.verifier.frames import (
     Utf16Place,
     Utf16Range,
     count_code_points,
+    count_units,
     encode,
 )
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
@@ -69,6 +71,7 @@ _ASSUMES = re.compile(
 )
 _STACK = "\n   at "
 """Before each place in Dafny's own code, where its parser fails."""
+_SHOWN = re.compile(r"```dafny\n(?:ghost )?[^\n:]*: ([^\n]*)\n```")
 _ITERATOR = re.compile(r"\biterator\b")
 _RESOLVED, _BROKEN = "ResolutionSucceeded", "InternalException"
 _REFUSED = ("ParsingFailed", "ResolutionFailed")
@@ -197,10 +200,16 @@ class _Answer:
     def _is_ours(self, document: _Document) -> bool:
         return document.uri == self.uri and document.version is not None
 
-    def read(self, source: str) -> Reply:
-        """The reply to the text; ``WorkerError`` when it says nothing of it."""
+    @property
+    def read_by_dafny(self) -> bool:
+        return self.progress in (_RESOLVED, *_REFUSED)
+
+    def read(self, source: str, *, believes: bool = False) -> Reply:
+        """The reply to the text; ``WorkerError`` when it says nothing of it. What the text assumes
+        is an error unless ``believes``."""
         lines = source.split("\n")
-        messages = tuple(one for said in self.told for one in _read_told(said, self.uri, lines))
+        read = (_read_told(said, self.uri, lines, believes=believes) for said in self.told)
+        messages = tuple(one for told in read for one in told)
         for message in messages:
             if message.kind == "error" and _NO_RESULT.search(message.text):
                 raise WorkerError(f"the prover gave no result: {message.text}", "no-result")
@@ -212,14 +221,24 @@ class _Answer:
         return Reply(tuple(_read_symbol(one, limits, lines) for one in self.symbols), messages, ())
 
 
-class DafnyLanguageServer(GroupWorker):
-    """One running ``dafny server``. After any ``WorkerError`` it must be killed."""
+class DafnyLanguageServer(GroupWorker, DafnyProcess):
+    """One running ``dafny server``. After any ``WorkerError`` it must be killed.
 
-    def __init__(self, group: ProcessGroup, toolchain: ConfirmingToolchain) -> None:
+    With ``known`` it is the judge of candidates, without the second judge of their texts.
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        toolchain: DafnyToolchain,
+        known: KnownProblems | None = None,
+    ) -> None:
         self._group = group
         self._toolchain = toolchain
+        self._known = known
         self._reader = FrameReader("Dafny's server")
         self._busy = False
+        self._last_id = _INITIALIZE
 
     @property
     def groups(self) -> tuple[ProcessGroup, ...]:
@@ -227,7 +246,12 @@ class DafnyLanguageServer(GroupWorker):
 
     @classmethod
     async def start(
-        cls, toolchain: ConfirmingToolchain, limits: Limits, *, analyses: bool = True
+        cls,
+        toolchain: DafnyToolchain,
+        limits: Limits,
+        known: KnownProblems | None = None,
+        *,
+        analyses: bool = True,
     ) -> DafnyLanguageServer:
         """Start it under these limits and see that it tells true from false; ``analyses``: and what
         is proved by contradictory assumptions, for which it proves less."""
@@ -237,6 +261,7 @@ class DafnyLanguageServer(GroupWorker):
             *OPTIONS,
             *(ANALYSIS if analyses else ()),
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
+            *toolchain.arguments,
             f"--resource-limit={limits.rlimit}",
             f"--verification-time-limit={limits.time_limit_seconds}",
         )
@@ -244,7 +269,7 @@ class DafnyLanguageServer(GroupWorker):
         group = await ProcessGroup.start(
             command, environment=dotnet, memory_limit_mb=limits.memory_mb
         )
-        server = cls(group, toolchain)
+        server = cls(group, toolchain, known)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await server._initialize()
@@ -263,23 +288,56 @@ class DafnyLanguageServer(GroupWorker):
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge a candidate's text as it stands; raises ``WorkerError`` on any doubt about the
         answer."""
+        if self._known is not None:
+            return await judge_candidate(self, candidate, self._known, self._toolchain)
         started = time.monotonic()
         verdict = judge_whole(await self.ask(candidate.source), candidate)
         seconds = time.monotonic() - started
         return replace(verdict, seconds=seconds, toolchain=self._toolchain.name)
 
-    async def ask(self, source: str) -> Reply:
+    async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
         """Dafny's reply to a text; raises ``WorkerError`` on any doubt about the answer.
 
         Entries are the names that are verified, without their obligations, of which Dafny tells
-        those that fail (the errors). There is none where nothing is verified.
+        those that fail (the errors). There is none where nothing is verified. ``rlimit`` and
+        ``only`` change nothing: all texts have the limits of the start.
         """
-        plain = write_plain(source).text
-        if found := _ITERATOR.search(plain):
-            # It is called verified while it still waits, and so it would be closed.
-            line = plain.count("\n", 0, found.start()) + 1
-            said = "Dafny's server does not tell when an iterator is verified"
-            return Reply((), (ReplyMessage("error", line, 0, said),), ())
+        if refused := _refuse_iterators(source):
+            return refused
+        answer = await self._open(source, lambda answer: answer.whole)
+        await self._close(answer)
+        if not answer.whole:
+            raise WorkerError("Dafny took back what it had said of a text")
+        return answer.read(source, believes=self._toolchain.believes)
+
+    async def ask_names(self, source: str) -> Reply:
+        if refused := _refuse_iterators(source):
+            return refused
+        # All names are told before the resolution ends.
+        answer = await self._open(source, lambda answer: answer.read_by_dafny)
+        await self._close(answer)
+        return answer.read(source, believes=True)
+
+    async def ask_failures(self, source: str) -> Reply:
+        if refused := _refuse_iterators(source):
+            return refused
+        answer = await self._open(source, lambda answer: answer.whole)
+        await self._close(answer)
+        return answer.read(source, believes=True)
+
+    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
+        answer = await self._open(source, lambda answer: answer.read_by_dafny)
+        lines, types = source.split("\n"), []
+        for line, column in places if answer.progress == _RESOLVED else ():
+            place = {"line": line - 1, "character": count_units(lines[line - 1][:column])}
+            asked = {"textDocument": {"uri": answer.uri}, "position": place}
+            shown = await self._request("textDocument/hover", asked, answer)
+            types.append(_read_type(shown))
+        await self._close(answer)
+        return answer.read(source, believes=True), types
+
+    async def _open(self, source: str, is_done: Callable[[_Answer], bool]) -> _Answer:
+        """Show it a text, and read what it says until that is enough."""
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True
@@ -287,15 +345,28 @@ class DafnyLanguageServer(GroupWorker):
         self._reader.num_bytes = 0
         opened = {"uri": answer.uri, "languageId": "dafny", "version": 1, "text": source}
         await self._notify("textDocument/didOpen", {"textDocument": opened})
-        while not answer.whole:
+        while not is_done(answer):
             answer.take(*await self._read_notice())
+        return answer
+
+    async def _close(self, answer: _Answer) -> None:
+        """Close the text; what is published before the server confirms that belongs to it."""
         await self._notify("textDocument/didClose", {"textDocument": {"uri": answer.uri}})
         while not answer.closed:
             answer.take(*await self._read_notice())
-        if not answer.whole:
-            raise WorkerError("Dafny took back what it had said of a text")
         self._busy = False
-        return answer.read(source)
+
+    async def _request(self, method: str, params: Mapping[str, Any], answer: _Answer) -> Any:
+        """The result of a question of ours."""
+        self._last_id += 1
+        await self._send({"id": self._last_id, "method": method, "params": params})
+        while True:
+            message = await self._read()
+            if await self._answer(message):
+                continue
+            if message.get("id") == self._last_id:
+                return message.get("result")
+            answer.take(str(message.get("method", "")), message.get("params"))
 
     async def _initialize(self) -> None:
         settings: dict[str, Any] = {"processId": None, "rootUri": None, "capabilities": {}}
@@ -348,12 +419,32 @@ def _parse(adapter: TypeAdapter[Parsed], params: Any) -> Parsed:
         raise WorkerError(f"Dafny's server is not understood ({why}): {params!r:.200}") from None
 
 
-def _read_told(said: _Told, uri: str, lines: Sequence[str]) -> list[ReplyMessage]:
+def _refuse_iterators(source: str) -> Reply | None:
+    plain = write_plain(source).text
+    if found := _ITERATOR.search(plain):
+        # It is called verified while it still waits, and so it would be closed.
+        line = plain.count("\n", 0, found.start()) + 1
+        said = "Dafny's server does not tell when an iterator is verified"
+        return Reply((), (ReplyMessage("error", line, 0, said),), ())
+    return None
+
+
+def _read_type(shown: Any) -> str:
+    """The type that Dafny shows of a name; empty where it shows none."""
+    contents = shown.get("contents") if isinstance(shown, dict) else None
+    text = contents.get("value") if isinstance(contents, dict) else None
+    found = _SHOWN.match(text) if isinstance(text, str) else None
+    return found[1] if found else ""
+
+
+def _read_told(
+    said: _Told, uri: str, lines: Sequence[str], *, believes: bool
+) -> list[ReplyMessage]:
     kinds: dict[int, MessageKind] = {_ERROR: "error", _WARNING: "warning"}
     kind = kinds.get(said.severity, "info")
     if kind == "error" and _LIMIT.search(said.message):
         kind = "limit"
-    if kind == "warning" and _ASSUMES.search(said.message):
+    if kind == "warning" and not believes and _ASSUMES.search(said.message):
         kind = "error"
     # What is declared elsewhere, such as in Dafny's own prelude, has no place in the text.
     notes = [

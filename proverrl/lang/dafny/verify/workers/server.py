@@ -13,6 +13,7 @@ import base64
 import json
 import re
 import secrets
+from collections.abc import Sequence
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.reply import (
@@ -22,10 +23,11 @@ from proverrl.lang.dafny.syntax.reply import (
     TYPE_OPTIONS,
     Reply,
     parse_reply,
+    read_types,
     split_trace,
 )
 from proverrl.lang.dafny.verify.judge import judge_candidate, make_options
-from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
 from proverrl.lang.dafny.verify.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -40,7 +42,7 @@ _INCLUDED = "q.dfy"
 _INCLUDED_INFO = re.compile(rf"^{re.escape(_INCLUDED)}\(\d+,-?\d+\): Info: .*\n", re.MULTILINE)
 
 
-class DafnyServerWorker(GroupWorker):
+class DafnyServerWorker(GroupWorker, DafnyProcess):
     """A started and tested DafnyServer. After any ``WorkerError`` it must be killed."""
 
     def __init__(
@@ -85,9 +87,9 @@ class DafnyServerWorker(GroupWorker):
         """As ``ask``, and the reply names the prover that was used."""
         return parse_reply(await self._ask(source, rlimit, "/trace"))
 
-    async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
+    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
         text, trace = split_trace(await self._ask(source, None, *TYPE_OPTIONS))
-        return parse_reply(text), trace
+        return parse_reply(text), read_types(trace, len(places))
 
     async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
         return parse_reply(await self._ask(source, rlimit, *map(PROCEDURE_OPTION.format, only)))

@@ -34,15 +34,16 @@ _VERSION_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
-    """The place of the back end, and its fixed options; ``server`` is None when there is only
-    the command line. ``allowed`` and ``arguments`` are those of ``trusted``; ``prelude`` is what it
-    reads in the place of its own."""
+    """The place of the back end, and its fixed options. A Dafny 4 is its own language server, with
+    the z3 that it brings; of Dafny 2.3 ``server`` is None when there is only the command line.
+    ``allowed`` and ``arguments`` are those of ``trusted``; ``prelude`` is what it reads in the
+    place of its own."""
 
     dafny: str
     dafny_version: str
-    server: tuple[str, ...] | None
-    z3: str
-    z3_version: str
+    server: tuple[str, ...] | None = None
+    z3: str = ""
+    z3_version: str = ""
     allowed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     prelude: str = ""
@@ -58,33 +59,27 @@ class DafnyToolchain:
         return replace(self, allowed=(), arguments=())
 
     @property
-    def backend(self) -> Literal["dafny-server", "dafny-cli"]:
+    def is_4(self) -> bool:
+        return self.dafny_version.startswith("4.")
+
+    @property
+    def backend(self) -> Literal["language server", "dafny-server", "dafny-cli"]:
+        if self.is_4:
+            return "language server"
         return "dafny-cli" if self.server is None else "dafny-server"
 
     @property
     def name(self) -> str:
-        """One line for records and caches, such as ``dafny 2.3.0 (dafny-server), z3 4.8.5``."""
-        name = f"dafny {self.dafny_version} ({self.backend}), z3 {self.z3_version}"
+        """One line for records and caches, such as ``dafny 2.3.0 (dafny-server), z3 4.8.5`` or
+        ``dafny 4.11.0 (language server)``."""
+        name = f"dafny {self.dafny_version} ({self.backend})"
+        if self.z3_version:
+            name += f", z3 {self.z3_version}"
         allowed = f", allowing {', '.join(self.allowed)}" if self.allowed else ""
         return f"{name}{allowed}{''.join(f', {argument}' for argument in self.arguments)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmingToolchain:
-    """A Dafny 4 that is asked once more of what another Dafny proved, with the z3 that it brings
-    itself."""
-
-    dafny: str
-    dafny_version: str
-    prelude: str = ""
-
-    @property
-    def name(self) -> str:
-        """One line for records and caches, such as ``dafny 4.11.0 (language server)``."""
-        return f"dafny {self.dafny_version} (language server)"
-
-
-def find_confirming_toolchain() -> ConfirmingToolchain | None:
+def find_confirming_toolchain() -> DafnyToolchain | None:
     """The Dafny 4 that PROVERRL_DAFNY4 names; None without one. Raises ``ToolchainError`` when what
     is named is no Dafny 4."""
     named = os.environ.get("PROVERRL_DAFNY4")
@@ -101,10 +96,15 @@ def find_confirming_toolchain() -> ConfirmingToolchain | None:
         raise ToolchainError(
             f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
         )
+    return _open_dafny_4(named, version)
+
+
+def _open_dafny_4(dafny: str, version: str) -> DafnyToolchain:
     # A dotnet tool keeps its files in a folder beside its command.
-    beside = Path(shutil.which(named) or named).resolve().parent
+    beside = Path(shutil.which(dafny) or dafny).resolve().parent
     stored = beside.glob(f".store/dafny/{version}/dafny/{version}/tools/*/*")
-    return ConfirmingToolchain(named, version, mend_prelude((beside, beside / "lib", *stored)))
+    prelude = mend_prelude((beside, beside / "lib", *stored))
+    return DafnyToolchain(dafny, version, prelude=prelude)
 
 
 def find_dafny_toolchain() -> DafnyToolchain:
@@ -112,13 +112,10 @@ def find_dafny_toolchain() -> DafnyToolchain:
     dafny = os.environ.get("PROVERRL_DAFNY") or shutil.which("dafny")
     if not dafny:
         raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
-    z3, z3_version = _find_z3()
     version = _find_dafny_version(dafny)
     if version.startswith("4."):
-        raise ToolchainError(
-            f"{dafny} is Dafny {version}, which is at present only the second judge: name it by "
-            f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
-        )
+        return _open_dafny_4(dafny, version)
+    z3, z3_version = _find_z3()
     server = _find_server()
     beside = (*(server or ())[1:], str(Path(dafny).resolve()), *_SERVER_PLACES)
     return DafnyToolchain(
