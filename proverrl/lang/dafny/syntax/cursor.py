@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from proverrl.lang.dafny.syntax.parsed import Binding, ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close
@@ -358,6 +359,12 @@ class CodeTypes(Cursor):
         while self.whole and self.take("|"):
             self._parse_pattern(typed=typed)
         self.leave()
+
+    def parse_arrow(self, first: int) -> None:
+        """The arrow behind the pattern of a case, whose bindings are those from ``first`` on."""
+        self.expect("=>")
+        bindings = self.program.bindings
+        bindings[first:] = [replace(binding, scope=self._place) for binding in bindings[first:]]
 
     def _parse_literal_pattern(self) -> None:
         """Dafny 4's."""

@@ -436,10 +436,10 @@ class CodeExpressions(CodeTypes):
         parse_rest()
         braced = self.open_cases(statement=False)
         while self.take("case"):
-            num_bound = len(self.bound)
+            num_bound, num_bindings = len(self.bound), len(self.program.bindings)
             self.parse_case_pattern()
             names = frozenset(token.text for token in self.bound[num_bound:])
-            self.expect("=>")
+            self.parse_arrow(num_bindings)
             start = self._place
             self.parse_inner() if braced else parse_rest()
             self.program.cases.append((names, start, self._place))

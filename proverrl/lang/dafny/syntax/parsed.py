@@ -46,11 +46,13 @@ class Binding:
 
     ``variable``: of a variable that was declared without a type, ``lambda``: of the only parameter
     of a lambda without brackets, ``pattern``: of such a name in a pattern, which may turn out to
-    be a constructor, ``value``: of a right-hand side.
+    be a constructor, ``value``: of a right-hand side. ``scope`` is the token behind the pattern of
+    a case.
     """
 
     place: int
     kind: Literal["variable", "lambda", "pattern", "value"]
+    scope: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,6 @@ class ParsedProgram:
     def has_untyped(self) -> bool:
         """False when Dafny has nothing to infer that a hint could share."""
         return any(binding.kind != "value" for binding in self.bindings)
-
-    def find_place(self, token: int) -> tuple[int, int]:
-        """The line (from 1) and the column (from 0) of a token."""
-        return self.tokens[token].line, self.tokens[token].column
 
     def end(self, place: int) -> int:
         """The end of the token at ``place`` in the text."""

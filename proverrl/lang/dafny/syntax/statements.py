@@ -375,8 +375,9 @@ class StatementElements(CodeExpressions):
         self.parse_inner()
         braced = self.open_cases(statement=True)
         while self.take("case"):
+            num_bindings = len(self.program.bindings)
             self.parse_case_pattern()
-            self.expect("=>")
+            self.parse_arrow(num_bindings)
             self.parse_statements()
         if braced:
             self.expect("}")

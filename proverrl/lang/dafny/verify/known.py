@@ -20,14 +20,13 @@ from proverrl.lang.dafny.audit.written_types import (
     read_untyped,
     write_types,
 )
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.reply import Reply
 from proverrl.types import Candidate, Problem
 
 _NAMES_ONLY_RLIMIT = 50_000
 _MAX_KNOWN_PROBLEMS = 100_000
-Place = tuple[int, int]
-"""A line (from 1) and a column (from 0)."""
 
 
 class DafnyProcess(Protocol):
@@ -50,9 +49,9 @@ class DafnyProcess(Protocol):
         # an empty body would use up the whole limit. Far less kills it.
         return await self.ask(source, _NAMES_ONLY_RLIMIT)
 
-    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, Sequence[str]]:
-        """Read a program and verify nothing: the reply, and the types that it infers for the names
-        at these places, in the order of Dafny's parser; empty for what is not told."""
+    async def ask_types(self, program: ParsedProgram) -> tuple[Reply, Sequence[str]]:
+        """Read a program and verify nothing: the reply, and the type that it infers for each
+        binding; empty for what is not told."""
 
 
 @dataclass(slots=True)
@@ -110,8 +109,7 @@ class KnownProblems:
         if not blank.has_untyped:
             return WrittenText(candidate.source, {})
         if known.insertions is None:
-            places = [blank.find_place(binding.place) for binding in blank.bindings]
-            reply, types = await process.ask_types(blank.text, places)
+            reply, types = await process.ask_types(blank)
             if error := next(iter(reply.errors), ""):
                 raise ProblemError(
                     f"problem {problem.id!r}: with an empty body Dafny says {error!r}, so the "
@@ -141,7 +139,7 @@ class KnownProblems:
         known = self._look_up(problem)
         if known.types_hold or not known.insertions:
             return
-        reply, _ = await process.ask_types(await self._write_blank(process, problem), ())
+        reply = await process.ask_names(await self._write_blank(process, problem))
         if error := next(iter(reply.errors), ""):
             types = ", ".join(i.text.strip("(): ") for i in known.insertions if i.behind)
             raise ProblemError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proverrl.errors import WorkerError
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.reply import (
     FAILURE_OPTIONS,
     FILE_NAME,
@@ -21,7 +22,7 @@ from proverrl.lang.dafny.syntax.reply import (
     split_trace,
 )
 from proverrl.lang.dafny.verify.judge import judge_candidate, make_options
-from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -72,9 +73,9 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         """As ``ask``: the command line always names its prover."""
         return await self.ask(source, rlimit)
 
-    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
-        reply, trace = await self._ask(source, None, *TYPE_OPTIONS)
-        return reply, read_types(trace, len(places))
+    async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
+        reply, trace = await self._ask(program.text, None, *TYPE_OPTIONS)
+        return reply, read_types(trace, len(program.bindings))
 
     async def ask_failures(self, source: str) -> Reply:
         return (await self._ask(source, None, *FAILURE_OPTIONS))[0]

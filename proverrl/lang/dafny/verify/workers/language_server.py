@@ -21,17 +21,21 @@ import os
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.lang.dafny.syntax.plain import write_plain
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.plain import Insertion, insert, write_plain
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
-from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -316,7 +320,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         # All names are told before the resolution ends.
         answer = await self._open(source, lambda answer: answer.read_by_dafny)
         await self._close(answer)
-        return answer.read(source, believes=True)
+        return _read_refusal(answer, source)
 
     async def ask_failures(self, source: str) -> Reply:
         if refused := _refuse_iterators(source):
@@ -325,16 +329,18 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         await self._close(answer)
         return answer.read(source, believes=True)
 
-    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
-        answer = await self._open(source, lambda answer: answer.read_by_dafny)
-        lines, types = source.split("\n"), []
-        for line, column in places if answer.progress == _RESOLVED else ():
-            place = {"line": line - 1, "character": count_units(lines[line - 1][:column])}
-            asked = {"textDocument": {"uri": answer.uri}, "position": place}
-            shown = await self._request("textDocument/hover", asked, answer)
+    async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
+        probed, places = _probe_types(program)
+        answer = await self._open(probed, lambda answer: answer.read_by_dafny)
+        types = []
+        for place in places if answer.progress == _RESOLVED else ():
+            shown = None
+            if place is not None:
+                asked = {"textDocument": {"uri": answer.uri}, "position": place}
+                shown = await self._request("textDocument/hover", asked, answer)
             types.append(_read_type(shown))
         await self._close(answer)
-        return answer.read(source, believes=True), types
+        return _read_refusal(answer, probed), types
 
     async def _open(self, source: str, is_done: Callable[[_Answer], bool]) -> _Answer:
         """Show it a text, and read what it says until that is enough."""
@@ -427,6 +433,46 @@ def _refuse_iterators(source: str) -> Reply | None:
         said = "Dafny's server does not tell when an iterator is verified"
         return Reply((), (ReplyMessage("error", line, 0, said),), ())
     return None
+
+
+def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | None]]:
+    """The text, and where its server shows the type of each binding: None for what has no name.
+
+    A name in the pattern of a case is shown only where it is used, so each is used once.
+    """
+    insertions: list[Insertion] = []
+    for binding in program.bindings:
+        if binding.kind == "pattern" and binding.scope is not None:
+            name = program.tokens[binding.place].text
+            insertions.append((program.places[binding.scope], f"assert {name} == {name}; "))
+    insertions.sort(key=itemgetter(0))
+    text = insert(program.text, insertions).text
+    starts = list(accumulate((len(piece) for _, piece in insertions), initial=0))
+    num_used: Counter[int] = Counter()
+    places: list[dict[str, int] | None] = []
+    for binding in program.bindings:
+        token = program.tokens[binding.place]
+        if binding.kind == "value" or token.text in program.constructors:
+            places.append(None)
+            continue
+        place = program.places[binding.place]
+        shift = starts[sum(at <= place for at, _ in insertions)]
+        if binding.scope is not None:
+            place = program.places[binding.scope]
+            first = sum(at < place for at, _ in insertions)
+            shift = starts[first + num_used[place]] + len("assert ")
+            num_used[place] += 1
+        before = text[: place + shift]
+        line = before.rpartition("\n")[2]
+        places.append({"line": before.count("\n"), "character": count_units(line)})
+    return text, places
+
+
+def _read_refusal(answer: _Answer, source: str) -> Reply:
+    """The reply to a text of which nothing needs to be verified."""
+    reply = answer.read(source, believes=True)
+    # What fails meanwhile is told too.
+    return reply if answer.progress in _REFUSED else replace(reply, messages=())
 
 
 def _read_type(shown: Any) -> str:

@@ -13,9 +13,9 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Sequence
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.reply import (
     FAILURE_OPTIONS,
     FILE_NAME,
@@ -27,7 +27,7 @@ from proverrl.lang.dafny.syntax.reply import (
     split_trace,
 )
 from proverrl.lang.dafny.verify.judge import judge_candidate, make_options
-from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems, Place
+from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -87,9 +87,9 @@ class DafnyServerWorker(GroupWorker, DafnyProcess):
         """As ``ask``, and the reply names the prover that was used."""
         return parse_reply(await self._ask(source, rlimit, "/trace"))
 
-    async def ask_types(self, source: str, places: Sequence[Place]) -> tuple[Reply, list[str]]:
-        text, trace = split_trace(await self._ask(source, None, *TYPE_OPTIONS))
-        return parse_reply(text), read_types(trace, len(places))
+    async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
+        text, trace = split_trace(await self._ask(program.text, None, *TYPE_OPTIONS))
+        return parse_reply(text), read_types(trace, len(program.bindings))
 
     async def ask(self, source: str, rlimit: int | None = None, *only: str) -> Reply:
         return parse_reply(await self._ask(source, rlimit, *map(PROCEDURE_OPTION.format, only)))
