@@ -6,37 +6,22 @@ Flows in: arguments. Flows out: pages, tables, lines or files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
 from proverrl.cli.options import FILE, FOLDER, OUT_FILE, GivenPath
 
-if TYPE_CHECKING:
-    from proverrl.report.formats import TableFormat
-
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=GivenPath())
 @click.option(
-    "--format",
-    "kind",
-    default="html",
-    type=click.Choice(["html", "md", "csv", "json"]),
-    help="The page, or its tables.",
+    "--out", type=FILE, help="The file to write.  [report.html in the first run's folder]"
 )
-@click.option(
-    "--out", type=FILE, help="The file to write.  [report.FORMAT in the first run's folder]"
-)
-def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
-    """Write one self-contained HTML page about one or more runs, or its figures as tables."""
-    from proverrl.report import write_report, write_tables
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Write one self-contained HTML page about one or more runs."""
+    from proverrl.report import write_report
 
-    if kind == "html":
-        click.echo(write_report(runs, out=out))
-        return
-    for path in write_tables(runs, cast("TableFormat", kind), out=out):
-        click.echo(path)
+    click.echo(write_report(runs, out=out))
 
 
 @click.command()
