@@ -235,9 +235,6 @@ class LoggingConfig(Section):
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
-    trace: bool = False
-    """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
-    ([engines.md](engines.md#who-waits))"""
 
 
 class Config(Section):

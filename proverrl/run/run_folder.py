@@ -48,7 +48,6 @@ MAY_DIFFER = (
     "vllm.kv_cache_gb",
     "vllm.sleep",
     "logging.backends",
-    "logging.trace",
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
