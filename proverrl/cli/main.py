@@ -38,7 +38,7 @@ from proverrl.cli.options import (
 )
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
-from proverrl.cli.runs import inspect, proofs, push, report, watch
+from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.serve import serve
 from proverrl.cli.verify import verify
@@ -217,7 +217,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, mcp, inspect, problems, proofs, push, compare),
+    *(verify, serve, mcp, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)
