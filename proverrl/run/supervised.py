@@ -120,10 +120,6 @@ class SupervisedLearner:
         """One step on the batch at a share of the learning rate; returns ``loss``, ``grad_norm``
         and the loss's own figures, those of the whole batch."""
         self._tell("supervised_step", batch, rate)
-        with self._world.timeline.span("supervised"):
-            return self._make_step(batch, rate)
-
-    def _make_step(self, batch: Sequence[Sized], rate: float) -> dict[str, float]:
         scale_rates(self._weights.optimizers, rate)
         self._weights.zero_grad()
         self._weights.model.train()

@@ -25,8 +25,7 @@ PACKAGE = ROOT / "proverrl"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "__init__ version types errors seeds files statistics concurrency text_cache timeline "
-        "plugins",
+        "__init__ version types errors seeds files statistics concurrency text_cache plugins",
         "config parallel",
         "verifier",
         "lang",
