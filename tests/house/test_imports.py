@@ -62,7 +62,7 @@ KNOW_A_LANGUAGE = (
 MAX_LINES = 600
 MAX_LOOP_LINES = 300
 # Who shows a verdict's checks to a person; for all others there are its other fields.
-PRINTERS = ("evaluation/recheck.py", "problems/checks.py", "problems/inputs.py", "search/folder.py")
+PRINTERS = ("evaluation/recheck.py", "cli/ci_reports.py", "problems/inputs.py", "search/folder.py")
 FORBIDDEN_NAMES = frozenset({"utils", "helpers", "common", "manager"})
 # The sinks of the monitor, the top of the CLI and modules of somebody else: nowhere else may a bug
 # be caught.
