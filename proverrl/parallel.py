@@ -23,7 +23,6 @@ from torch import Tensor
 
 from proverrl.config.training import ShardName
 from proverrl.errors import PeerError, ProverRLError, UsageError
-from proverrl.timeline import Activity, Timeline
 
 T = TypeVar("T")
 
@@ -52,15 +51,11 @@ class World:
         rank: int = 0,
         size: int = 1,
         objects: Any = None,
-        timeline: Timeline | None = None,
-        waits: Activity = "wait",
         watch: _Watch | None = None,
     ) -> None:
         self.watch = watch
         self.rank = rank
         self.size = size
-        self.timeline = Timeline() if timeline is None else timeline
-        self._waits = waits
         # Objects go over gloo, also between GPUs: then no thread needs to know its device.
         self._objects = objects
 
@@ -75,7 +70,7 @@ class World:
         if self.size == 1:
             return self
         group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
-        return World(self.rank, self.size, group, self.timeline, "wait of the sampler")
+        return World(self.rank, self.size, group)
 
     def share(self, value: T | None) -> T:
         """Rank 0's value, on every process; the others give None."""
@@ -139,7 +134,7 @@ class World:
         timer.daemon = True
         timer.start()
         try:
-            with _naming_the_lost(), self.timeline.span(self._waits, place):
+            with _naming_the_lost():
                 yield
         finally:
             timer.cancel()
@@ -249,26 +244,24 @@ def checksum(weights: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def open_world(shard: ShardName = "none", *, trace: bool = False) -> World:
-    """The processes that ``accelerate launch`` started; one if it did not. With ``trace`` they keep
-    timelines. Raises ``UsageError`` if the launcher's configuration is not for ``learner.shard``.
-    """
+def open_world(shard: ShardName = "none") -> World:
+    """The processes that ``accelerate launch`` started; one if it did not. Raises ``UsageError`` if
+    the launcher's configuration is not for ``learner.shard``."""
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
         if shard != "none":
             raise UsageError(
                 f"learner.shard = {shard!r} needs several processes and this is one; start with "
                 "accelerate launch (docs/engines.md), or set learner.shard = 'none'"
             )
-        return World(timeline=Timeline(is_on=True)) if trace else SINGLE
+        return SINGLE
     _check_launcher(shard)
     from accelerate import PartialState
 
     use_cpu = _is_set("ACCELERATE_USE_CPU") or not torch.cuda.is_available()
     state = PartialState(cpu=use_cpu, timeout=PATIENCE)
     objects = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
-    timeline = Timeline(is_on=trace)
     rank, size = state.process_index, state.num_processes
-    return World(rank, size, objects, timeline, watch=_Watch(rank, size))
+    return World(rank, size, objects, watch=_Watch(rank, size))
 
 
 def _check_launcher(shard: ShardName) -> None:

@@ -88,21 +88,6 @@ def mean_interval(values: Sequence[float], bounds: Bounds = SHARES) -> tuple[flo
     return _interval(Counter(float(value) for value in values), bounds)
 
 
-def balanced_interval(*groups: Sequence[float]) -> tuple[float, float]:
-    """95 % interval for the mean of the groups' means, of independent shares in [0, 1]. As
-    ``mean_interval``, with weights of its own for each group, however large it is."""
-    ends = []
-    for bound, tail in zip(SHARES, TAILS, strict=True):
-        rng = np.random.default_rng(0)
-        drawn = [
-            _draw_means(np.array([*values, bound]), np.ones(len(values) + 1), rng)
-            for values in groups
-        ]
-        # A mean of ones may miss 1 by a hair.
-        ends.append(float(np.clip(np.quantile(np.mean(drawn, axis=0), tail), *SHARES)))
-    return ends[0], ends[1]
-
-
 def clopper_pearson(share: float, count: float) -> tuple[float, float]:
     """95 % interval for a probability of which ``share`` was seen in ``count`` draws (Clopper and
     Pearson 1934); ``count`` need not be whole. (0, 1) of no draws."""
@@ -195,11 +180,13 @@ def _find_end(weights: Mapping[float, float], tail: float) -> float:
         # The weight of one of two values has a beta distribution.
         share = special.betaincinv(counts[1], counts[0], tail)
         return float(values[0] + (values[1] - values[0]) * share)
-    means = _draw_means(values, counts, np.random.default_rng(0))
+    means = draw_means(values, counts, np.random.default_rng(0))
     return float(np.quantile(means, tail))
 
 
-def _draw_means(values: Floats, counts: Floats, rng: np.random.Generator) -> Floats:
+def draw_means(values: Floats, counts: Floats, rng: np.random.Generator) -> Floats:
+    """Means of the values under random weights, as in the Bayesian bootstrap."""
+
     def draw(num: int) -> Floats:
         drawn = rng.standard_gamma(counts, size=(num, len(values)))
         means: Floats = drawn @ values / drawn.sum(axis=1)

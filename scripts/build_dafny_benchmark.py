@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.bodies import audit_candidate
-from proverrl.lang.dafny.audit.vacuity import build_requires_probe, check_vacuity
+from proverrl.lang.dafny.audit.vacuity import build_requires_probe, proves_probe
 from proverrl.lang.dafny.verify.backend import start_dafny_worker
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
@@ -113,10 +113,10 @@ async def check(
         verdict = await verify(body)
         if verdict.status not in (Status.REJECTED, Status.EXHAUSTED):
             wrong.append(describe(f"body {body[:40]!r}", verdict))
-    if build_requires_probe(problem) is not None and await check_vacuity(
-        problem, verifier, deadline_seconds=DEADLINE_SECONDS, checks=("requires",)
-    ):
-        wrong.append("its preconditions contradict each other, or were not judged")
+    if probe := build_requires_probe(problem):
+        verdict = await verifier.verify(probe, deadline_seconds=DEADLINE_SECONDS)
+        if proves_probe(verdict) or not verdict.status.judged:
+            wrong.append("its preconditions contradict each other, or were not judged")
     return sorted(known.find_entries(problem) or ()), wrong
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat, Collection, open_source
+from proverrl.benchmarks.base import BenchmarkFormat, Collection, open_source
 from proverrl.benchmarks.formats import read_source
 from proverrl.benchmarks.open import admit
 
@@ -28,13 +28,9 @@ def write_files(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def read(
-    path: Path, *, format_name: BenchmarkFormat | None = None, answers: AnswerTask = "given"
-) -> Collection:
+def read(path: Path, *, format_name: BenchmarkFormat | None = None) -> Collection:
     """What loads and passes the audit, as ``eval`` reads it."""
-    return admit(
-        read_source(open_source(path), format_name=format_name, origin="test", answers=answers)
-    )
+    return admit(read_source(open_source(path), format_name=format_name, origin="test"))
 
 
 def reasons(collection: Collection) -> Sequence[tuple[str, str]]:

@@ -12,6 +12,7 @@ import pytest
 # Before the processes of a run begin, so that they share what it makes.
 import tests.warm  # noqa: F401
 from proverrl.lang import kinds
+from tests.recorded_dafny import recorded_dafny  # noqa: F401  (a fixture)
 from tests.shared_verifier import close_verifier
 
 

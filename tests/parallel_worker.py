@@ -47,7 +47,7 @@ from proverrl.policy.vllm import VllmPolicy
 from proverrl.run.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.run.pairs import Pair
 from proverrl.run.samplers import PublishedSampler, PushedSampler, SamplerCopy
-from proverrl.run.supervised import Imitation, SupervisedLearner, SupervisedLoss, score_targets
+from proverrl.run.supervised import Imitation, SupervisedLearner, SupervisedLoss, score_tokens
 from proverrl.types import Completion, Prompt, Sampling
 from tests.builders import build_problem
 from tests.fake_sampler import FakeEngine
@@ -119,7 +119,9 @@ class Preferring:
 
     def score(self, model: Any, part: Sequence[Couple]) -> torch.Tensor:
         answers = [*(item.chosen for item in part), *(item.rejected for item in part)]
-        return score_targets(model, answers).view(2, len(part)).T
+        losses, picked, _ = score_tokens(model, answers, 0.0)
+        rows = picked.nonzero()[:, 0]
+        return torch.zeros(len(answers)).index_add(0, rows, -losses).view(2, len(part)).T
 
 
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:

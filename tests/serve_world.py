@@ -18,7 +18,6 @@ from fastapi import FastAPI
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
-from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.run import configure
 from proverrl.serve.run import listen as bind
 from proverrl.serve.settings import ServeSettings
@@ -50,7 +49,7 @@ def build_app(
     settings: ServeSettings, fake: FakeVerifier, about: Mapping[str, LanguageAbout] = ABOUT
 ) -> FastAPI:
     verifier = CachedVerifier(fake, None, identify=fake.identify)
-    return make_app(settings, verifier, about, [add_kimina_routes, add_reward_routes])
+    return make_app(settings, verifier, about, [add_kimina_routes])
 
 
 async def wait_for(is_so: Callable[[], bool], seconds: float = 20.0) -> None:

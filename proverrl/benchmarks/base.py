@@ -48,9 +48,6 @@ BenchmarkFormat = Literal[
     "verina_code",
     "clever_code",
 ]
-AnswerTask = Literal["given", "produce", "both"]
-"""The problem of a statement with a blank for an answer: with the official answer, with the answer
-left to the policy, or both as two problems."""
 
 ROW_SUFFIXES = (".jsonl", ".json")
 _HASHED_SUFFIXES = frozenset({".lean", ".dfy", ".json", ".jsonl", ".txt", ".csv"})
@@ -128,7 +125,6 @@ class Collector:
     source: RawBenchmark
     format: BenchmarkFormat
     origin: str = ""
-    answers: AnswerTask = "given"
     _entries: list[LoadedProblem] = field(default_factory=list)
     _refused: list[Refused] = field(default_factory=list)
     _names: Counter[str] = field(default_factory=Counter)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from proverrl.benchmarks import code_blocks, programs, statement_rows
 from proverrl.benchmarks.base import (
-    AnswerTask,
     BenchmarkFormat,
     Collection,
     Collector,
@@ -75,7 +74,7 @@ def _read_statements(collector: Collector) -> None:
                 split=_SPLIT_FOLDERS.get(path.parent.name.lower(), "heldout"),
                 solved=read_text(solved) if is_solved else "",
             )
-            add_lean(collector, given, answers=collector.answers)
+            add_lean(collector, given)
 
 
 def _is_statement(path: Path) -> bool:
@@ -190,7 +189,6 @@ def read_source(
     *,
     format_name: BenchmarkFormat | None = None,
     origin: str = "",
-    answers: AnswerTask = "given",
 ) -> Collection:
     """Everything in a source; ``format_name`` None: the first that fits it. Raises ``ProblemError``
     if the source is empty, of no known format, or not of the one that was named."""
@@ -203,7 +201,7 @@ def read_source(
         if reason := known.explain_misfit(source):
             tried[name] = reason
             continue
-        collector = Collector(source, name, origin, answers)
+        collector = Collector(source, name, origin)
         known.read(collector)
         return collector.finish()
     if format_name is not None:

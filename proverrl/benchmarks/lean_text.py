@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proverrl.benchmarks.base import AnswerTask, Collector
+from proverrl.benchmarks.base import Collector
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.answer_blanks import (
-    ask_for_answers,
     ask_for_code,
     find_answers,
     give_answers,
@@ -28,8 +27,6 @@ from proverrl.lang.lean.syntax.declarations import (
 )
 from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.types import HOLE, Problem, Split
-
-ANSWER_SUFFIX = "@answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +55,17 @@ def add_code(collector: Collector, given: LeanText) -> None:
         _add(collector, problem_id, replace(given, text=text, kind="term"))
 
 
-def add_lean(collector: Collector, given: LeanText, *, answers: AnswerTask = "given") -> None:
-    """Add the problem, or the two, that a text makes; or refuse it with its reason."""
+def add_lean(collector: Collector, given: LeanText) -> None:
+    """Add the problem that a text makes, with the official answers in its blanks; or refuse it with
+    its reason."""
     problem_id = collector.free_id(given.name)
     with collector.reading(problem_id, given.where):
-        holes = find_answers(given.header + given.text)
-    if not holes:
-        _add(collector, problem_id, given)
-        return
-    whole = replace(given, text=given.header + given.text, header="")
-    if answers in ("given", "both"):
-        with collector.reading(problem_id, given.where):
-            solved = given.solved or give_answers(whole.text, holes)
+        whole = given.header + given.text
+        if holes := find_answers(whole):
+            solved = given.solved or give_answers(whole, holes)
             marked = {**given.metadata, "answer": "given"}
-            _add(collector, problem_id, replace(whole, text=solved, metadata=marked))
-    if answers in ("produce", "both"):
-        asked_id = problem_id + ANSWER_SUFFIX
-        with collector.reading(asked_id, given.where):
-            asked = ask_for_answers(whole.text, holes)
-            marked = {**given.metadata, "answer": "produce"}
-            _add(collector, asked_id, replace(whole, text=asked, metadata=marked))
+            given = replace(given, text=solved, header="", metadata=marked)
+        _add(collector, problem_id, given)
 
 
 def _add(collector: Collector, problem_id: str, given: LeanText) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.base import (
-    AnswerTask,
     BenchmarkFormat,
     Collection,
     LoadedProblem,
@@ -126,9 +125,7 @@ class Benchmark:
         return _refuse_empty(replace(self, entries=entries, selection=said))
 
 
-def open_benchmark(
-    text: str, *, format_name: BenchmarkFormat | None = None, answers: AnswerTask = "given"
-) -> Benchmark:
+def open_benchmark(text: str, *, format_name: BenchmarkFormat | None = None) -> Benchmark:
     """Read what ``text`` names; ``format_name`` None finds it out. Raises ``ProblemError`` if
     there is no such thing, or none of it is a problem."""
     if text.startswith(LEANDOJO_PREFIX):
@@ -138,15 +135,15 @@ def open_benchmark(
     if text.startswith(HUB_PREFIX):
         hub_id = text.removeprefix(HUB_PREFIX).partition(":")[0]
         known = next((k for k in KNOWN.values() if k.hub_id == hub_id), None)
-        return _read(text, read_hub(text), known, format_name, answers)
+        return _read(text, read_hub(text), known, format_name)
     if own := find_own(text):
         place, split = own
         source = read_own(place)
-        return _keep_split(_read(text, source, None, format_name, answers), source, split)
+        return _keep_split(_read(text, source, None, format_name), source, split)
     name, split = divide_name(text)
     path, known = locate(name)
     source = open_source(path, name_file(path))
-    return _keep_split(_read(text, source, known, format_name, answers), source, split)
+    return _keep_split(_read(text, source, known, format_name), source, split)
 
 
 def _keep_split(whole: Benchmark, source: RawBenchmark, word: str) -> Benchmark:
@@ -309,11 +306,10 @@ def _read(
     source: RawBenchmark,
     known: KnownBenchmark | None,
     format_name: BenchmarkFormat | None,
-    answers: AnswerTask,
 ) -> Benchmark:
     own_name = source.name if source.path is None else source.path.stem
     origin = next((name for name, value in KNOWN.items() if value is known), own_name)
-    collection = read_source(source, format_name=format_name, origin=origin, answers=answers)
+    collection = read_source(source, format_name=format_name, origin=origin)
     admitted = collection if collection.format == "problems" else admit(collection)
     found = Benchmark(
         name=text,

@@ -143,8 +143,7 @@ def read_lean_rows(collector: Collector) -> None:
                     f"field {spec.right[0]!r} is {row.data.get(spec.right[0])!r}: a statement that "
                     "does not say what its words say is for critics, not to be proved"
                 )
-            given = _read_row(row, name, spec)
-            add_lean(collector, given, answers=collector.answers)
+            add_lean(collector, _read_row(row, name, spec))
 
 
 def _read_row(row: RawRow, name: str, spec: RowFormat) -> LeanText:

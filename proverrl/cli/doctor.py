@@ -22,7 +22,6 @@ from proverrl.files.extras import EXTRAS, TRAINING, install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
 from proverrl.verifier.cache import default_cache
-from proverrl.verifier.memory_cgroup import CGROUP_GUARD, describe_guard
 from proverrl.version import find_version
 
 RUNS_FOLDER = Path("runs")
@@ -54,7 +53,6 @@ def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Part]:
         *(check_optional(module) for module in OPTIONAL),
         check_processors(),
         check_memory(),
-        check_memory_limit(),
         check_writable(runs_folder),
         check_cache(default_cache()),
     ]
@@ -124,15 +122,6 @@ def check_memory() -> Part:
     if total < MEMORY_WANTED_GB:
         return Part("memory", "weak", f"{text}; {MEMORY_WANTED_GB:.0f} GB is comfortable")
     return Part("memory", "ok", text)
-
-
-def check_memory_limit() -> Part:
-    """The guard that holds a verifier process to its memory limit."""
-    guard = describe_guard()
-    if guard == CGROUP_GUARD:
-        return Part("memory limit", "ok", guard)
-    detail = f"{guard}: one that grows within half a second can overshoot"
-    return Part("memory limit", "ok", f"{detail} (no cgroup v2 is delegated to this user)")
 
 
 def read_memory_gb(limit_file: Path = Path("/sys/fs/cgroup/memory.max")) -> float | None:

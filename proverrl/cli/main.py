@@ -38,7 +38,7 @@ from proverrl.cli.options import (
 )
 from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
-from proverrl.cli.runs import inspect, proofs, push, report, watch
+from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.serve import serve
 from proverrl.cli.verify import verify
@@ -217,7 +217,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, mcp, inspect, problems, proofs, push, compare),
+    *(verify, serve, mcp, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)
@@ -278,8 +278,8 @@ def train(
 @click.option("--name", default="eval", help="Name of the result files.")
 @click.option(
     "--mode",
-    metavar="whole_proof|self_correct|mixed|search|PLUG-IN",
-    help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
+    metavar="whole_proof|self_correct|search|PLUG-IN",
+    help="How to look for a proof (the keys rollout.mode, evaluation.search).",
 )
 def evaluate_command(
     config_file: Path | None,
@@ -299,14 +299,9 @@ def evaluate_command(
     if ks is not None:
         overrides = (*overrides, f"evaluation.ks={parse_counts('-k', ks)}")
     if mode is not None:
-        mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
-        turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
-        overrides = (
-            *overrides,
-            f"rollout.mode={turns}",
-            f"evaluation.mixed={mixed}",
-            f"evaluation.search={search}",
-        )
+        turns = "whole_proof" if mode == "search" else mode
+        search = str(mode == "search").lower()
+        overrides = (*overrides, f"rollout.mode={turns}", f"evaluation.search={search}")
     if mode == "search" and ks is None:
         # One search per problem is what a budget of calls is meant for.
         overrides = ("evaluation.samples=1", "evaluation.ks=[1]", *overrides)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
+from proverrl.benchmarks.base import BenchmarkFormat
 from proverrl.cli.options import (
     OUT_FILE,
     LanguageName,
@@ -38,12 +38,6 @@ _FORMAT = click.option(
     help="Format of the source; auto detects it.",
 )
 _flag = partial(click.option, is_flag=True)
-_ANSWERS = click.option(
-    "--answers",
-    default="given",
-    type=click.Choice(get_args(AnswerTask)),
-    help="Blanks for an answer: fill in the official one, or ask for it.",
-)
 _LEVELS = click.option("--levels", default="", help="Only these levels, as 1-3 or 1,3.")
 _FAMILIES = click.option("--families", default="", help="Only these families, as l1_acc,l4_*.")
 
@@ -93,7 +87,6 @@ def generate(
 @problems.command()
 @click.argument("source")
 @_FORMAT
-@_ANSWERS
 @_LEVELS
 @_FAMILIES
 @count_option(
@@ -103,7 +96,6 @@ def generate(
 def convert(
     source: str,
     format_name: str,
-    answers: str,
     levels: str,
     families: str,
     per_level: int,
@@ -112,7 +104,7 @@ def convert(
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
     from proverrl.benchmarks.convert import write_benchmark
 
-    whole = _open(source, format_name, answers)
+    whole = _open(source, format_name)
     benchmark = _select(whole, levels, families, per_level)
     written = write_benchmark(benchmark, out)
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
@@ -129,14 +121,12 @@ def convert(
 @problems.command("list")
 @click.argument("file", required=False)
 @_FORMAT
-@_ANSWERS
 @_LEVELS
 @_FAMILIES
 @click.option("--ids", is_flag=True, help="Print only ids, one per line.")
 def list_problems(
     file: str | None,
     format_name: str,
-    answers: str,
     levels: str,
     families: str,
     ids: bool,
@@ -150,7 +140,7 @@ def list_problems(
     if file is None:
         _print_known(open_console())
         return
-    benchmark = _select(_open(file, format_name, answers), levels, families)
+    benchmark = _select(_open(file, format_name), levels, families)
     chosen = benchmark.problems
     if ids:
         for problem in chosen:
@@ -165,14 +155,13 @@ def list_problems(
 @click.argument("file")
 @click.argument("problem_id")
 @_FORMAT
-@_ANSWERS
 @click.option("--prompt", help="Layout of the prompt.  [one for the language]")
 @click.option("--reference", is_flag=True, help="Show the reference body as well.")
 def show_problem(
-    file: str, problem_id: str, format_name: str, answers: str, prompt: str | None, reference: bool
+    file: str, problem_id: str, format_name: str, prompt: str | None, reference: bool
 ) -> None:
     """Print one problem of FILE as it is assembled, with its hole marked, and its prompt."""
-    benchmark = _open(file, format_name, answers)
+    benchmark = _open(file, format_name)
     by_id = {problem.id: problem for problem in benchmark.problems}
     if problem_id not in by_id:
         raise UsageError(_explain_no_problem(benchmark, file, problem_id))
@@ -211,11 +200,11 @@ def parse_levels(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(levels))
 
 
-def _open(text: str, format_name: str, answers: str) -> Benchmark:
+def _open(text: str, format_name: str) -> Benchmark:
     from proverrl.benchmarks.open import open_benchmark
 
     chosen = None if format_name == "auto" else cast("BenchmarkFormat", format_name)
-    return open_benchmark(text, format_name=chosen, answers=cast("AnswerTask", answers))
+    return open_benchmark(text, format_name=chosen)
 
 
 def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) -> Benchmark:

@@ -1,4 +1,4 @@
-"""The commands about runs: ``report``, ``watch``, ``inspect``, ``proofs`` and ``push``.
+"""The commands about runs: ``report``, ``watch``, ``inspect`` and ``proofs``.
 
 Flows in: arguments. Flows out: pages, tables, lines or files.
 """
@@ -6,37 +6,22 @@ Flows in: arguments. Flows out: pages, tables, lines or files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
 from proverrl.cli.options import FILE, FOLDER, OUT_FILE, GivenPath
 
-if TYPE_CHECKING:
-    from proverrl.report.formats import TableFormat
-
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=GivenPath())
 @click.option(
-    "--format",
-    "kind",
-    default="html",
-    type=click.Choice(["html", "md", "csv", "json"]),
-    help="The page, or its tables.",
+    "--out", type=FILE, help="The file to write.  [report.html in the first run's folder]"
 )
-@click.option(
-    "--out", type=FILE, help="The file to write.  [report.FORMAT in the first run's folder]"
-)
-def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
-    """Write one self-contained HTML page about one or more runs, or its figures as tables."""
-    from proverrl.report import write_report, write_tables
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Write one self-contained HTML page about one or more runs."""
+    from proverrl.report import write_report
 
-    if kind == "html":
-        click.echo(write_report(runs, out=out))
-        return
-    for path in write_tables(runs, cast("TableFormat", kind), out=out):
-        click.echo(path)
+    click.echo(write_report(runs, out=out))
 
 
 @click.command()
@@ -99,34 +84,3 @@ def proofs(run: Path, out: Path) -> None:
 
     num_proofs, num_problems = export_proofs(run, load_stored_config(run), out)
     click.echo(f"{out}: {num_proofs} proofs of {num_problems} problems")
-
-
-@click.command()
-@click.argument("run", type=GivenPath())
-@click.argument("repo_id")
-@click.option("--private", is_flag=True, help="Nobody else may see the repository.")
-@click.option("--branch", help="Commit to this branch, made if it is not there.  [main]")
-@click.option("--licence", default="", help="Of the weights, as the hub calls it: apache-2.0.")
-@click.option("--dry-run", is_flag=True, help="Write the card, list the files, upload nothing.")
-def push(
-    run: Path, repo_id: str, private: bool, branch: str | None, licence: str, dry_run: bool
-) -> None:
-    """Upload the policy of RUN to the Hugging Face hub as REPO_ID (OWNER/NAME), with a model card.
-
-    The token is HF_TOKEN, or the one that `hf auth login` stored.
-    """
-    from proverrl.files.lines import write_whole
-    from proverrl.report.model_card import make_card
-    from proverrl.run.publish import CARD, check_repo_id, list_policy_files, publish
-
-    check_repo_id(repo_id)
-    files = list_policy_files(run)
-    card = make_card(run, repo_id=repo_id, licence=licence)
-    if dry_run:
-        written = write_whole(run / "model_card.md", card)
-        click.echo(f"{len(card.encode()):12,} bytes  {CARD}, written to {written}")
-        for name, path in files.items():
-            click.echo(f"{path.stat().st_size:12,} bytes  {name}")
-        click.echo("nothing was uploaded")
-        return
-    click.echo(publish(files, card, repo_id, private=private, branch=branch))

@@ -21,6 +21,14 @@ from typing import Any, BinaryIO
 from rich.padding import Padding
 from rich.text import Text
 
+from proverrl.cli.ci_reports import (
+    Complaint,
+    annotate,
+    describe_believed,
+    find_errors,
+    passes,
+    write_junit,
+)
 from proverrl.cli.second_look import FACTOR, RLIMIT, SecondLook
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
@@ -28,15 +36,6 @@ from proverrl.lang.open import open_appeals, open_router
 from proverrl.lang.trusted import read_words
 from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
-from proverrl.problems.checks import (
-    Complaint,
-    annotate,
-    describe_believed,
-    find_errors,
-    passes,
-    write_junit,
-    write_sarif,
-)
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
     Submission,
@@ -77,7 +76,6 @@ async def print_verdicts(
     cache: bool = False,
     strict: bool = False,
     junit: Path | None = None,
-    sarif: Path | None = None,
     github: bool = False,
     plain: bool = False,
     allowed: Sequence[str] = (),
@@ -95,7 +93,7 @@ async def print_verdicts(
         raise UsageError("--plain prints lines to read, and --json objects: leave one")
     check_paths(paths)
     stdin = stdin or sys.stdin.buffer
-    written = {"--out": out, "--junit": junit, "--sarif": sarif}
+    written = {"--out": out, "--junit": junit}
     for option, place in written.items():
         if place is not None:
             check_output(place, paths, stdin, option=option)
@@ -118,7 +116,7 @@ async def print_verdicts(
     if servers and (allowed or arguments):
         raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --server")
     router = open_router(options, rlimit)
-    run = _Judging(router, strict=strict, github=github, keep=bool(junit or sarif))
+    run = _Judging(router, strict=strict, github=github, keep=junit is not None)
     # Paranoid checks are not part of what a stored verdict rests on.
     path = _choose_cache(run.screen) if cache and not paranoid else None
     # Servers judge under limits of their own.
@@ -146,11 +144,9 @@ async def print_verdicts(
                 run.take(judged, shows)
     finally:
         await verifier.aclose()
-    for place, write in ((junit, write_junit), (sarif, write_sarif)):
-        if place is not None:
-            write(place, run.rows, strict=strict)
-    if paths:
-        run.summarise()
+    if junit is not None:
+        write_junit(junit, run.rows, strict=strict)
+    run.summarise()
     return run.exit_status
 
 

@@ -66,15 +66,8 @@ from proverrl.errors import UsageError
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 @click.option("--plain", is_flag=True, help="Print a line to read for each verdict, anywhere.")
-@click.option(
-    "--changed",
-    metavar="COMMIT",
-    help="Only programs that differ from this commit by git, or include a file that does; HEAD: "
-    "uncommitted changes.",
-)
 @click.option("--strict", is_flag=True, help="Files with nothing to prove count as not proved.")
 @click.option("--junit", type=FILE, help="Write a JUnit report here, for continuous integration.")
-@click.option("--sarif", type=FILE, help="Write the errors as SARIF here, for code scanning.")
 @click.option(
     "--github",
     is_flag=True,
@@ -86,7 +79,6 @@ def verify(
     timeout: float,
     out: Path | None,
     resume: bool,
-    changed: str | None,
     **options: Any,
 ) -> None:
     """Judge .dfy and .lean files, folders, quoted patterns, and JSON lines (- is standard input),
@@ -97,20 +89,16 @@ def verify(
     """
     from proverrl.cli.verdicts import print_verdicts
     from proverrl.lang.base import CANARY_RATE
-    from proverrl.problems.input_paths import expand_paths, list_changed
+    from proverrl.problems.input_paths import expand_paths
 
-    if changed is None and not paths:
-        raise UsageError("name what is to be verified: files, folders, a pattern, or - for lines")
-    paths = tuple(expand_paths(paths) if changed is None else list_changed(paths, changed))
     if not paths:
-        click.echo(f"no program differs from {changed}", err=True)
+        raise UsageError("name what is to be verified: files, folders, a pattern, or - for lines")
     judging = print_verdicts(
-        paths,
+        expand_paths(paths),
         deadline_seconds=timeout,
         out=out,
         resume=resume,
         canary_rate=CANARY_RATE,
         **options,
     )
-    status = run_until_interrupted(judging, explain_resume(out, "verdict"))
-    sys.exit(status if paths else 0)
+    sys.exit(run_until_interrupted(judging, explain_resume(out, "verdict")))

@@ -152,10 +152,6 @@ class LoraConfig(Section):
     usual"""
 
 
-FRESH_KEYS = ("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size")
-"""Keys of ``policy`` that shape the small model, and nothing where ``path`` is set."""
-
-
 class PolicyConfig(Section):
     """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 

@@ -41,8 +41,6 @@ class SearchConfig(Section):
     as in BFS-Prover"""
     calls: Positive = 64
     """the most verifier calls; a body that the search has judged costs none"""
-    tokens: NonNegative = 0
-    """the most generated tokens; text beyond the limit is not judged. 0 is no limit"""
     stop_after: Positive = 1
     """ends the search after this many proofs"""
     max_in_flight: Positive = 1

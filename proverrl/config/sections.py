@@ -86,7 +86,7 @@ class AdvantageConfig(Section):
 
 
 RolloutMode = Literal["whole_proof", "self_correct"]
-FeedbackName = Literal["goedel", "kimina", "compact", "status"]
+FeedbackName = Literal["goedel", "compact"]
 
 
 class RolloutConfig(Section):
@@ -100,8 +100,7 @@ class RolloutConfig(Section):
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
-    """``goedel``, ``kimina``, ``compact`` or ``status``
-    ([algorithms.md](algorithms.md#rollouts-rollout))"""
+    """``goedel`` or ``compact`` ([algorithms.md](algorithms.md#rollouts-rollout))"""
     max_errors: Positive = 8
     """the most errors shown; the rest are counted"""
     history_tokens: NonNegative = 0
@@ -133,9 +132,6 @@ class EvalConfig(Section):
     """``train``, ``valid`` or ``heldout``"""
     benchmarks: tuple[str, ...] = ()
     """problem files that ``proverrl eval`` uses when there is no ``--benchmark``"""
-    mixed: bool = False
-    """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
-    "self_correct"``"""
     search: bool = False
     """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``)"""
     searches: Positive = 32
@@ -235,9 +231,6 @@ class LoggingConfig(Section):
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""
-    trace: bool = False
-    """write ``RUN/trace.json``, which process did what when and who waited, for Perfetto
-    ([engines.md](engines.md#who-waits))"""
 
 
 class Config(Section):

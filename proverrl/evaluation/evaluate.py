@@ -52,10 +52,9 @@ class Evaluation:
 
     ``settings`` are what all attempts must share, for attempts that are added later to be checked
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
-    in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
-    number are one whole proof each. ``answers`` is the mode that finds the bodies; what it writes
-    besides the policy is not counted. ``prices`` are those of a million tokens of prompts and of
-    completions; 0 is not known.
+    in the mode of ``rollout``; only its last turn counts. ``answers`` is the mode that finds the
+    bodies; what it writes besides the policy is not counted. ``prices`` are those of a million
+    tokens of prompts and of completions; 0 is not known.
     """
 
     name: str
@@ -72,7 +71,6 @@ class Evaluation:
     top_k: int = 0
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    mixed: bool = False
     prices: tuple[float, float] = (0.0, 0.0)
     answers: Mode = PLAIN
 
@@ -114,11 +112,6 @@ async def evaluate(
         raise UsageError(
             f"evaluation.ks {list(evaluation.ks)} needs at least {max(evaluation.ks)} samples per "
             f"problem, evaluation.samples is {evaluation.samples}"
-        )
-    if evaluation.mixed and evaluation.rollout.mode != "self_correct":
-        raise UsageError(
-            f"evaluation.mixed mixes whole proofs with self-correction, rollout.mode is "
-            f"{evaluation.rollout.mode!r}; set it to 'self_correct'"
         )
     started = time.monotonic()
     store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
@@ -332,28 +325,19 @@ async def _finish(
 ) -> list[Row]:
     """The attempts of a block, once the turns after the first are taken."""
     judged = await judging
-    whole = [number for number in block.missing if evaluation.mixed and number % 2 == 0]
-    going = [number for number in block.missing if number not in whole]
-    rollouts = {
-        number: [d.rollouts[block.missing.index(number)] for d in judged] for number in whole
-    }
-    if going:
-        places = [block.missing.index(number) for number in going]
-        continued = await continue_rollouts(
-            [replace(d, rollouts=tuple(d.rollouts[place] for place in places)) for d in judged],
-            policy=policy,
-            verifier=verifier,
-            settings=evaluation.rollout,
-            sampling=_sampling(evaluation, "evaluation turns", block.name),
-            deadline_seconds=evaluation.deadline_seconds,
-            mode=evaluation.answers,
-        )
-        for place, number in enumerate(going):
-            rollouts[number] = [draw.rollouts[place] for draw in continued]
+    continued = await continue_rollouts(
+        judged,
+        policy=policy,
+        verifier=verifier,
+        settings=evaluation.rollout,
+        sampling=_sampling(evaluation, "evaluation turns", block.name),
+        deadline_seconds=evaluation.deadline_seconds,
+        mode=evaluation.answers,
+    )
     return [
-        attempt_row(rollouts[number][place], number)
-        for place in range(len(block.problems))
-        for number in block.missing
+        attempt_row(rollout, number)
+        for draw in continued
+        for rollout, number in zip(draw.rollouts, block.missing, strict=True)
     ]
 
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import LoopThread
 from proverrl.config import LayoutName
-from proverrl.errors import ProblemError, UsageError, VerifierError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, make_row, read_problem
@@ -38,8 +36,6 @@ NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""
 MOST_CHARACTERS = 2**19
 """The longest answer: it is searched for code while others wait."""
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
-_now, _wait = time.monotonic, asyncio.sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,6 @@ class Score:
     reward: float | None
     status: str
     said: str = ""
-    is_fault_of_problem: bool = False
 
 
 def make_rows(path: str | Path, layout: LayoutName) -> list[dict[str, Any]]:
@@ -113,7 +108,7 @@ def rate(verdict: Verdict) -> Score:
     errors = [d.message for d in verdict.diagnostics if d.severity == "error"]
     said = errors[0] if errors else verdict.cause
     if not verdict.status.judged:
-        return Score(None, verdict.status.value, said, verdict.cause == "problem")
+        return Score(None, verdict.status.value, said)
     return Score(float(verdict.proved), verdict.status.value, said)
 
 
@@ -154,29 +149,6 @@ class ProofReward:
         """``score`` for a caller on an event loop."""
         return await asyncio.wrap_future(self._loop.submit(self._score(problems, answers)))
 
-    async def insist(self, problem: str, answer: Any, *, patience_seconds: float) -> Score:
-        """The score of one answer, which is asked for again until it was judged: for trainers that
-        know no answer without a reward. Raises ``VerifierError`` after ``patience_seconds``,
-        ``ProblemError`` at once when no answer to the problem could be judged."""
-        give_up, wait = _now() + patience_seconds, _FIRST_WAIT
-        while True:
-            try:
-                async with asyncio.timeout(max(give_up - _now(), 0.0)):
-                    (score,) = await self.ascore([problem], [answer])
-            except TimeoutError:
-                score = Score(None, "timeout", "no server answered")
-            if score.reward is not None:
-                return score
-            if score.is_fault_of_problem:
-                raise ProblemError(f"no answer to this problem can be judged: {score.said}")
-            if _now() + wait > give_up:
-                raise VerifierError(
-                    f"an answer was not judged in {patience_seconds:g} s ({score.status}: "
-                    f"{score.said}), and it must not count as wrong; see to the verifier and resume"
-                )
-            await _wait(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
-
     def close(self) -> None:
         """End the workers; the next answer starts others. In a fork nothing is ended: they are
         those of the process that started them."""
@@ -199,22 +171,3 @@ class ProofReward:
         seconds = self._deadline_seconds
         verdicts = iter(await verify_all(self._verifier, asked, deadline_seconds=seconds))
         return [one if isinstance(one, Score) else rate(next(verdicts)) for one in found]
-
-
-@cache
-def open_reward(
-    layout: LayoutName,
-    servers: str | tuple[str, ...],
-    workers: int,
-    deadline_seconds: float,
-    confirm: str = "proved",
-) -> ProofReward:
-    """One for all callers in this process that want the same: a trainer that calls a function for
-    each answer keeps no object. See ``ProofReward``."""
-    return ProofReward(
-        layout=layout,
-        servers=servers,
-        workers=workers,
-        deadline_seconds=deadline_seconds,
-        confirm=confirm,
-    )

@@ -33,7 +33,6 @@ from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.monitor.metrics import read_limits
-from proverrl.monitor.trace import TRACE_FILE, TraceFile
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -97,7 +96,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     folder = config.run
     if config.threads:
         torch.set_num_threads(config.threads)
-    world = open_world(config.learner.shard, trace=config.logging.trace)
+    world = open_world(config.learner.shard)
     try:
         if world.leads:
             await _lead(config, world, live)
@@ -158,17 +157,10 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                     session = Session(
                         config, folder, verifier, policy, sampler, problems, monitor, mode
                     )
-                    if config.logging.trace:
-                        session.trace = TraceFile(folder / TRACE_FILE)
                     if reopened:
                         monitor.phase("run", reopened)
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
-                        try:
-                            await _run_stages(session)
-                        except StoppedError:
-                            session.write_spans()
-                            raise
-                        session.write_spans()
+                        await _run_stages(session)
             finally:
                 await verifier.aclose()
     dismiss(world)
@@ -277,8 +269,7 @@ async def _evaluate(session: Session, name: str) -> None:
         show=monitor.phase,
         warn=monitor.warn,
     )
-    with session.timeline.span("evaluate", name):
-        await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
+    await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 
 

@@ -28,10 +28,10 @@ from proverrl.config.training import OptimizerName
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
 from proverrl.losses import Metrics
-from proverrl.problems.load import load_texts
+from proverrl.problems.load import read_places
 from proverrl.run.pairs import Pair, make_source
 from proverrl.run.session import Session
-from proverrl.run.supervised import SupervisedLearner, score_targets, supervised_rate
+from proverrl.run.supervised import SupervisedLearner, score_tokens, supervised_rate
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem
 
@@ -43,7 +43,7 @@ class DpoOptions(Section):
     """``[loop_options]`` of ``dpo``."""
 
     pairs: Path
-    """a file of problems with the fields ``chosen`` and ``rejected``"""
+    """a file of problems: ``reference`` is preferred to ``metadata.rejected``"""
     beta: PositiveFloat = 0.1
     """how much the difference to the first policy weighs"""
     epochs: Positive = 1
@@ -74,12 +74,22 @@ async def dpo(session: Session, *, options: DpoOptions) -> None:
 def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
     """The pairs of the file. Raises ``ProblemError``: a line lacks one of the bodies or has one
     body twice, or its problem has a statement of the validation or held-out split."""
-    found = load_texts(options.pairs, "chosen", "rejected")
+    found = list(read_places(options.pairs))
     _refuse_kept_apart([(where, problem) for where, problem, _ in found], config.problems)
-    for where, _, (chosen, rejected) in found:
+    preferences = []
+    for where, problem, chosen in found:
+        rejected = problem.metadata.get("rejected")
+        if chosen is None or not isinstance(rejected, str):
+            raise ProblemError(
+                f"{where}: it needs two bodies, 'reference' and 'metadata.rejected', as strings; "
+                "add what is missing or drop the line"
+            )
         if chosen == rejected:
-            raise ProblemError(f"{where}: 'chosen' and 'rejected' are the same; drop the line")
-    return [(problem, chosen, rejected) for _, problem, (chosen, rejected) in found]
+            raise ProblemError(
+                f"{where}: 'reference' and 'metadata.rejected' are the same; drop the line"
+            )
+        preferences.append((problem, chosen, rejected))
+    return preferences
 
 
 def _refuse_kept_apart(found: Sequence[tuple[str, Problem]], problems: ProblemsConfig) -> None:
@@ -163,6 +173,14 @@ class Preferring:
         """Log-probabilities of the preferred and of the other answer: [items, 2]."""
         answers = [*(item.chosen for item in part), *(item.rejected for item in part)]
         return score_targets(model, answers).view(2, len(part)).T
+
+
+def score_targets(model: Any, batch: Sequence[Pair]) -> torch.Tensor:
+    """For each pair the log-probability of its target after its prompt, summed over the target's
+    tokens. Shape [pairs]; gradients flow where they are recorded."""
+    losses, picked, _ = score_tokens(model, batch, 0.0)
+    rows = picked.nonzero()[:, 0]
+    return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
 
 
 def _learn(session: Session, config: DpoOptions, preferences: Sequence[Preference]) -> None:

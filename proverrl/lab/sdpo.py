@@ -22,9 +22,10 @@ from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
     new_values,
-    packed_logits,
+    read_rows,
     samples_of,
 )
+from proverrl.learner.vocabulary import head_logits
 from proverrl.learner.weights import freeze_copy
 from proverrl.policy.base import Exchange, Policy
 from proverrl.rollout.samples import TrainingSample, build_rollout_samples
@@ -176,6 +177,16 @@ class SelfDistiller:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.teacher.load_state_dict(state)
+
+
+def packed_logits(
+    model: Any, rows: Sequence[PackedRow], *, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
+    the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``."""
+    hidden, targets = read_rows(model, rows)
+    logits = head_logits(model, hidden)
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, targets
 
 
 def _teach(pair: TeacherPair) -> TrainingSample:

@@ -230,10 +230,6 @@ class Language(ABC):
         ``ProblemError`` for a text that cannot be read: a comment that is never closed."""
         return " ".join(body.split())
 
-    def find_steps(self, body: str) -> list[int]:
-        """The places where the steps of a body begin, in characters, but for the first."""
-        return []
-
     def read_skeletons(self, text: str) -> tuple[str, str]:
         """A statement's tokens without its own name; and with all names as ``n0``, ``n1``, ..."""
         plain = " ".join(text.replace(HOLE, " ").split())

@@ -40,10 +40,6 @@ class Searching(ABC):
     def count_open(self, state: str) -> int | None:
         """The obligations that a state's key names as open, at least; None where it names none."""
 
-    @abstractmethod
-    def list_prefixes(self, body: str) -> list[str]:
-        """The empty prefix, and the body up to every place but the last where it could be cut."""
-
     def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
         """The comment between a kept prefix and what is written next."""
         return ""
@@ -138,11 +134,3 @@ class Composing(ABC):
     @abstractmethod
     def list_refutations(self, problem: Problem) -> Sequence[str]:
         """Plain bodies that may prove its negation."""
-
-    def examine_conclusions(self, problem: Problem) -> dict[str, int]:
-        """Faults of a statement's conclusions, and the steps by which each lowers its grade."""
-        return {}
-
-    @abstractmethod
-    def read_shape(self, problem: Problem) -> list[str]:
-        """The statement's tokens without its hole, names set aside."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
-from proverrl.learner.vocabulary import head_logits, token_logprobs
+from proverrl.learner.vocabulary import token_logprobs
 from proverrl.parallel import deal
 from proverrl.rollout.samples import TrainingSample
 
@@ -129,25 +129,13 @@ def packed_logprobs(
     Tokens come in the order of rows, then samples, then positions. The entropies
     carry a gradient only under ``entropy_grad``.
     """
-    hidden, targets = _read_rows(model, rows)
+    hidden, targets = read_rows(model, rows)
     return token_logprobs(
         model, hidden, targets, temperature=temperature, entropy_grad=entropy_grad
     )
 
 
-def packed_logits(
-    model: Any, rows: Sequence[PackedRow], *, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
-    the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``: all at once,
-    for a loss that needs whole distributions.
-    """
-    hidden, targets = _read_rows(model, rows)
-    logits = head_logits(model, hidden)
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, targets
-
-
-def _read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
+def read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
     """The decoder's output at the place before each completion token, of shape (tokens, hidden
     size), and those tokens.
 

@@ -83,7 +83,6 @@ async def run_expert_iteration(
 async def _make_round(state: RunState, base: list[PairSource], supply: Supply | None) -> None:
     """A round, in the order of the paper; ``base`` is what every round learns from."""
     session, progress, started = state.session, state.progress, time.monotonic()
-    session.begin_step(progress.step + 1)
     num_calls = await supply.bring() if supply is not None else 0
     progress.verifier_calls += num_calls
     tally = await _sample_round(state)
@@ -94,8 +93,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
     sources = base + proof_sources(session, proofs)
     loss = await asyncio.to_thread(_train_round, session, sources, progress.step)
     await asyncio.to_thread(check_weights, session.policy.world, session.policy)
-    with session.timeline.span("push weights"):
-        pushed = await asyncio.to_thread(session.sampler.push, progress.step)
+    pushed = await asyncio.to_thread(session.sampler.push, progress.step)
     problems = session.problems.without_reference
     pushed |= await asyncio.to_thread(probe_adapter, session.policy, problems)
     figures = {

@@ -109,7 +109,6 @@ async def run_steps(
 async def make_step(run: GrpoRun) -> None:
     """A step, in the order of the paper."""
     state, source, tally, started = run.state, run.source, Tally(), time.monotonic()
-    run.session.begin_step(state.progress.step + 1)
     seen: list[Group] = []
     admitted: list[Group] = []
     # Draw problems, write completions, verify, until there are enough groups.
@@ -132,8 +131,7 @@ async def make_step(run: GrpoRun) -> None:
         metrics = await _learn(run, samples, seen)
     state.progress.step += 1
     state.progress.verifier_calls += tally.verifier_calls
-    with run.session.timeline.span("push weights"):
-        metrics |= await source.learned()
+    metrics |= await source.learned()
     metrics |= await _probe(run.session, state.progress.step)
     metrics |= tally.staleness() | source.usage.take_idle()
     state.log("step", tally, metrics, started=started)

@@ -29,7 +29,6 @@ MAX_WAY = 8
 _REASONS: Mapping[StopReason, str] = {
     "proved": "stopped",
     "calls": "out of calls",
-    "tokens": "out of tokens",
     "idle": "nothing new was written",
     "exhausted": "no state left to expand",
 }

@@ -176,26 +176,6 @@ def is_nothing(verdict: Verdict) -> bool:
     return is_refused and said[0].message.startswith(NOTHING)
 
 
-def list_read(path: Path, language: Language) -> set[str]:
-    """The absolute names of the file itself and of all that it includes, files that are missing or
-    may not be included among them; nothing is judged of them, and what cannot be read is left."""
-    found: set[str] = set()
-    waiting = [os.path.realpath(path)]
-    while waiting:
-        place = waiting.pop()
-        if place in found:
-            continue
-        found.add(place)
-        try:
-            text, _ = read_program_text(Path(place))
-        except ProblemError:
-            continue
-        if language.include_word and language.include_word in text:
-            files = language.split_includes(text).files
-            waiting += [_find_place(place, written) for written, _ in files if "\0" not in written]
-    return found
-
-
 def place_diagnostic(found: Diagnostic, parts: tuple[Included, ...]) -> Diagnostic:
     """A message about a joined text as one about the first file: what is found in another is named
     there, at the line that brought it in."""

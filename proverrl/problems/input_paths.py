@@ -10,15 +10,13 @@ from __future__ import annotations
 import glob
 import os
 import stat
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from proverrl.errors import UsageError
 from proverrl.files.shipped import find_file
-from proverrl.lang import find_language, find_suffixes
-from proverrl.problems.includes import list_read
+from proverrl.lang import find_suffixes
 
 _NO_FILE = "a pipe, a device or a socket, which may never end"
 
@@ -36,73 +34,6 @@ def expand_paths(paths: Sequence[str]) -> list[str]:
             raise UsageError(f"no file matches the pattern {path}")
         found += files
     return found
-
-
-def list_changed(paths: Sequence[str], since: str) -> list[str]:
-    """The programs below the paths (none: the working folder) that differ from a commit of the git
-    repository there, or include a file that does, wherever it is in the repository; what git does
-    not know yet differs. Raises ``UsageError``: no repository, no git, no such commit."""
-    if since.startswith("-"):
-        raise UsageError(f"--changed {since}: name a commit, such as HEAD or main")
-
-    def ask(*words: str) -> str:
-        try:
-            done = subprocess.run(["git", *words], capture_output=True, check=False)
-        except OSError as error:
-            raise UsageError(f"--changed asks git, which cannot be run: {error.strerror}") from None
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise UsageError(f"--changed {since}: git says: {said[0] if said else 'nothing'}")
-        return os.fsdecode(done.stdout)
-
-    def ask_names(*words: str) -> list[str]:
-        return ask(*words).split("\0")[:-1]
-
-    # Given a range, git would compare the two ends, and not what lies here.
-    try:
-        since = ask("rev-parse", "--verify", f"{since}^{{commit}}").rstrip("\n")
-    except UsageError as error:
-        if ask("rev-parse", "--is-shallow-repository").strip() != "true":
-            raise
-        raise UsageError(
-            f"{error}; this clone is shallow, and does not hold every commit: git fetch --unshallow"
-            " (in GitHub Actions fetch-depth: 0 for actions/checkout)"
-        ) from error
-    top = ask("rev-parse", "--show-toplevel").rstrip("\n")
-    # From the top, and both names of a file that was moved: an old one may still be included.
-    diff = ("-c", "diff.relative=false", "diff", "--name-only", "--no-renames", "-z")
-    names = ask_names(*diff, since, "--")
-    new = ("ls-files", "--others", "--exclude-standard", "-z")
-    names += ask_names(*new, "--full-name", "--", ":/")
-    # A repository within this one that it does not know has a slash at its end.
-    differ = {os.path.join(top, name).rstrip("/") for name in names}
-    places = [path for path in paths if path != "-"] or ["."]
-    suffixes = find_suffixes()
-    return sorted(
-        name
-        for name in set(_list_files(ask_names(*new, "--cached", "--", *places)))
-        # A deleted file cannot be judged.
-        if Path(name).suffix in suffixes and os.path.lexists(name) and _reads(name, differ)
-    )
-
-
-def _list_files(names: Iterable[str]) -> Iterator[str]:
-    """The names, and of a folder (a repository within a repository) the files below it."""
-    for name in names:
-        if name.endswith("/"):
-            yield from (str(path) for path in Path(name).rglob("*") if path.is_file())
-        else:
-            yield name
-
-
-def _reads(name: str, differ: set[str]) -> bool:
-    """True if a program is one of these files, or includes one."""
-    language = find_language(find_suffixes()[Path(name).suffix])
-    # The target of a link is read; of a submodule git names the folder alone.
-    return any(
-        place in differ or not differ.isdisjoint(map(str, Path(place).parents))
-        for place in (os.path.abspath(name), *list_read(Path(name), language))
-    )
 
 
 def check_paths(paths: Sequence[str]) -> None:

@@ -24,9 +24,9 @@ from proverrl.lang import find_language, list_names
 from proverrl.lang.kinds import list_kinds
 from proverrl.types import Problem, Split
 
-_BODIES = ("reference", "chosen", "rejected")
-"""Fields of a row that are no part of its problem."""
-_TEXT_FIELDS = (*(f.name for f in fields(Problem) if f.name != "metadata"), *_BODIES)
+_REFERENCE = "reference"
+"""The field of a row that is no part of its problem."""
+_TEXT_FIELDS = (*(f.name for f in fields(Problem) if f.name != "metadata"), _REFERENCE)
 _REQUIRED = ("id", "language", "kind", "statement")
 
 
@@ -46,20 +46,6 @@ def load_references(path: str | Path) -> dict[str, str]:
         for _, row in _read_checked(path)
         if "reference" in row
     }
-
-
-def load_texts(path: str | Path, *names: str) -> list[tuple[str, Problem, tuple[str, ...]]]:
-    """Each problem after its file and line, with the texts of these fields, all of which each line
-    must have. Raises as ``load_problems``."""
-    found = []
-    for where, row in _read_checked(path):
-        if missing := [name for name in names if name not in row]:
-            raise ProblemError(
-                f"{where}: no field {missing[0]!r}, and a body is what is to be learned; add it or "
-                "drop the line"
-            )
-        found.append((where, _build_problem(where, row), tuple(str(row[name]) for name in names)))
-    return found
 
 
 def read_problem(where: str, row: Mapping[str, Any]) -> Problem:
@@ -235,7 +221,7 @@ def _check_metadata(where: str, metadata: Any) -> None:
 
 def _build_problem(where: str, row: Mapping[str, Any]) -> Problem:
     try:
-        given = {key: value for key, value in row.items() if key not in _BODIES}
+        given = {key: value for key, value in row.items() if key != _REFERENCE}
         return Problem(**{"preamble": "", **given})
     except ProblemError as error:
         raise ProblemError(f"{where}: {error}; fix the line") from error

@@ -32,7 +32,6 @@
 
   function tracesOf(chart, s, palette, axis, legend) {
     const x = s.x[axis];
-    if (s.guide) return [{ type: "scatter", mode: "lines", x, y: s.y, hoverinfo: "skip", showlegend: false, line: { color: token("--soft"), width: 1, dash: "dot" } }];
     const color = palette[s.color % palette.length];
     const few = s.y.length < 12 && !s.stacked;
     const format = (chart.percent ? "%{y:.1%}" : "%{y:.4~g}");
@@ -48,29 +47,23 @@
     if (!s.low?.length) return [line];
     line.customdata = s.low.map((low, place) => low === null ? "" : chart.percent ? ` [${(100 * low).toFixed(1)}, ${(100 * s.high[place]).toFixed(1)}]` : "");
     line.hovertemplate = format + "%{customdata}<extra>" + name + "</extra>";
-    if (!s.bars) return [...bandOf(s, x, color), line];
-    const away = (edge) => s.y.map((y, place) => Math.abs(edge[place] - y));
-    return [{ ...line, error_y: { type: "data", symmetric: false, array: away(s.high), arrayminus: away(s.low), color, thickness: 1.5, width: 4 } }];
+    return [...bandOf(s, x, color), line];
   }
 
   function drawChart(chart, node) {
     const axis = chart.axis ?? axisChoice?.value ?? "step";
     const palette = COLORS[chart.ramp][isDark() ? "dark" : "light"];
-    const legend = new Set(chart.series.filter((s) => !s.guide).map((s) => s.name)).size > 1;
+    const legend = new Set(chart.series.map((s) => s.name)).size > 1;
     const traces = chart.series.flatMap((s) => tracesOf(chart, s, palette, axis, legend));
     const grid = { gridcolor: token("--line"), zeroline: false, linecolor: token("--line"), automargin: true, fixedrange: true };
-    /* Over more than two decades 1, 10, 100 alone: labels of 2 and 5 would meet on a phone. */
-    const reach = chart.log ? Math.max(...chart.series.flatMap((s) => s.x[axis])) : 0;
-    const log = chart.log ? { type: "log", dtick: reach > 100 ? 1 : "D2", nticks: 8, tickformat: ",d" } : {};
-    const own = chart.axis_percent ? { tickformat: ".0%" } : {};
     Plotly.react(node, traces, {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: token("--soft") },
       margin: { l: 44, r: 8, t: legend ? 30 : 10, b: 36 },
-      xaxis: { ...grid, ...log, ...own, showgrid: false, title: { text: chart.axis_title || AXES[axis], standoff: 6 } },
+      xaxis: { ...grid, showgrid: false, title: { text: chart.axis_title || AXES[axis], standoff: 6 } },
       yaxis: { ...grid, tickformat: chart.percent ? ".2~%" : undefined, nticks: 5, rangemode: chart.percent ? "tozero" : "normal", ...(chart.series.some((s) => s.stacked) ? { range: [0, 1] } : {}) },
       showlegend: legend, legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
-      hovermode: chart.series.some((s) => s.bars) ? "closest" : "x unified",
+      hovermode: "x unified",
       hoverlabel: { bgcolor: token("--panel"), bordercolor: token("--line"), font: { color: token("--ink") } },
     }, { displayModeBar: false, responsive: true });
   }

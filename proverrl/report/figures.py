@@ -381,52 +381,7 @@ def step_chart(
         "holder": "charts",
         "axis": None,
         "axis_title": "",
-        "axis_percent": False,
-        "log": False,
     }
-
-
-def plain_series(
-    name: str,
-    color: int,
-    x: Sequence[float],
-    y: Sequence[float],
-    *,
-    low: Sequence[float] = (),
-    high: Sequence[float] = (),
-    bars: bool = False,
-    guide: bool = False,
-) -> Series:
-    """A series over an axis of its own. ``low`` and ``high`` are drawn as a band, or with ``bars``
-    at each point; ``guide`` is a dotted line to read the others against."""
-    return {
-        "name": name,
-        "color": color,
-        "faint": False,
-        "stacked": False,
-        "hint": "",
-        "bars": bars,
-        "guide": guide,
-        "x": {"own": [_rounded(value) for value in x]},
-        "y": [_rounded(value) for value in y],
-        "low": [_rounded(value) for value in low],
-        "high": [_rounded(value) for value in high],
-    }
-
-
-def plain_chart(
-    title: str,
-    unit: str,
-    series: Sequence[Series],
-    *,
-    holder: str,
-    axis: str,
-    axis_percent: bool = False,
-    log: bool = False,
-) -> Chart:
-    """A chart of shares over an axis of its own, for the element ``holder`` of the page."""
-    own = {"axis": "own", "axis_title": axis, "axis_percent": axis_percent, "log": log}
-    return step_chart(title, unit, series, percent=True) | {"holder": holder, **own}
 
 
 def _rounded(value: float | None) -> float | None:

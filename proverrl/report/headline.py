@@ -66,11 +66,6 @@ class Cell:
         return "up" if self.difference > 0 else "down"
 
 
-def choose_evaluation(run: RunRecord) -> StoredEvaluation | None:
-    """The evaluation that stands for a run: after training, else the last one."""
-    return run.after or (run.others[-1] if run.others else run.before)
-
-
 def signed(points: float) -> str:
     """A difference with its sign, so that it reads as a difference; zero has none."""
     text = f"{abs(points):.1f}"

@@ -58,10 +58,5 @@ const Highlight = (() => {
     }
   }
 
-  /* The listings that are in the page from the start are coloured when they are opened. */
-  document.querySelectorAll("#examples details").forEach((card) => card.addEventListener("toggle", () => {
-    if (card.open) card.querySelectorAll(".code").forEach((code) => decorate(code));
-  }));
-
   return { decorate, tokens };
 })();

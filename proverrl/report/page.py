@@ -22,9 +22,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from proverrl.evaluation.section import list_sections, tell_all
 from proverrl.files.lines import write_whole
-from proverrl.report import comparison, examples, headline, sections
-from proverrl.report.budgets import build_budget_charts, build_tables
-from proverrl.report.calibration import build_calibration_charts, measure_calibrations
+from proverrl.report import comparison, headline, sections
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
 from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts, build_curriculum_charts
@@ -36,7 +34,6 @@ from proverrl.report.selfplay import (
     list_compose_warnings,
     list_played,
 )
-from proverrl.types import Status
 
 TEMPLATES = ("page.html", "macros.html", "selfplay.html")
 SCRIPTS = (
@@ -45,9 +42,8 @@ SCRIPTS = (
 )
 STYLES = ("page.css", "rollouts.css", "problems.css")
 _ASKED_BY_TEMPLATES: tuple[Callable[..., Any], ...] = (
-    *(headline.choose_evaluation, headline.find_cell, headline.list_ks, headline.list_levels),
+    *(headline.find_cell, headline.list_ks, headline.list_levels),
     *(comparison.count_overlap, comparison.describe_pairs),
-    *(examples.list_examples, examples.make_listing),
     *(sections.capitalised, sections.describe_state, sections.find_size),
     *(sections.list_facts, sections.list_heads, sections.name_of),
 )
@@ -67,7 +63,7 @@ def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
     Without ``out`` the page goes into the first run's folder. Raises RunError when a folder is
     not a run or the page cannot be written, UsageError when ``out`` could be a file of a run's.
     """
-    path = choose_place(run_dirs, out, "html")
+    path = choose_place(run_dirs, out)
     return write_whole(path, build_page(run_dirs))
 
 
@@ -77,8 +73,6 @@ def build_page(run_dirs: Sequence[Path]) -> str:
     shelves = comparison.list_shelves(runs)
     columns = headline.list_columns(runs)
     rollouts, problems = build_rollouts(runs), build_problems(runs, shelves)
-    calibrations = measure_calibrations(runs)
-    budgets = [found for found in map(build_tables, shelves) if any(found)]
     unjudged, reasons = sections.list_unjudged(runs)
     groups, unfinished = headline.group_by_benchmark(columns), sections.describe_unfinished(runs)
     played, compose_warnings = list_played(runs), list_compose_warnings(runs)
@@ -100,24 +94,18 @@ def build_page(run_dirs: Sequence[Path]) -> str:
             *build_charts(runs),
             *build_curriculum_charts(runs),
             *build_selfplay_charts(runs),
-            *(chart for tables, _ in budgets for chart in build_budget_charts(tables)),
-            *build_calibration_charts(calibrations),
         ],
         "rollouts": {"steps": rollouts.steps, "totals": rollouts.totals},
         "problems": problems.shelves,
     }
     holders = {chart["holder"] for chart in data["charts"]}
-    evaluated = [headline.choose_evaluation(run) for run in runs]
     contents: dict[str, object] = {
         "Results": groups or unfinished,
         "Curves": "charts" in holders,
         "Curriculum": "curriculum-charts" in holders,
         "Self-play": played or compose_warnings,
-        "Budgets": budgets,
-        "Difficulty": calibrations,
         "Problems": problems.shelves,
         "Rollouts": rollouts.steps,
-        "Examples": any(item is not None and item.attempts.total for item in evaluated),
         **{section.title: True for section, _ in own},
         "Completions": completions,
         "Unjudged": unjudged,
@@ -141,8 +129,6 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
         compose_warnings=compose_warnings,
         played=played,
-        budgets=budgets,
-        calibrations=calibrations,
         matrices=[item for item in enumerate(shelves) if len(item[1].columns) > 1],
         completions=completions,
         own=own,
@@ -163,7 +149,6 @@ def _open_environment() -> Environment:
     )
     environment.filters |= _FILTERS
     environment.globals |= {call.__name__: call for call in _ASKED_BY_TEMPLATES}
-    environment.globals["statuses"] = [status.value for status in Status]
     return environment
 
 

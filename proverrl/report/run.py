@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Any, NotRequired
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.config.loops import known_traits
@@ -33,7 +33,6 @@ from proverrl.files.lines import (
     only_evaluates,
     read_row,
 )
-from proverrl.files.seal import check_seal
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
@@ -63,27 +62,8 @@ class _ResolvedRow(TypedDict):
     config: NotRequired[_TrainingRow]
 
 
-class _CurriculumRow(TypedDict):
-    posterior: NotRequired[
-        dict[str, Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)]]
-    ]
-
-
-@with_config(ROW)
-class _StateRow(TypedDict):
-    curriculum: NotRequired[_CurriculumRow | None]
-
-
-_RESOLVED, _STATE = TypeAdapter(_ResolvedRow), TypeAdapter(_StateRow)
+_RESOLVED = TypeAdapter(_ResolvedRow)
 _PROBLEM = TypeAdapter(with_config(ROW)(ProblemRow))
-
-
-def read_posterior(file: Path) -> dict[str, list[float]]:
-    """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
-    row = read_row(file, _STATE, RESTORE)
-    check_seal(row, str(file), RESTORE)
-    found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
-    return found
 
 
 def iter_problems(file: Path) -> Iterator[Row]:
@@ -170,13 +150,13 @@ class RunRecord:
         return [item for name, item in self.evaluations.items() if name not in known]
 
 
-def choose_place(run_dirs: Sequence[Path], out: Path | None, kind: str) -> Path:
+def choose_place(run_dirs: Sequence[Path], out: Path | None) -> Path:
     """The place of a report: ``out``, or in the first run's folder. Raises UsageError: ``out`` ends
-    otherwise than reports of this kind, or lies in a run's folder and is not called report."""
+    in something else than .html, or lies in a run's folder and is not called report."""
     if out is None:
-        return Path(run_dirs[0]) / f"report.{kind}"
-    if out.suffix != f".{kind}":
-        raise UsageError(f"{out}: such a report is written as .{kind}; give such a name")
+        return Path(run_dirs[0]) / "report.html"
+    if out.suffix != ".html":
+        raise UsageError(f"{out}: such a report is written as .html; give such a name")
     refuse_inside(out, *map(Path, run_dirs), but="report")
     return out
 

@@ -17,7 +17,6 @@ FeedbackFn = Callable[[Candidate, Verdict, int], str]
 """From a candidate, a verdict and the most errors to show, to text."""
 
 GOEDEL_LINES_BEFORE, GOEDEL_LINES_AFTER, GOEDEL_SPAN_LINES = 4, 1, 6
-KIMINA_LINES_AROUND = 2
 
 _SUMMARIES = {
     Status.REJECTED: "does not pass the verifier",
@@ -44,26 +43,6 @@ def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     return "\n".join((*_list_errors(verdict, max_errors, describe), ANALYSE))
 
 
-def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
-    """Kimina-Prover's form (Wang et al. 2025, arXiv 2504.11354): the goal before the error (of the
-    first one, which is the one that a verdict carries), the message, and 2 numbered lines around
-    it with ``>`` at the line of the error."""
-    verdict = _hide_meaning(candidate, verdict)
-    lines = _show_lines(candidate)
-    goals = "\n\n".join(verdict.goals)
-
-    def describe(error: Diagnostic) -> list[str]:
-        snippet = _number_lines(lines, error)
-        return [f"Message: {error.message.strip()}", *_fence(candidate, snippet)]
-
-    parts = _list_errors(verdict, max_errors, describe)
-    if goals and len(parts) == 1:
-        parts.append(f"Open goals:\n{goals}")
-    elif goals:
-        parts.insert(2, f"Goal before the error:\n{goals}")
-    return "\n".join(parts)
-
-
 def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """One line per error, as in the interpreter block of Leanabell-Prover-V2 (Ji et al. 2025,
     arXiv 2507.08649); lines count in the candidate's own text where the error is in it."""
@@ -80,17 +59,9 @@ def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     return "\n".join(parts) or f"verification failed: the proof {_SUMMARIES[verdict.status]}"
 
 
-def status_only(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
-    """Only that it failed, not why: the baseline that feedback must beat (Goedel-Prover-V2 loses
-    most of the gain without the messages, arXiv 2508.03613)."""
-    return f"The proof {_SUMMARIES[verdict.status]}.\n{ANALYSE}"
-
-
 FEEDBACK: dict[FeedbackName, FeedbackFn] = {
     "goedel": goedel,
-    "kimina": kimina,
     "compact": compact,
-    "status": status_only,
 }
 
 
@@ -161,15 +132,3 @@ def _mark_span(lines: Sequence[str], error: Diagnostic) -> str:
         num_cut = len(span) - GOEDEL_SPAN_LINES
         span = [*span[:GOEDEL_SPAN_LINES], f"... ({num_cut} lines cut)</error>"]
     return "\n".join((*before, *span, *after))
-
-
-def _number_lines(lines: Sequence[str], error: Diagnostic) -> str:
-    if not 1 <= error.line <= len(lines):
-        return ""
-    first = max(1, error.line - KIMINA_LINES_AROUND)
-    last = min(len(lines), error.line + KIMINA_LINES_AROUND)
-    width = len(str(last))
-    return "\n".join(
-        f"{'>' if number == error.line else ' '} {number:>{width}} | {lines[number - 1]}"
-        for number in range(first, last + 1)
-    )

@@ -62,7 +62,7 @@ def build_evaluation(
     settings = config.evaluation
     most = settings.max_problems
     problems = benchmark.problems[:most] if most else benchmark.problems
-    mode = "mixed" if settings.mixed else "search" if settings.search else config.rollout.mode
+    mode = "search" if settings.search else config.rollout.mode
     return Evaluation(
         name=name,
         folder=config.run / "evals",
@@ -106,7 +106,6 @@ def build_evaluation(
             "rlimit": config.pool.rlimit,
             "deadline_seconds": config.pool.deadline_seconds,
         },
-        mixed=settings.mixed,
         prices=endpoint.prices
         if (endpoint := config.find_endpoint(config.policy.path))
         else (0.0, 0.0),

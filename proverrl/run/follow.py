@@ -54,8 +54,6 @@ class Follower:
             "learner": self._start_learner,
             "step": self._step,
             "state": lambda: self.learner.state(),
-            "begin_step": lambda step: setattr(self.world.timeline, "step", step),
-            "spans": lambda: self.world.gather(self.world.timeline.take()),
             "supervise": self._start_supervised,
             "supervised_step": lambda batch, rate: self.supervised.step(batch, rate),
             "score": lambda items, score: self.supervised.score(items, score),
@@ -83,13 +81,11 @@ class Follower:
 
     def _generate(self, prompts: Any, n: int, sampling: Any, version: int) -> None:
         self.sampler.take(version)
-        with self.world.timeline.span("generate"):
-            self.sampler.generate_shared(prompts, n, sampling)
+        self.sampler.generate_shared(prompts, n, sampling)
 
     def _step(self, samples: Any, *others: Any) -> None:
         self.sampler.sleep()
-        with self.world.timeline.span("update"):
-            self.learner.step(samples, tuple, *others)
+        self.learner.step(samples, tuple, *others)
 
     def _copy_sampler(self, step: int, version: int) -> None:
         self.policy.version = version

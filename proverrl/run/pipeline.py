@@ -137,7 +137,7 @@ class Pipeline:
         sampler: Policy | None = None,
         usage: IdleClock | None = None,
     ) -> None:
-        self.usage = usage or IdleClock(timeline=session.timeline)
+        self.usage = usage or IdleClock()
         self.session = session
         self._reviewer = reviewer
         self._num = num

@@ -27,14 +27,12 @@ from proverrl.config.loops import StepsKey, find_traits
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.lines import EVALS_FOLDER, write_atomically
-from proverrl.files.strict_json import read_object
 from proverrl.monitor.metrics import STEP_KINDS, read_metrics
 from proverrl.policy.loading import DTYPES, choose_device, name_device
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.version import __version__, find_version
 
 RESOLVED_FILE = "resolved.json"
-FROM_FOLDER = "policy_path_is_folder"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
 MAY_DIFFER = (
     "run",
@@ -48,7 +46,6 @@ MAY_DIFFER = (
     "vllm.kv_cache_gb",
     "vllm.sleep",
     "logging.backends",
-    "logging.trace",
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
@@ -173,14 +170,7 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
 
 
 def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
-    """Store what the run is made of: every setting, the commit, all versions, and whether
-    ``policy.path`` was a folder when the run began. A resumed run may stand in another working
-    folder, so that it keeps what was stored."""
-    file = folder / RESOLVED_FILE
-    if file.exists():
-        from_folder = read_object(file).get(FROM_FOLDER)
-    else:
-        from_folder = bool(config.policy.path) and Path(config.policy.path).is_dir()
+    """Store what the run is made of: every setting, the commit, and all versions."""
     value = {
         "config": config.dump(),
         "command": " ".join(["proverrl", *sys.argv[1:]]),
@@ -195,9 +185,8 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "engine": engine,
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        FROM_FOLDER: from_folder,
     }
-    write_atomically(file, json.dumps(value, indent=1) + "\n")
+    write_atomically(folder / RESOLVED_FILE, json.dumps(value, indent=1) + "\n")
 
 
 def _commit() -> str:

@@ -17,7 +17,6 @@ from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
-from proverrl.monitor.trace import TraceFile
 from proverrl.policy.base import Sampler
 from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
@@ -28,7 +27,6 @@ from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.extract import PLAIN, Mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.seeds import derive_seed
-from proverrl.timeline import Timeline
 from proverrl.types import Problem
 from proverrl.verifier.cache import CachedVerifier
 
@@ -66,15 +64,8 @@ class Session:
     monitor: Monitor
     mode: Mode = PLAIN
     """The mode, which makes attempts of the policy's answers."""
-    trace: TraceFile | None = None
-    """The folder for the timelines of all processes, if any."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
-
-    @property
-    def timeline(self) -> Timeline:
-        """The record of this process's work and its times."""
-        return self.policy.world.timeline
 
     def has_room(self, problem: Problem) -> bool:
         """True if the model's context leaves room for an answer to a problem."""
@@ -95,21 +86,6 @@ class Session:
         """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""
         if self.stop.is_set():
             raise StoppedError(f"stopped; {saved}; the same command continues")
-
-    def begin_step(self, number: int) -> None:
-        """Step or round ``number`` begins for all processes; called on rank 0."""
-        self.timeline.step = number
-        if self.trace is not None and self.policy.world.size > 1:
-            self.policy.world.share(("begin_step", (number,)))
-
-    def write_spans(self) -> None:
-        """Add to the trace what all processes did since the last time; called on rank 0."""
-        if self.trace is None:
-            return
-        world = self.policy.world
-        if world.size > 1:
-            world.share(("spans", ()))
-        self.trace.add(world.gather(self.timeline.take()))
 
     @property
     def checkpoints(self) -> Path:

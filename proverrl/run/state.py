@@ -157,29 +157,26 @@ class RunState:
         now = time.monotonic()
         took = now - started
         progress.seconds += took
-        self.session.timeline.add("step", started, now)
         monitor.write_rollouts(progress.step, tally.rows(progress.step))
         values = tally.metrics(took if seconds is None else seconds)
         values |= self.curriculum.metrics() | self.reviewer.metrics()
         values |= {"verifier_calls_total": progress.verifier_calls, **figures}
         values |= seconds_left(self.session.config, progress.seconds)
         monitor.log(unit, progress.step, values)
-        self.session.write_spans()
 
     async def save(self, save_learner: Callable[[Path], None] | None = None, **more: Any) -> None:
         """Write a checkpoint; ``more`` values stand beside the state's own."""
         # Taken at one moment: a source may go on while the files are written.
         state = copy.deepcopy({**self.state_dict(), **more})
-        with self.session.timeline.span("checkpoint"):
-            await asyncio.to_thread(
-                save_checkpoint,
-                self.session.checkpoints,
-                self.progress.step,
-                state,
-                save_policy=self.session.policy.save,
-                save_learner=save_learner,
-                save_files=self.extension.save_files if self.extension is not None else None,
-            )
+        await asyncio.to_thread(
+            save_checkpoint,
+            self.session.checkpoints,
+            self.progress.step,
+            state,
+            save_policy=self.session.policy.save,
+            save_learner=save_learner,
+            save_files=self.extension.save_files if self.extension is not None else None,
+        )
         place = str(latest_checkpoint(self.session.checkpoints))
         self.session.monitor.tell("checkpoint", {"step": self.progress.step, "path": place})
 

@@ -120,10 +120,6 @@ class SupervisedLearner:
         """One step on the batch at a share of the learning rate; returns ``loss``, ``grad_norm``
         and the loss's own figures, those of the whole batch."""
         self._tell("supervised_step", batch, rate)
-        with self._world.timeline.span("supervised"):
-            return self._make_step(batch, rate)
-
-    def _make_step(self, batch: Sequence[Sized], rate: float) -> dict[str, float]:
         scale_rates(self._weights.optimizers, rate)
         self._weights.zero_grad()
         self._weights.model.train()
@@ -289,25 +285,18 @@ class Imitation:
         self, model: Any, part: Sequence[Pair], denominator: float
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """See ``SupervisedLoss.compute``."""
-        losses, picked, weights = _score_tokens(model, _pad(part, self.prompt_weight))
+        losses, picked, weights = score_tokens(model, part, self.prompt_weight)
         return (losses * weights[picked]).sum() / denominator, {}
 
 
-def score_targets(model: Any, batch: Sequence[Pair]) -> torch.Tensor:
-    """For each pair the log-probability of its target after its prompt, summed over the target's
-    tokens. Shape [pairs]; gradients flow where they are recorded."""
-    losses, picked, _ = _score_tokens(model, _pad(batch, 0.0))
-    rows = picked.nonzero()[:, 0]
-    return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
-
-
-def _score_tokens(
-    model: Any, layout: dict[str, Any]
+def score_tokens(
+    model: Any, batch: Sequence[Pair], prompt_weight: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The cross-entropy of each token with a weight, where those stand ([rows, tokens - 1], true or
-    false), and all weights there."""
+    """The cross-entropy of each token with a weight, where those stand ([pairs, tokens - 1], true
+    or false), and all weights there: 1 for a target's tokens, ``prompt_weight`` for a prompt's."""
     layout = {
-        k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()
+        k: v.to(model.device) if isinstance(v, torch.Tensor) else v
+        for k, v in _pad(batch, prompt_weight).items()
     }
     weights = layout.pop("weights")[:, 1:]
     hidden = model.get_decoder()(**layout, use_cache=False).last_hidden_state

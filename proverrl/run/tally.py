@@ -21,18 +21,9 @@ from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.timeline import Activity, Timeline
 from proverrl.types import Group, Reward, Rollout, Status
 
 Component = Literal["generator", "pool", "learner", "composer"]
-
-_ACTIVITIES: dict[Component, Activity] = {
-    "generator": "generate",
-    "pool": "verify",
-    "learner": "update",
-    "composer": "compose",
-}
-"""The name of each part's work in a timeline."""
 
 
 @dataclass
@@ -211,16 +202,14 @@ def _solve_rate(verdicts: Counter[str]) -> float | None:
 class IdleClock:
     """Times in which each part of a run had nothing to do, in wall seconds, and rows of a
     generation. ``pool`` works while any verdict is awaited; turns after the first, their writing
-    included, count for it. What each did is noted in ``timeline``."""
+    included, count for it."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         parts: Sequence[Component] = ("generator", "pool", "learner"),
-        timeline: Timeline | None = None,
     ) -> None:
         self._clock = clock
-        self._timeline = Timeline() if timeline is None else timeline
         self._since = clock()
         self._depth: dict[Component, int] = dict.fromkeys(parts, 0)
         self._began: dict[Component, float] = {}
@@ -243,11 +232,7 @@ class IdleClock:
         finally:
             self._depth[part] -= 1
             if self._depth[part] == 0:
-                self._end(part, self._clock())
-
-    def _end(self, part: Component, now: float) -> None:
-        self._busy[part] += now - self._began[part]
-        self._timeline.add(_ACTIVITIES[part], self._began[part], now)
+                self._busy[part] += self._clock() - self._began[part]
 
     def take_idle(self) -> dict[str, float]:
         """Idle seconds of each part since this was last asked, for the metrics; ``row_occupancy``
@@ -259,10 +244,8 @@ class IdleClock:
             self._tokens = [0, 0]
         for part, busy in self._busy.items():
             if self._depth[part]:
-                # Cut here, so that the spans of a step are what it was not idle.
-                self._end(part, now)
+                busy += now - self._began[part]
                 self._began[part] = now
-                busy = self._busy[part]
             idle[f"idle_{part}_seconds"] = round(max(0.0, now - self._since - busy), 3)
             self._busy[part] = 0.0
         self._since = now

@@ -20,10 +20,10 @@ from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
 from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Verdict
 
-StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
+StopReason = Literal["proved", "calls", "idle", "exhausted"]
 
 # Keys that may change when a search is continued: how long, and how many at once.
-_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle"})
+_FREE_KEYS = frozenset({"calls", "stop_after", "max_in_flight", "max_idle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +260,9 @@ class Search(ABC):
         self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
 
     def _stop_reason(self) -> StopReason | None:
-        config = self.config
         if self.is_enough:
             return "proved"
-        if self.calls >= config.calls:
-            return "calls"
-        return "tokens" if config.tokens and self.tokens >= config.tokens else None
+        return "calls" if self.calls >= self.config.calls else None
 
     def _result(self) -> SearchResult:
         return SearchResult(

@@ -1,7 +1,7 @@
 """The folder of one search: its saved state and its findings.
 
 Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
-``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
+``tree.json``, the proof as a whole file, the minimised proof beside it, and
 ``result.json``, which is written last. Every file appears whole or not at all, so that a kill at
 any moment leaves a folder that can be continued. Not handled here: running the search.
 """
@@ -28,11 +28,11 @@ from proverrl.search.base import Search, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.spending import SearchTurn
-from proverrl.search.view import describe_tree, draw_tree
+from proverrl.search.view import describe_tree
 from proverrl.types import Candidate, Problem
 from proverrl.version import __version__
 
-STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
+STATE, TREE, RESULT = "search.json", "tree.json", "result.json"
 
 _SAVING_SHARE = 0.05
 """Saving is put off so that it takes at most this share of the time."""
@@ -142,17 +142,11 @@ class SearchFolder:
             self.save(search)
 
     def write_tree(self, search: Search, bodies: Sequence[str]) -> None:
-        """The tree as JSON and as a picture, with the ways to the proofs in ``bodies``."""
+        """The tree as JSON, with the ways to the proofs in ``bodies``."""
         described = describe_tree(
             search.tree, problem_id=search.problem.id, name=self.config.name, bodies=bodies
         )
         write_whole(self.path / TREE, json.dumps(described, indent=1) + "\n")
-        line = (
-            f"{len(described['nodes'])} nodes, {search.calls} of {self.config.calls} verifier "
-            f"calls, {search.tokens} tokens, {'proved' if bodies else 'not proved'}"
-        )
-        heading = f"{search.problem.id}: {self.config.name}"
-        write_whole(self.path / PICTURE, draw_tree(described, heading=heading, line=line))
 
     def write_proof(self, problem: Problem, body: str, *, minimised: bool = False) -> Path:
         """The whole file with a proof in it."""

@@ -120,8 +120,7 @@ class MeteredFunctions:
 
     async def _ask(self, candidate: Candidate, written: CountedProposal) -> Verdict | None:
         search, config = self._search, self._search.config
-        late = config.tokens and written.tokens > config.tokens
-        if search.is_enough or search.calls >= config.calls or late:
+        if search.is_enough or search.calls >= config.calls:
             return None
         self._spending.calls += 1
         turns = self._spending.turns

@@ -104,7 +104,7 @@ class PooledHints(Search):
 
     @property
     def left(self) -> int:
-        """Calls that may still be made; 0 too when the tokens or the proofs are enough."""
+        """Calls that may still be made; 0 too when the proofs are enough."""
         return 0 if self._stop_reason() else self.config.calls - self.calls
 
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
@@ -130,8 +130,7 @@ class PooledHints(Search):
         tokens = self.decide(f"{name}/tokens apart", self.spent.tokens)
         limit = min(before + self.decide(f"{name}/calls", calls), search.calls + self.left)
         if f"{name}/ended" not in self._log and search.calls < limit:
-            rest = max(1, self.config.tokens - tokens) if self.config.tokens else 0
-            search.config = search.config.model_copy(update={"calls": limit, "tokens": rest})
+            search.config = search.config.model_copy(update={"calls": limit})
             await search.run(lambda _: self._tick())
         self.decide(f"{name}/ended", 1)
         self.spent.turns += search.spent.turns[self._taken :]

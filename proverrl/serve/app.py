@@ -82,18 +82,12 @@ def _encode(answer: Any) -> bytes:
         return json.dumps(answer).encode()
 
 
-def _name_results(rows: list[Any]) -> Any:
-    return {"results": rows}
-
-
 async def answer_all(
     request: Request,
     room: Reservation,
-    works: Sequence[Callable[[], Coroutine[Any, Any, Any]]],
-    shape: Callable[[list[Any]], Any] = _name_results,
+    works: Sequence[Work],
 ) -> Response:
-    """The results in order, in the shape of the dialect. All work is cancelled when the client goes
-    away first."""
+    """The results in order. All work is cancelled when the client goes away first."""
     with room:
         rows = asyncio.ensure_future(finish_all(_release_after(room, work) for work in works))
         gone = asyncio.create_task(_wait_until_gone(request))
@@ -101,12 +95,12 @@ async def answer_all(
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not rows.done():
                 return Response(status_code=CLIENT_GONE)
-            return Response(_encode(shape(rows.result())), media_type="application/json")
+            return Response(_encode({"results": rows.result()}), media_type="application/json")
         finally:
             await cancel_all([rows, gone])
 
 
-async def _release_after(room: Reservation, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+async def _release_after(room: Reservation, work: Work) -> Row:
     """A client that waits, or does not read its lines, holds no room for judged candidates."""
     try:
         return await work()
@@ -157,10 +151,9 @@ def add_route(
     paths: Sequence[str],
     handler: Handler,
     model: type[BaseModel],
-    extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Have a handler answer POST requests: keys are asked for, refusals said, answers counted.
-    ``model`` describes the bodies, ``extra`` what else is to be said on the OpenAPI page."""
+    ``model`` describes the bodies on the OpenAPI page."""
 
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
@@ -196,7 +189,7 @@ def add_route(
         name=getattr(handler, "__name__", ""),
         description=handler.__doc__,
         responses=_REFUSALS,
-        openapi_extra={**describe_body(app, model), "security": [{}, {"key": []}], **(extra or {})},
+        openapi_extra={**describe_body(app, model), "security": [{}, {"key": []}]},
     )
 
 

@@ -4,9 +4,8 @@ Flows in: snippets, each a whole Lean file. Flows out: what Lean's community REP
 messages, sorries, an environment's number. A snippet that this server does not accept has an error
 among its messages, whatever else it says, so that no client calls it valid. A fault of
 one snippet is said in its own result, with status 200: the client would throw a whole batch away.
-Covered: ``/api/check`` and the older ``/verify``, of kimina-client 0.2. Not covered: info trees,
-which get an error; ``reuse`` and ``disable_cache``, because no snippet sees another and verdicts
-are shared by content.
+Covered: ``/api/check``, of kimina-client 0.2. Not covered: info trees, which get an error; and
+``reuse``, because no snippet sees another and verdicts are shared by content.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, FailFast, Field, field_validator, model_validator
+from pydantic import BaseModel, FailFast, Field, field_validator
 
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.serve.app import Row, add_route, answer_all, parse
@@ -53,38 +52,9 @@ class CheckRequest(BaseModel):
         return snippets
 
 
-class Code(BaseModel):
-    """One Lean file of the older interface."""
-
-    custom_id: str | int
-    proof: str | None = None
-    code: str | None = None
-
-    @model_validator(mode="after")
-    def _has_text(self) -> Code:
-        if self.proof is None and self.code is None:
-            raise ValueError("give proof or code")
-        return self
-
-    @property
-    def text(self) -> str:
-        """Whichever was given; ``code`` counts where both are."""
-        return self.code if self.code is not None else self.proof or ""
-
-
-class VerifyCodesRequest(BaseModel):
-    """``timeout`` is wall time for each text, in seconds."""
-
-    codes: Annotated[list[Code], FailFast()] = Field(min_length=1)
-    timeout: int = Field(300, ge=0)
-    infotree_type: InfoTree | None = None
-    disable_cache: bool = False
-
-
 def add_kimina_routes(app: FastAPI, desk: Desk) -> None:
-    """``/api/check`` and ``/verify``, with the other names that they have."""
+    """``/api/check``, with or without a slash at its end."""
     add_route(app, desk, ["/api/check", "/api/check/"], check, CheckRequest)
-    add_route(app, desk, ["/verify", "/one_pass_verify_batch"], verify_codes, VerifyCodesRequest)
 
 
 async def check(desk: Desk, request: Request, client: str) -> Response:
@@ -97,20 +67,6 @@ async def check(desk: Desk, request: Request, client: str) -> Response:
         return {"id": snippet.id, **answer}
 
     return await answer_all(request, room, [partial(judge, s) for s in asked.snippets])
-
-
-async def verify_codes(desk: Desk, request: Request, client: str) -> Response:
-    """Check Lean files, as older clients ask it."""
-    asked = await parse(VerifyCodesRequest, await desk.read(request))
-    room = desk.reserve(len(asked.codes), client)
-
-    async def judge(code: Code) -> Row:
-        answer = await _judge(desk, client, code.text, asked.timeout, asked.infotree_type)
-        if "response" in answer:
-            answer["response"]["time"] = answer["time"]
-        return {"custom_id": str(code.custom_id), **answer}
-
-    return await answer_all(request, room, [partial(judge, code) for code in asked.codes])
 
 
 async def _judge(

@@ -23,7 +23,6 @@ from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.protocol import limit_headers
-from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
 from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.remote_server import LanguageAbout
@@ -42,8 +41,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     router = open_router(settings.options)
     about = describe_languages(router, settings, say)
     verifier = CachedVerifier(router, settings.cache, identify=router.identify)
-    routes = [add_kimina_routes, add_reward_routes]
-    config = configure(make_app(settings, verifier, about, routes), settings)
+    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
     bound = listen(config)
     host, port = bound.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host

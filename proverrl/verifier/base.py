@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from proverrl.errors import ProblemError, UsageError
@@ -126,8 +127,7 @@ class PoolStats:
     ``restarts`` counts workers replaced after a crash, an overrun or a cancellation, ``recycled``
     those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers above their
     memory limit. ``canaries`` are in no other count of verdicts. ``confirmed`` are proofs that
-    a fresh process accepted too, ``unconfirmed`` those that it refused. ``memory_guard`` says what
-    enforces the memory limit.
+    a fresh process accepted too, ``unconfirmed`` those that it refused.
     """
 
     workers: int = 0
@@ -142,13 +142,10 @@ class PoolStats:
     canaries: int = 0
     confirmed: int = 0
     unconfirmed: int = 0
-    memory_guard: str = ""
 
     def __add__(self, other: PoolStats) -> PoolStats:
-        """The sums of both; the guard is the same on one machine."""
-        names = [field.name for field in fields(self) if field.name != "memory_guard"]
-        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return PoolStats(**counts, memory_guard=self.memory_guard or other.memory_guard)
+        """The sums of both."""
+        return PoolStats(*map(add, astuple(self), astuple(other)))
 
 
 @runtime_checkable

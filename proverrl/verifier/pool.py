@@ -35,7 +35,6 @@ from proverrl.verifier.base import (
     end_worker,
     refuse_broken_text,
 )
-from proverrl.verifier.memory_cgroup import describe_guard
 
 # A failure on so many fresh workers is the candidate's own, unless a busy machine or somebody else
 # caused it. The first attempt may have met a used worker.
@@ -203,7 +202,6 @@ class VerifierPool:
         return PoolStats(
             workers=len(self._slots),
             running=len(self._slots) - len(self._free),
-            memory_guard=describe_guard(),
             **self._counts,
         )
 

@@ -3,9 +3,8 @@
 Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small shell
 in the same session waits on a pipe whose other end only this process holds. It kills the session
 when that end closes, so the session dies even when this process is killed with SIGKILL.
-Covered: grandchildren, including those that left the process group; a memory limit by cgroup where
-the machine permits one. Not covered: without a cgroup, a grandchild that opens its own session, and
-a worker that allocates faster than the pool checks ``memory_mb``; systems without /proc.
+Covered: grandchildren, including those that left the process group. Not covered: a grandchild that
+opens its own session; memory, which the pool looks at (``memory_mb``); systems without /proc.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from pathlib import Path
 from proverrl.concurrency import outlast
 from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.types import Candidate
-from proverrl.verifier.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verifier.process_table import kill_session, measure_cpu, measure_session
 
 LAST_WORDS = "; it said: "
 """Stands before the last output of a process, which may name places of this machine."""
 
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
-# the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
-# watching shell was forked, so that running out of memory does not kill the watch.
+# the session's leader, so its own pid is read from /proc.
 _LAUNCH = """
 (read -r line <"/dev/fd/$LIFELINE"
 read -r own rest </proc/self/stat
@@ -43,10 +40,8 @@ for place in /proc/[0-9]*; do
   set -- ${line##*) }
   [ "$4" = "$$" ] && [ "${place#/proc/}" != "$own" ] && kill -KILL "${place#/proc/}"
 done
-[ -z "$CGROUP" ] || rmdir "$CGROUP"
 rm -rf "$PWD"; kill -KILL 0) </dev/null >/dev/null 2>&1 &
-[ -z "$CGROUP" ] || echo "$$" >"$CGROUP/cgroup.procs" || exit 126
-unset LIFELINE CGROUP; exec "$@"
+unset LIFELINE; exec "$@"
 """
 _PREFIX, _NEW_PREFIX = "proverrl-worker-", "proverrl-new-"
 _locks: dict[Path, int] = {}
@@ -65,11 +60,9 @@ class ProcessGroup:
         process: asyncio.subprocess.Process,
         lifeline: int,
         folder: Path,
-        cgroup: MemoryCgroup | None = None,
     ) -> None:
         self._process = process
         self._lifeline = lifeline
-        self._cgroup = cgroup
         self.folder = folder
         self._tail = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
@@ -83,19 +76,13 @@ class ProcessGroup:
         folder: Path | None = None,
         *,
         environment: Mapping[str, str] | None = None,
-        memory_limit_mb: float | None = None,
     ) -> ProcessGroup:
-        """Start a command with a few of our variables and those of ``environment``.
-
-        ``memory_limit_mb`` applies to the whole session where the machine permits a cgroup; None
-        sets no limit. Raises ``ToolchainError`` when the system cannot start it.
-        """
+        """Start a command with a few of our variables and those of ``environment``. Raises
+        ``ToolchainError`` when the system cannot start it."""
         folder = folder or make_folder()
-        cgroup = _make_cgroup(memory_limit_mb)
         read_end, write_end = os.pipe()
         variables = {k: os.environ[k] for k in _KEPT_VARIABLES if k in os.environ}
         variables |= {"HOME": str(folder)} | dict(environment or {}) | {"LIFELINE": str(read_end)}
-        variables["CGROUP"] = str(cgroup.folder) if cgroup else ""
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 "/bin/sh",
@@ -123,14 +110,12 @@ class ProcessGroup:
                     await _reap(starting.result())
             finally:
                 remove_folder(folder)
-                if cgroup:
-                    cgroup.remove()
             if isinstance(error, OSError):
                 raise ToolchainError(f"cannot start {command[0]}: {error}") from error
             raise
         finally:
             os.close(read_end)
-        return cls(process, write_end, folder, cgroup)
+        return cls(process, write_end, folder)
 
     @property
     def pid(self) -> int:
@@ -141,30 +126,18 @@ class ProcessGroup:
         return self._tail.decode("utf-8", "replace")
 
     async def write(self, payload: bytes) -> None:
-        """Write to standard input.
-
-        Raises ``OSError`` when the process is gone, ``WorkerError`` when its memory ran out.
-        """
+        """Write to standard input. Raises ``OSError`` when the process is gone."""
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(payload)
-            await self._process.stdin.drain()
-        except OSError:
-            self._check_memory()
-            raise
+        self._process.stdin.write(payload)
+        await self._process.stdin.drain()
 
     async def read(self) -> bytes:
-        """The next bytes of standard output, empty at its end; ``WorkerError`` if that came because
-        memory ran out."""
+        """The next bytes of standard output, empty at its end."""
         assert self._process.stdout is not None
-        chunk = await self._process.stdout.read(_CHUNK_BYTES)
-        if not chunk:
-            self._check_memory()
-        return chunk
+        return await self._process.stdout.read(_CHUNK_BYTES)
 
     async def read_all(self, limit: int, name: str) -> bytes:
-        """Standard output up to its end; ``WorkerError`` when that has more than ``limit`` bytes or
-        came because memory ran out."""
+        """Standard output up to its end; ``WorkerError`` when that has over ``limit`` bytes."""
         said = bytearray()
         while chunk := await self.read():
             said += chunk
@@ -203,8 +176,6 @@ class ProcessGroup:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         kill_session(self.pid)
-        if self._cgroup:
-            self._cgroup.kill()
         os.close(self._lifeline)
         remove_folder(self.folder)
 
@@ -215,18 +186,12 @@ class ProcessGroup:
             await asyncio.wait_for(self._drain_stdout(), _LAST_WORDS_SECONDS)
             await asyncio.wait_for(self._drain, _LAST_WORDS_SECONDS)
         remove_folder(self.folder)
-        if self._cgroup:
-            self._cgroup.remove()
 
     async def _drain_stderr(self) -> None:
         assert self._process.stderr is not None
         while chunk := await self._process.stderr.read(_CHUNK_BYTES):
             self._tail += chunk
             del self._tail[:-_STDERR_TAIL_BYTES]
-
-    def _check_memory(self) -> None:
-        if self._cgroup and self._cgroup.exceeded:
-            raise WorkerError("the worker ran out of its memory limit", "out-of-memory")
 
     async def _drain_stdout(self) -> None:
         """Read to the end, so that the pipe closes with the process and not at a random time."""
@@ -350,13 +315,3 @@ def _remove_left() -> None:
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
-
-
-def _make_cgroup(limit_mb: float | None) -> MemoryCgroup | None:
-    parent = None if limit_mb is None else find_cgroup_parent()
-    if parent is None or limit_mb is None:
-        return None
-    try:
-        return MemoryCgroup.create(parent, limit_mb)
-    except OSError as error:
-        raise ToolchainError(f"cannot make a cgroup under {parent}: {error}") from error

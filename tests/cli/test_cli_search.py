@@ -126,7 +126,6 @@ def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
     other = place / "whole" / "loop_38"
     assert (folder / "tree.json").read_bytes() == (other / "tree.json").read_bytes()
     assert len(read(other / "tree.json")["nodes"]) > 2
-    assert (folder / "tree.svg").read_bytes() == (other / "tree.svg").read_bytes()
     ours, theirs = read(folder / "result.json"), read(other / "result.json")
     assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
     assert ours["calls"] == 12
@@ -269,8 +268,8 @@ def test_a_proof_that_was_found_before_a_stop_is_written(
     folder = SearchFolder(tmp_path / "search", config, 0, {})
     with pytest.raises(error):
         asyncio.run(run._run_saved(search, folder))
-    picture = (folder.path / "tree.svg").read_text("utf-8")
-    assert ("3 of 64 verifier calls, 14 tokens, proved" in picture) == is_written
+    proofs = json.loads((folder.path / "tree.json").read_text("utf-8"))["proofs"]
+    assert bool(proofs) == is_written
     written = [path.read_text("utf-8") for path in folder.path.glob("proof.*")]
     assert written == [Candidate(PROBLEM, "abba").source] * is_written
     folder.drop_proofs(PROBLEM)
@@ -355,7 +354,6 @@ def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
         "result.json",
         "search.json",
         "tree.json",
-        "tree.svg",
     ]
     # The same search with another policy is another search.
     tiny_policy(seed=1).save(place / "policy")

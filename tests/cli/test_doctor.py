@@ -23,7 +23,6 @@ from proverrl.lang.lean.verify import backend as lean
 from proverrl.lang.lean.verify.workers import toolchain
 from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.records import Part
-from proverrl.verifier.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 
 
 def give_toolchain(
@@ -238,13 +237,6 @@ def test_a_real_lean_tells_true_from_false_in_every_way_that_is_there() -> None:
     assert (state, said, remedy) == (("ok", told, "") if replays else ("weak", told + missing, ""))
 
 
-def test_the_memory_limit_says_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "describe_guard", lambda: CGROUP_GUARD)
-    assert doctor.check_memory_limit() == Part("memory limit", "ok", CGROUP_GUARD)
-    monkeypatch.setattr(doctor, "describe_guard", lambda: WATCH_GUARD)
-    assert doctor.check_memory_limit().detail.startswith(f"{WATCH_GUARD}: ")
-
-
 def test_memory_is_the_lower_of_machine_and_container(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
     limit.write_text("500000000\n")
@@ -304,7 +296,7 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         *("torch", "training"),
         *("Dafny", "DafnyServer", "mono", "second judge", "z3", "Lean"),
         *("vllm", "peft", "tensorboard", "wandb", "trackio", "ray", "mcp", "lean-dojo"),
-        *("processors", "memory", "memory limit", "run folder", "verdict cache"),
+        *("processors", "memory", "run folder", "verdict cache"),
     ]
 
 

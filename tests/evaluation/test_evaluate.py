@@ -313,21 +313,13 @@ class TalkingPolicy(CountingPolicy):
         ]
 
 
-def test_mixed_attempts_take_turns_by_halves(tmp_path: Path) -> None:
-    mixed = build_evaluation(
-        tmp_path, mixed=True, rollout=RolloutConfig(mode="self_correct", turns=2)
-    )
+def test_attempts_take_turns(tmp_path: Path) -> None:
+    turns = build_evaluation(tmp_path, rollout=RolloutConfig(mode="self_correct", turns=2))
     verifier = FakeVerifier(lambda c: Status.PROVED if c.body == "proof" else Status.REJECTED)
-    summary = asyncio.run(evaluate(mixed, TalkingPolicy(), verifier))
+    summary = asyncio.run(evaluate(turns, TalkingPolicy(), verifier))
     rows = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
-    for row in rows:
-        odd = row["attempt"] % 2 == 1
-        assert (len(row["turns"]), row["status"]) == ((2, "proved") if odd else (1, "rejected"))
-    # Half of the attempts are proofs: pass@1 = 1/2; of any 4 attempts, 2 are.
-    assert summary["levels"][0]["pass"]["1"]["value"] == 0.5
-    assert summary["levels"][0]["pass"]["4"]["value"] == 1.0
-    with pytest.raises(UsageError, match="self_correct"):
-        asyncio.run(evaluate(replace(mixed, rollout=RolloutConfig()), TalkingPolicy(), verifier))
+    assert {(len(row["turns"]), row["status"]) for row in rows} == {(2, "proved")}
+    assert summary["levels"][0]["pass"]["1"]["value"] == 1.0
 
 
 def test_too_few_samples_for_k(tmp_path: Path) -> None:

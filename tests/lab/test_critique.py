@@ -16,7 +16,13 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.critics.critiques import PairMaker, Row, read_written, write_critiques
 from proverrl.lab.critics.gate import Critic, ask_critics, criticise
-from proverrl.lab.critics.judgements import BALANCED, RIGHT, WRONG, judgement_rows
+from proverrl.lab.critics.judgements import (
+    BALANCED,
+    RIGHT,
+    WRONG,
+    balanced_interval,
+    judgement_rows,
+)
 from proverrl.lab.critics.language import (
     CRITIQUE,
     TOOLCHAIN,
@@ -37,7 +43,7 @@ from proverrl.problems.load import read_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.statistics import balanced_interval, mean_interval
+from proverrl.statistics import mean_interval
 from proverrl.types import (
     Candidate,
     Completion,

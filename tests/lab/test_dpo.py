@@ -13,10 +13,9 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
-from proverrl.lab.dpo import dpo_loss
-from proverrl.problems.load import load_texts, write_problems
+from proverrl.lab.dpo import dpo_loss, score_targets
+from proverrl.problems.load import write_problems
 from proverrl.run.pairs import Pair
-from proverrl.run.supervised import score_targets
 from tests.policy.test_policy import tiny_policy
 from tests.run.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
@@ -75,8 +74,8 @@ def write_pairs(path: Path, **changes: Any) -> Path:
             "kind": "invariants",
             "preamble": "",
             "statement": f"method M() {{ while j < {number}\n  /*{{HOLE}}*/\n  {{ }} }}\n",
-            "chosen": "invariant k",
-            "rejected": "invariant i",
+            "reference": "invariant k",
+            "metadata": {"rejected": "invariant i"},
         }
         | changes
         for number in range(100, 116)
@@ -129,16 +128,17 @@ def test_a_file_of_pairs_is_refused_before_anything_is_trained(
             run(prefer("bad", write_pairs(path, **changes)))
         assert not (tmp_path / "bad" / "metrics.jsonl").exists()
 
-    refuse("line 1: 'chosen' and 'rejected' are the same", rejected="invariant k")
-    refuse("line 1: field 'rejected'", rejected=3)
+    refuse("line 1: 'reference' and 'metadata.rejected' are the same", reference="invariant i")
+    refuse("line 1: it needs two bodies", metadata={"rejected": 3})
+    refuse("line 1: it needs two bodies", metadata={})
     refuse("line 2: field 'id'", id="p1")
     heldout = "method M() { while k < 62\n  /*{HOLE}*/\n  { } }\n"
     refuse("line 1: problem 'p100#1' has the statement of 'p62' in", statement=heldout)
     rows = [json.loads(line) for line in write_pairs(path).read_text().splitlines()]
-    del rows[2]["chosen"]
+    del rows[2]["reference"]
     write_problems(path, rows)
-    with pytest.raises(ProblemError, match="line 3: no field 'chosen'"):
-        load_texts(path, "chosen", "rejected")
+    with pytest.raises(ProblemError, match="line 3: it needs two bodies"):
+        run(prefer("bad", path))
     with pytest.raises(ProblemError, match=r"nothing\.jsonl"):
         run(prefer("bad", tmp_path / "nothing.jsonl"))
     config = prefer("bad", path).model_copy(update={"loop_options": {}})

@@ -22,7 +22,7 @@ from proverrl.lab.restarts.hints import (
     read_failure,
     verified_opening,
 )
-from proverrl.lang import find_language
+from proverrl.lab.restarts.steps import find_steps
 from proverrl.lang.open import open_verifier
 from proverrl.policy.loading import train_tokenizer
 from proverrl.problems.prompt import render_body, render_opening
@@ -77,13 +77,13 @@ def ids_of(text: str) -> tuple[int, ...]:
 
 
 def test_steps_of_dafny_and_lean_by_hand() -> None:
-    assert find_language("dafny").find_steps(REFERENCE) == [22]
+    assert find_steps("dafny", REFERENCE) == [22]
     assert REFERENCE[22:] == "invariant s == 2 * i"
     body = "if m >= 1 { L(m - 1); }\nassert x;"
     # After "{", after ";", after "}"; a comment or a bracket never closed has no steps.
-    assert [body[place] for place in find_language("dafny").find_steps(body)] == ["L", "}", "a"]
-    assert find_language("dafny").find_steps("assert x; /* open") == []
-    assert find_language("lean").find_steps("constructor\n\n  · trivial\n  · trivial") == [13, 25]
+    assert [body[place] for place in find_steps("dafny", body)] == ["L", "}", "a"]
+    assert find_steps("dafny", "assert x; /* open") == []
+    assert find_steps("lean", "constructor\n\n  · trivial\n  · trivial") == [13, 25]
 
 
 def test_a_hint_is_the_first_tokens_of_the_whole_answer() -> None:

@@ -35,6 +35,7 @@ from proverrl.lab.value.model import (
     build_data,
     hash_pairs,
     list_pairs,
+    list_prefixes,
     list_rollout_pairs,
     load_value,
     measure_head,
@@ -42,7 +43,6 @@ from proverrl.lab.value.model import (
     save_value,
 )
 from proverrl.lab.value.options import ValueOptions
-from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
@@ -124,7 +124,7 @@ def test_pairs_of_rollouts() -> None:
         ("A();", False),
         ("A(); B();", False),
     ]
-    assert DafnySearching().list_prefixes("") == [""]
+    assert list_prefixes("") == [""]
     statement = "theorem t : P := by\n  /*{HOLE}*/"
     with pytest.raises(UsageError, match="which rollouts do not hold; give value"):
         list_rollout_pairs(

@@ -425,18 +425,13 @@ def test_a_run_on_real_dafny_learns_from_groups_as_they_complete(tmp_path: Path)
 def test_rounds_on_real_dafny_are_trained_by_both_processes(tmp_path: Path) -> None:
     sizes = {"rounds": 2, "problems_per_round": 2, "problems_per_draw": 2, "samples_per_problem": 2}
     changes: dict[str, Any] = {f"expert_iteration.{name}": size for name, size in sizes.items()}
-    changes |= {"loop": "expert_iteration", "logging.trace": True}
+    changes |= {"loop": "expert_iteration"}
     changes |= {"warm_start.references_per_level.1": 6, "learner.micro_batch_tokens": 300}
     run = train_by_two(tmp_path, "rounds", 1, changes)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rounds = [row for row in rows if row["kind"] == "round"]
     # The processes' weights were compared after each.
     assert [row["trained_on"] >= 6 and row["loss"] > 0 for row in rounds] == [True] * 2
-    spans = [e for e in json.loads((run / "trace.json").read_text()) if e["name"] == "supervised"]
-    for rank in (0, 1):
-        steps = [e["args"]["step"] for e in spans if e["pid"] == rank and e["ph"] == "X"]
-        assert set(steps) == {0, 1, 2}
-        assert steps == sorted(steps)
 
 
 def test_weights_that_come_from_rank_0_count_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from proverrl.monitor.search_display import (
     take_glance,
 )
 from proverrl.monitor.watch import RunView, render_view, watch_run
-from proverrl.report import build_page, headline_table, write_tables
+from proverrl.report import build_page, headline_table
 from proverrl.report.completions import (
     list_completion_rows,
     list_result_warnings,
@@ -327,10 +327,7 @@ def test_an_endpoint_that_is_cut_everywhere_is_loud(
     assert f"warning: evaluation: eval: {cut}" in text
     page = Page(build_page([run]))
     assert cut in page.text
-    [file] = write_tables([run], "json", out=run / "report_r.json")
-    stored = json.loads(file.read_text())
-    assert f"evaluation: eval: {cut}" in stored["warnings"]
-    assert stored["completions"] == [
+    assert list_completion_rows(load_runs([run])) == [
         {
             "run": str(run),
             "where": "evaluation: eval",

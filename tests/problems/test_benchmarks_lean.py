@@ -13,9 +13,8 @@ from proverrl.benchmarks.base import Collection, read_split
 from proverrl.benchmarks.lean_text import fit_proof, strip_doc
 from proverrl.benchmarks.statement_rows import DEFAULT_HEADER, ROW_FORMATS
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
+from proverrl.lang.lean.answer_blanks import ask_for_code, find_answers, give_answers
 from proverrl.lang.lean.audit.text import audit_lean_candidate
-from proverrl.lang.lean.syntax.declarations import find_target
 from proverrl.types import HOLE, Candidate, Problem
 from tests.benchmark_data import read, reasons, write_files, write_rows
 
@@ -289,47 +288,19 @@ def test_putnam_with_the_answer_given(tmp_path: Path) -> None:
     assert problem.metadata == {"answer": "given"}
 
 
-def test_putnam_with_the_answer_to_produce(tmp_path: Path) -> None:
-    folder = write_files(tmp_path, {"putnam_9_a1.lean": PUTNAM})
-    problem = one(read(folder, answers="produce"))
-    assert problem.id == "putnam_9_a1@answer"
-    assert problem.preamble == "import Mathlib\n\nopen Nat\n\n"
-    assert problem.statement == (
-        "theorem putnam_9_a1 :\n    ∃ putnam_9_a1_solution : ℕ → ℕ,\n"
-        "    ∀ (n : ℕ)\n(hn : 0 < n) -- a remark\n    ,\n"
-        "    (IsLeast {m | n < m} (putnam_9_a1_solution n)\n    ) := by\n" + f"  {HOLE}\n"
-    )
-    # The official answer is nowhere in what the policy sees, and the statement is one declaration.
-    assert "k + 1" not in problem.preamble + problem.statement + problem.informal
-    assert find_target(problem) == "putnam_9_a1"
-    both = read(folder, answers="both")
-    assert [e.problem.id for e in both.entries] == ["putnam_9_a1", "putnam_9_a1@answer"]
-
-
-def test_a_produced_answer_is_held_by_the_audit_of_any_body(tmp_path: Path) -> None:
-    """The answer is a witness in the body; another declaration of it is refused."""
-    problem = one(read(write_files(tmp_path, {"putnam_9_a1.lean": PUTNAM}), answers="produce"))
-    good = "refine ⟨fun n => n + 1, ?_⟩\n  intro n _\n  exact ⟨by simp, fun m hm => hm⟩"
-    assert audit_lean_candidate(Candidate(problem, good)) is None
-    for bad in (
-        "exact ⟨sorry, by simp⟩",
-        "exact ⟨id, by simp⟩\n\ntheorem putnam_9_a1_solution : True := trivial",
-        "exact ⟨id, by simp⟩\naxiom a : False",
-    ):
-        assert audit_lean_candidate(Candidate(problem, bad)) is not None
-
-
-def test_answers_that_cannot_be_asked_for_or_given_are_refused(tmp_path: Path) -> None:
+def test_code_that_cannot_be_asked_for_and_answers_that_are_missing(tmp_path: Path) -> None:
     used = PUTNAM.replace("/--\n", "def f := putnam_9_a1_solution 3\n\n/--\n")
     variable = PUTNAM.replace("open Nat", "variable (k : ℕ)")
     implicit = PUTNAM.replace("solution : ℕ → ℕ", "solution {α : Type} : ℕ → ℕ")
+    for text, said in (
+        (used, "used before"),
+        (variable, "'variable' line"),
+        (implicit, "parameters"),
+    ):
+        with pytest.raises(ProblemError, match=said):
+            ask_for_code(text)
     bare = PUTNAM.replace("-- fun k =>\n--   k + 1\n", "")
-    for name, text in (("used", used), ("variable", variable), ("implicit", implicit)):
-        found = read(write_files(tmp_path / name, {"putnam_9_a1.lean": text}), answers="produce")
-        assert found.entries == ()
-        words = {"used": "used before", "variable": "'variable' line", "implicit": "parameters"}
-        assert words[name] in found.refused[0].reason
-    found = read(write_files(tmp_path / "bare", {"putnam_9_a1.lean": bare}))
+    found = read(write_files(tmp_path, {"putnam_9_a1.lean": bare}))
     assert "no official answer stands beside its blank" in found.refused[0].reason
 
 
@@ -341,13 +312,6 @@ def test_parameters_and_several_answers() -> None:
     )
     holes = find_answers(text)
     assert [(h.name, h.answer, h.type) for h in holes] == [("a", "n", "ℕ"), ("b", "True", "Prop")]
-    asked = ask_for_answers(text, holes)
-    assert asked.endswith(
-        "theorem t :\n    ∃ a : (∀ (n : ℕ) (m : ℕ), ℕ),\n    ∃ b : Prop,\n"
-        "    (a 1 2 = 1 ↔ b\n    ) := sorry\n"
-    )
-    assert "def c" in asked
-    assert "abbrev" not in asked
     given_text = give_answers(text, holes)
     assert "abbrev b : Prop :=\n  True\n" in given_text
     assert given_text.count("sorry") == 1
@@ -369,8 +333,6 @@ def test_combibench_takes_the_answer_from_the_solved_file(tmp_path: Path) -> Non
     (entry,) = found.entries
     assert entry.problem.statement == f"theorem q : 1 + 1 = ((2) : ℕ) := by\n  {HOLE}\n"
     assert [e.id for e in found.refused] == ["r"]
-    produced = read(tmp_path, answers="produce")
-    assert [e.problem.id for e in produced.entries] == ["q@answer", "r@answer"]
 
 
 VERINA = """\

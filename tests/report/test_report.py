@@ -16,13 +16,10 @@ import pytest
 from rich.console import Console
 
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.tally import StoredEvaluation, fetch_rows
-from proverrl.report import build_page, headline_table, write_report, write_tables
+from proverrl.report import build_page, headline_table, write_report
 from proverrl.report.embedded import embed_json, pack_json
-from proverrl.report.examples import choose_examples, make_listing, place_messages
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
-from proverrl.report.page import open_template
 from proverrl.report.run import load_runs
 from proverrl.report.sections import describe_state
 from tests import report_runs as made
@@ -245,9 +242,9 @@ def test_the_page_of_several_runs_goes_into_the_first(tmp_path: Path) -> None:
     assert write_report([one, two]) == one / "report.html"
     assert write_report([one, two], out=two / "report_of_both.html").is_file()
     before = {path: path.read_bytes() for path in two.rglob("*") if path.is_file()}
-    for place in ("resolved.json", "evals/report.json", f"../{two.name}/new.json"):
+    for place in ("resolved.html", "evals/report.html", f"../{two.name}/new.html"):
         with pytest.raises(UsageError, match="own files it could overwrite; name a file elsewhere"):
-            write_tables([one, two], "json", out=two / place)
+            write_report([one, two], out=two / place)
     for name in ("problems.jsonl", "report", "metrics.jsonl"):
         with pytest.raises(UsageError, match=r"report is written as \.html; give such a name"):
             write_report([one, two], out=two / name)
@@ -370,61 +367,6 @@ def test_an_estimate_over_no_problem_is_not_shown_as_zero(tmp_path: Path) -> Non
     after["levels"][4]["pass"]["8"] = {"value": 0.0, "low": 0.0, "high": 0.0, "num_problems": 0}
     made.write_summary(run / "evals" / "after.json", after)
     assert rows_of(build_page([run]), 8)[4] == ["Level 4 6 problems", "18.0 11.8–23.8", "–", "–"]
-
-
-def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -> None:
-    def attempts(problem: str, statuses: list[str]) -> list[dict[str, Any]]:
-        return [
-            {"problem_id": problem, "level": 2, "attempt": number, "status": status}
-            for number, status in enumerate(statuses)
-        ]
-
-    made.write_attempts(
-        tmp_path / "after.jsonl",
-        [
-            *attempts("often", ["proved", "proved", "rejected"]),
-            *attempts("rare", ["rejected", "timeout", "rejected", "proved"]),
-            *attempts("never", ["timeout", "rejected"]),
-            *attempts("lost", ["timeout", "crashed"]),
-        ],
-    )
-    evaluation = StoredEvaluation(tmp_path / "after.json", {})
-    solved, unsolved = choose_examples(evaluation)["2"]
-    assert [
-        (e.tally.problem_id, e.tally.solved, e.tally.judged, e.tally.attempts) for e in solved
-    ] == [("rare", 1, 3, 4), ("often", 2, 3, 3)]
-    assert [e.tally.problem_id for e in unsolved] == ["never"]
-    [shown] = fetch_rows(evaluation.attempts, [unsolved[0].place])
-    assert (shown["problem_id"], shown["status"]) == ("never", "rejected")
-
-
-def test_a_listing_marks_the_body_and_places_messages() -> None:
-    problem = {"preamble": "a\n", "statement": "b\n  /*{HOLE}*/\nc\n"}
-    shown = make_listing(
-        problem,
-        "x < y\n  z",
-        [
-            {"severity": "error", "message": "bad", "line": 4, "column": 2},
-            {"severity": "warning", "message": "far", "line": 99},
-        ],
-    )
-    html = open_template("macros.html").module.listing(shown)
-    lines = re.findall(r'<div class="(ln[^"]*|msg[^"]*)">(.*?)</div>', html)
-    text = [(css, re.sub("<(?!/?mark)[^>]+>", "", part)) for css, part in lines]
-    assert text == [
-        ("msg warning", "warning far line 99, column 0"),
-        ("ln", "1a"),
-        ("ln", "2b"),
-        ("ln body", "3  <mark>x &lt; y</mark>"),
-        ("ln body", "4<mark>  z</mark>"),
-        ("msg error", "error bad line 4, column 2"),
-        ("ln", "5c"),
-    ]
-
-
-def test_messages_outside_the_file_go_to_the_top() -> None:
-    items = [{"line": 0}, {"line": 3}, {"line": 4}]
-    assert place_messages(items, 3) == {0: [{"line": 0}, {"line": 4}], 3: [{"line": 3}]}
 
 
 def test_curves_hold_the_logged_values(tmp_path: Path) -> None:

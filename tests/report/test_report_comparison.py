@@ -1,26 +1,20 @@
-"""Evaluations side by side, by hand: differences, overlaps, budgets, calibration, tables."""
+"""Evaluations side by side, by hand: differences, overlaps, costs."""
 
 from __future__ import annotations
 
-import csv
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.cli.main import cli
 from proverrl.evaluation.attempts import AttemptRow, read_attempt
 from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.tally import tally_rows
 from proverrl.files.seal import add_seal
-from proverrl.report import build_page, problem_data, write_tables
-from proverrl.report.budgets import build_tables
-from proverrl.report.calibration import Bin, bin_problems, measure_calibrations
+from proverrl.report import build_page, problem_data
 from proverrl.report.comparison import (
     Shelf,
     count_overlap,
@@ -29,13 +23,6 @@ from proverrl.report.comparison import (
     list_shelves,
     list_warnings,
 )
-from proverrl.report.formats import (
-    BUDGET_COLUMNS,
-    DIFFERENCE_COLUMNS,
-    HEADLINE_COLUMNS,
-    PROBLEM_COLUMNS,
-)
-from proverrl.report.headline import list_columns
 from proverrl.report.run import load_runs
 from proverrl.statistics import McNemar, compare_paired
 from tests import report_runs as made
@@ -134,23 +121,6 @@ def test_evaluations_of_one_name_are_compared_with_each_other(tmp_path: Path) ->
     ]
 
 
-def test_solved_within_a_budget(tmp_path: Path) -> None:
-    tables, notes = build_tables(shelf_of(tmp_path))
-    assert notes == []
-    calls = next(table for table in tables if table.unit == "calls")
-    assert (calls.budgets, calls.problems, calls.unjudged) == ([1, 2, 3], 4, 3)
-    # one: a and b at once, c never, d unjudged; two: b and d at once, c at the second.
-    assert [[cell.solved for cell in row] for row in calls.cells] == [[0.5] * 3, [0.5, 0.75, 0.75]]
-    # c ran out of its 3 attempts at no budget, d (nothing judged) at every one.
-    assert [cell.ran_out for cell in calls.cells[0]] == [0.25] * 3
-    gaps = [cell.against_first for cell in calls.cells[1]]
-    differences = [gap.value for gap in gaps if gap is not None]
-    # At 1: a -1, d +1; from 2 on c +1 too, over four problems.
-    assert differences == pytest.approx([0.0, 0.25, 0.25])
-    tokens = next(table for table in tables if table.unit == "tokens")
-    assert tokens.budgets == [1, 2, 4, 8, 16, 30]
-
-
 def make_attempt(number: int, status: str, turns: list[dict[str, Any]]) -> AttemptRow:
     turns = [turn | STOPPED for turn in turns]
     row = {"problem_id": "a", "attempt": number, "status": status, "turns": turns}
@@ -191,59 +161,11 @@ def test_costs_count_in_the_order_of_the_numbers(draws: list[Any]) -> None:
             assert measure_spending(problems, unit) == {"a": Spending(at, costs[unit])}
 
 
-def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
+def test_an_attempt_without_a_known_number_of_tokens_has_no_cost_in_tokens() -> None:
     turn = {"candidate": "x", "num_tokens": None}
-    run = made.make_run(tmp_path / "run", steps=2)
-    for name in ("before", "after"):
-        rows = [
-            row | {"turns": [turn | STOPPED]} for row in made.make_attempts(random.Random(0), 0.5)
-        ]
-        made.write_attempts(run / "evals" / f"{name}.jsonl", rows)
-    [shelf] = list_shelves(load_runs([run]))
-    tables, notes = build_tables(shelf)
-    assert [table.unit for table in tables] == ["turns", "calls"]
-    assert notes == ["Before, After: the endpoint did not report how many tokens it wrote."]
-    [file] = write_tables([run], "json", out=tmp_path / "r.json")
-    assert notes[0] in json.loads(file.read_text())["warnings"]
     problems = tally_rows([(0, make_attempt(0, "rejected", [turn]))]).problems
     assert measure_spending(problems, "tokens") is None
     assert measure_spending(problems, "calls") == {"a": Spending(None, 1)}
-
-
-def test_bins_hold_the_means_of_their_problems() -> None:
-    bins = bin_problems([(0.12, 0.0, 8), (0.18, 0.5, 4), (1.0, 1.0, 8)])
-    assert bins[0].predicted == pytest.approx(0.15)
-    assert (bins[0].low, bins[0].high, bins[0].problems, bins[0].attempts) == (0.1, 0.2, 2, 12)
-    assert bins[0].measured == 0.25
-    # Of 0 and 1/2: at the low end 0 has the weight of two, so that half of 1 - 0.975^0.5 is left.
-    assert bins[0].interval[0] == pytest.approx(0.5 * (1 - 0.975**0.5))
-    # One problem of 1: 2.5 % at least.
-    assert bins[1] == Bin(0.9, 1.0, 1, 8, 1.0, 1.0, bins[1].interval)
-    assert bins[1].interval == pytest.approx((0.025, 1.0))
-
-
-def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", ONE)
-    levels = {"1": {"attempts": 30, "solved": 12}, "2": {"attempts": 10, "solved": 1}}
-    made.write_lines(
-        run / "metrics.jsonl", [{"kind": "step", "step": s, "levels": levels} for s in (1, 2)]
-    )
-    posterior = {"fa": [1.0, 3.0], "fb": [3.0, 1.0]}
-    for step in (1, 2):
-        made.write_json(
-            run / "checkpoints" / f"step_00000{step}" / "state.json",
-            add_seal({"curriculum": {"posterior": posterior if step == 2 else {}}}),
-        )
-    curriculum, level = measure_calibrations(load_runs([run]))
-    # fa 1 / 4 against 1 / 3, fb 3 / 4 against 1; c and d have no prediction or no judged attempt.
-    assert (curriculum.problems, curriculum.without, curriculum.unjudged) == (2, 2, 3)
-    assert curriculum.error == pytest.approx((1 / 12 + 1 / 4) / 2)
-    # Their mean is 2 / 3, which is off by 1 / 3 at both.
-    assert curriculum.spread == pytest.approx(1 / 3)
-    # 24 of 60 at level 1: 0.4 for a (1 / 3), b (1) and c (0).
-    assert [part.predicted for part in level.bins] == pytest.approx([0.4])
-    assert level.error == pytest.approx((0.4 - 1 / 3 + 0.6 + 0.4) / 3)
-    assert (level.problems, level.without) == (3, 1)
 
 
 def test_unlike_conditions_are_said(tmp_path: Path) -> None:
@@ -278,73 +200,6 @@ def test_missing_doubled_and_cut_attempts_are_said(tmp_path: Path) -> None:
     ]
     page = Page(build_page([run])).text
     assert all(text in page for text in found)
-    *_, file = write_tables([run], "csv", out=tmp_path / "r.csv")
-    assert [row["warning"] for row in read_csv(file)] == found
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
-def test_the_tables_hold_the_figures_of_the_page(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
-    out = tmp_path / "tables" / "r.csv"
-    files = write_tables(runs, "csv", out=out)
-    parts = ("", "_differences", "_budgets", "_problems", "_completions", "_warnings")
-    assert [file.name for file in files] == [f"r{part}.csv" for part in parts]
-    headline, differences, budgets, problems, _, warnings = map(read_csv, files)
-    assert warnings == [{"warning": text} for text in list_warnings(load_runs(runs))]
-    assert tuple(headline[0]) == HEADLINE_COLUMNS
-    assert tuple(differences[0]) == DIFFERENCE_COLUMNS
-    assert tuple(problems[0]) == PROBLEM_COLUMNS
-    assert tuple(budgets[0]) == BUDGET_COLUMNS
-    # As in test_solved_within_a_budget: 3 budgets of turns and of calls, 6 of tokens.
-    assert len(budgets) == 2 * (3 + 3 + 6)
-    [row] = [
-        row for row in budgets if (row["unit"], row["budget"]) == ("calls", "2") and row["against"]
-    ]
-    found = [
-        row[key] for key in ("column", "against", "solved", "difference", "ran_out", "problems")
-    ]
-    assert found == ["After two", "After one", "0.75", "0.25", "0.0", "4"]
-
-    page = Page(build_page(runs))
-    index = page.piece("problems-0")
-    for row in problems:
-        place = index["ids"].index(row["problem"])
-        column = ["After one", "After two"].index(row["column"])
-        counts = [index[key][column][place] for key in ("attempts", "judged", "solved")]
-        assert [int(row[key]) for key in ("attempts", "judged", "proved")] == counts
-        assert int(row["unjudged"]) == counts[0] - counts[1]
-        if counts[1]:
-            assert float(row["solve_rate"]) == counts[2] / counts[1]
-        else:
-            assert row["solve_rate"] == ""
-    assert len(problems) == 8
-    for row in headline:
-        shown = f"{100 * float(row['pass']):.1f} {100 * float(row['low']):.1f}"
-        assert shown in page.text
-    [difference] = differences
-    assert f"{100 * abs(float(difference['difference'])):.1f}" in page.text
-
-    [file] = write_tables(runs, "json", out=tmp_path / "r.json")
-    stored = json.loads(file.read_text())
-    assert [str(row["proved"]) for row in stored["problems"]] == [row["proved"] for row in problems]
-    assert [str(row["pass"]) for row in stored["headline"]] == [row["pass"] for row in headline]
-    assert stored["warnings"] == []
-    titles = [column.title for column in list_columns(load_runs(runs))]
-    assert [row["column"] for row in stored["headline"]] == [t for t in titles for _ in (1, 8)]
-
-
-def test_markdown_cannot_be_broken_by_a_name(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", {"a|b\n<i>": "pr"})
-    done = CliRunner().invoke(cli, ["report", str(run), "--format", "md"])
-    assert done.output.strip() == str(run / "report.md")
-    lines = (run / "report.md").read_text().splitlines()
-    assert (
-        "| a\\|b \\<i\\> | 1 | fa\\|b \\<i\\> | After | after | 2 | 2 | 0 | 1 | 0.5000 |" in lines
-    )
 
 
 def test_only_the_first_attempts_have_letters(

@@ -1,4 +1,4 @@
-"""Feedback by hand: marked spans, numbered lines, limits, and what has no place in the file."""
+"""Feedback by hand: marked spans, limits, and what has no place in the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.config import FeedbackName
-from proverrl.rollout.feedback import FEEDBACK, compact, goedel, kimina, render_missing
+from proverrl.rollout.feedback import FEEDBACK, compact, goedel, render_missing
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 
 PROBLEM = Problem("p", "lean", "tactics", "import A\n", f"theorem t : P := by\n  {HOLE}\n\nend\n")
@@ -52,27 +52,11 @@ def test_goedel_cuts_long_spans_after_six_lines() -> None:
 def test_only_so_many_errors_are_shown_and_the_rest_counted() -> None:
     warning = Diagnostic("warning", "never shown", 3)
     verdict = rejected(warning, *(error(n) for n in (3, 4, 5, 6, 8)))
-    for name in ("goedel", "kimina"):
-        text = FEEDBACK[name](CANDIDATE, verdict, 2)
-        assert text.count("Message: ") == 2
-        assert "(3 further errors are not shown)" in text
-        assert "never shown" not in text
+    text = goedel(CANDIDATE, verdict, 2)
+    assert text.count("Message: ") == 2
+    assert "(3 further errors are not shown)" in text
+    assert "never shown" not in text
     assert compact(CANDIDATE, verdict, 2).endswith("\n(3 further errors)")
-
-
-def test_kimina_shows_the_goal_and_numbers_lines() -> None:
-    text = kimina(CANDIDATE, rejected(error(4, 2), error(8), goals=("⊢ P",)), 3)
-    assert text == (
-        "The proof does not pass the verifier.\nError 1:\nGoal before the error:\n⊢ P\n"
-        "Message: bad 4\n```lean4\n  2 | theorem t : P := by\n  3 |   one\n> 4 |   two here\n"
-        "  5 |   three\n  6 |   four\n```\nError 2:\nMessage: bad 8\n"
-        "```lean4\n  6 |   four\n  7 | \n> 8 | end\n  9 | \n```"
-    )
-
-
-def test_open_goals_are_told_where_nothing_is_wrong() -> None:
-    text = kimina(CANDIDATE, Verdict(Status.INCOMPLETE, goals=("⊢ P", "⊢ Q")), 3)
-    assert text == ("The proof is not complete: a hole was left open.\nOpen goals:\n⊢ P\n\n⊢ Q")
 
 
 def test_compact_counts_lines_in_the_candidates_own_text() -> None:
@@ -86,12 +70,6 @@ def test_compact_counts_lines_in_the_candidates_own_text() -> None:
     assert exhausted == (
         "verification failed: the proof needs more resources than the verifier allows"
     )
-
-
-def test_status_says_nothing_of_why() -> None:
-    text = FEEDBACK["status"](CANDIDATE, rejected(error(4)), 8)
-    assert "bad 4" not in text
-    assert text.startswith("The proof does not pass")
 
 
 def test_dafny_code_is_fenced_as_such() -> None:

@@ -80,7 +80,6 @@ def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
     name=st.sampled_from(NAMES),
     seed=st.integers(0, 999),
     calls=st.integers(1, 40),
-    tokens=st.sampled_from([0, 5, 60]),
     in_flight=st.sampled_from([1, 2, 7]),
     width=st.integers(0, 6),
 )
@@ -88,7 +87,6 @@ def test_any_search_keeps_its_budget_and_its_invariants(
     name: BaseName,
     seed: int,
     calls: int,
-    tokens: int,
     in_flight: int,
     width: int,
 ) -> None:
@@ -98,7 +96,6 @@ def test_any_search_keeps_its_budget_and_its_invariants(
         seed=seed,
         name=name,
         calls=calls,
-        tokens=tokens,
         max_in_flight=in_flight,
         width=width,
         stop_after=3,
@@ -109,7 +106,6 @@ def test_any_search_keeps_its_budget_and_its_invariants(
     assert world.running == 0
     assert world.most <= in_flight
     assert all(proof.calls <= calls for proof in found.proofs)
-    assert all(not tokens or proof.tokens <= tokens for proof in found.proofs)
     assert [p.calls for p in found.curve] == sorted(p.calls for p in found.curve)
     assert (search.state_dict()["jobs"], search.strategy.tree.root.sub_jobs) == ([], 0)
     check_invariants(search.strategy.tree)
@@ -369,14 +365,6 @@ def test_what_is_not_judged_is_asked_again_and_costs_a_call_each_time() -> None:
     found = run_search(world, calls=3)
     assert world.verified == ["a", "a", "b"]
     assert (found.calls, found.stopped) == (3, "calls")
-
-
-def test_tokens_are_a_budget_too() -> None:
-    world = World(target="none", script=["aaa", "bbb", "abab", "ba"])
-    found = run_search(world, calls=9, tokens=9, name="best_of_n", width=2)
-    # 3 + 3 = 6 tokens; the next pair begins at 6: its first ends at 10 and is written for nothing.
-    assert world.verified == ["aaa", "bbb"]
-    assert (found.stopped, found.tokens, found.calls) == ("tokens", 12, 2)
 
 
 def test_a_policy_that_repeats_itself_does_not_search_for_ever() -> None:

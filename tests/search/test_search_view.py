@@ -1,4 +1,4 @@
-"""Figures, pictures and folders of searches, in the world of letters."""
+"""Figures and folders of searches, in the world of letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -25,23 +24,9 @@ from proverrl.monitor.search_display import (
 from proverrl.search.folder import SearchFolder, check_folder, name_folders
 from proverrl.search.run import TreeSearch
 from proverrl.search.tree import Tree
-from proverrl.search.view import (
-    COLUMN,
-    MARGIN,
-    ROW,
-    TOP,
-    choose_rows,
-    count_open,
-    describe_tree,
-    draw_tree,
-    find_way,
-    measure_tree,
-    place_rows,
-)
+from proverrl.search.view import count_open, find_way, measure_tree
 from tests.builders import build_problem
 from tests.search_world import World, build_search
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def small_tree() -> Tree:
@@ -110,41 +95,6 @@ def test_a_proof_passes_the_states_that_it_begins_with() -> None:
     assert find_way(tree, "abba") == [0, 1, 2, 3]
     assert find_way(tree, "ac") == [0, 1]
     assert find_way(tree, "c") == [0]
-
-
-def test_leaves_are_rows_and_parents_stand_in_the_middle() -> None:
-    rows = describe_tree(small_tree(), problem_id="p", name="x", bodies=[])["nodes"]
-    places = place_rows(rows)
-    # Leaves: abb (3) above b (4). The root is halfway between a (with abb's height) and b.
-    assert places[3] == (MARGIN + 3 * COLUMN, TOP)
-    assert places[4] == (MARGIN + COLUMN, TOP + ROW)
-    assert places[0] == (MARGIN, TOP + ROW / 2)
-
-
-def test_the_picture_shows_every_node_and_the_way_to_the_proof() -> None:
-    tree = small_tree()
-    tree.nodes[4].state = "a < b & \x00 \ud800"
-    described = describe_tree(tree, problem_id="p", name="x", bodies=["abba"])
-    svg = ET.fromstring(draw_tree(described, heading="<p>", line="5 nodes"))
-    circles = svg.findall(f"{SVG}circle")
-    assert len(circles) == 5
-    assert ["proved" in c.get("class", "") for c in circles] == [True, True, True, True, False]
-    (end,) = svg.findall(f"{SVG}rect[@class='node proved']")
-    assert end.findtext(f"{SVG}title") == "proof:\nabba"
-    # Four edges between nodes and one to the proof; all but that to b are on the way.
-    edges = [edge.get("class") for edge in svg.findall(f"{SVG}path")]
-    assert sorted(map(str, edges)) == ["None", "proved", "proved", "proved", "proved"]
-    assert "a < b & \ufffd \ufffd" in str(circles[4].findtext(f"{SVG}title"))
-    assert [text.text for text in svg.findall(f"{SVG}text")] == ["<p>", "5 nodes"]
-
-
-def test_of_a_large_tree_the_proof_and_what_was_visited_most_is_drawn() -> None:
-    tree = Tree()
-    for i in range(9):
-        tree.insert(tree.root, 0, f"{i}x", [(1, f"{i}"), (2, f"{i}x")])
-    tree.record(tree.nodes[8], 0.0)  # 3x, whose parent is node 7
-    rows = describe_tree(tree, problem_id="p", name="x", bodies=[])["nodes"]
-    assert [row["id"] for row in choose_rows(rows, {0, 1, 2}, limit=5)] == [0, 1, 2, 7, 8]
 
 
 def make_folder(path: Path, search: TreeSearch, **settings: Any) -> SearchFolder:

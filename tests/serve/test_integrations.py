@@ -6,27 +6,24 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from proverrl.config import parse_config
-from proverrl.errors import ProblemError, UsageError, VerifierError
-from proverrl.integrations import answers, verl
+from proverrl.errors import ProblemError, UsageError
+from proverrl.integrations import answers
 from proverrl.integrations.answers import NO_ANSWER, ProofReward, make_rows, parse_problem
 from proverrl.integrations.trl import make_reward
 from proverrl.problems.load import load_references, make_row
-from proverrl.types import Candidate, Status, Verdict
+from proverrl.types import Candidate, Status
 from proverrl.verifier.cache import CachedVerifier
 from tests import ROOT
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.policy.test_policy import tiny_policy
-from tests.serve_world import ABOUT, SETTINGS, build_app, in_loop
 
 CURRICULUM = ROOT / "dafny" / "curriculum" / "heldout.jsonl"
 PROBLEM = json.dumps(make_row(build_problem("p", n=3)))
@@ -134,63 +131,6 @@ def test_trl_leaves_out_what_was_not_judged(reward: ProofReward) -> None:
         asyncio.run(proved(completions=["good"], **given))
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits of ``insist``, which take no time."""
-    waits: list[float] = []
-    now = [0.0]
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        now[0] += seconds
-
-    monkeypatch.setattr(answers, "_wait", sleep)
-    monkeypatch.setattr(answers, "_now", lambda: now[0])
-    return waits
-
-
-def test_verl_is_told_nothing_before_a_verdict(
-    monkeypatch: pytest.MonkeyPatch, reward: ProofReward, fake: FakeVerifier, patient: list[float]
-) -> None:
-    monkeypatch.setattr(verl, "open_reward", lambda *_: reward)
-    # As verl calls it: settings bound by name, then these four by name.
-    compute = partial(verl.compute_score, layout="plain", patience_seconds=100.0)
-    asked: dict[str, Any] = {"data_source": "proverrl", "ground_truth": PROBLEM, "extra_info": {}}
-    assert asyncio.run(compute(solution_str="good", **asked)) == {
-        "score": 1.0,
-        "acc": 1.0,
-        "no_answer": 0.0,
-    }
-    assert asyncio.run(compute(solution_str="```c\n```", **asked))["no_answer"] == 1.0
-    fake._script = {fake.num_calls + n: Status.CRASHED for n in range(3)}
-    assert asyncio.run(compute(solution_str="good, too", **asked))["score"] == 1.0
-    assert patient == [1.0, 2.0, 4.0]
-    patient.clear()
-    with pytest.raises(VerifierError, match=r"not judged in 100 s \(timeout"):
-        asyncio.run(compute(solution_str="slow", **asked))
-    assert patient == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-    with pytest.raises(UsageError, match="reward_kwargs has server; known are layout, servers"):
-        asyncio.run(compute(solution_str="good", server="http://127.0.0.1:1", **asked))
-
-
-def test_verl_gives_up_what_no_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers are waited for by their client for ten minutes; what verl was told counts."""
-
-    class Silent(FakeVerifier):
-        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    silent = ProofReward()
-    silent._open = lambda: Silent(judge)
-    monkeypatch.setattr(verl, "open_reward", lambda *_: silent)
-    try:
-        with pytest.raises(VerifierError, match=r"in 0.2 s \(timeout: no server answered\)"):
-            asyncio.run(verl.compute_score("proverrl", "good", PROBLEM, patience_seconds=0.2))
-    finally:
-        silent.close()
-
-
 def test_answers_that_are_none_or_endless(reward: ProofReward, fake: FakeVerifier) -> None:
     answers = [None, "good" * 2**17 + "!", "good" * 2**17]
     found = reward.score([PROBLEM] * 3, answers)
@@ -236,81 +176,6 @@ def test_the_answer_of_a_conversation_is_the_last_that_the_policy_said(
     answer: Any, text: str
 ) -> None:
     assert answers.read_answer(answer) == text
-
-
-def test_verl_rows() -> None:
-    rows = verl.make_verl_rows(CURRICULUM, "canonical", split="test")
-    row = rows[1]
-    assert row["prompt"][0]["role"] == "user"
-    assert parse_problem(row["reward_model"]["ground_truth"]).split == "heldout"
-    assert (row["data_source"], row["extra_info"]) == ("proverrl", {"split": "test", "index": 1})
-
-
-async def post(path: str, body: Any, fake: FakeVerifier | None = None) -> httpx2.Response:
-    transport = httpx2.ASGITransport(app=build_app(SETTINGS, fake or FakeVerifier(judge)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://s") as client:
-        return await client.post(path, json=body)
-
-
-@in_loop
-async def test_openrlhf_over_http() -> None:
-    prompts = ["Prove it: ", "Again: ", "And: "]
-    queries = ["Prove it: good<|end|>", "Again: bad", "And: ```python\n```"]
-    body = {"query": queries, "prompts": prompts, "labels": [PROBLEM] * 3}
-    answer = await post("/reward/openrlhf?end=%3C%7Cend%7C%3E", body)
-    rewards = [1.0, 0.0, 0.0]
-    assert answer.json() == {
-        "rewards": rewards,
-        "scores": rewards,
-        "extra_logs": {"proved": rewards},
-    }
-
-
-@in_loop
-async def test_slime_over_http() -> None:
-    body: dict[str, Any] = {"prompt": "x", "label": PROBLEM}
-    body["response"] = "```dafny\ngood\n```"
-    answer = await post("/reward/slime?layout=dafny", body)
-    assert answer.json() == 1.0
-    # Its messages as a prompt, and an answer that is wrong.
-    body |= {"prompt": [{"role": "user", "content": "x"}], "response": "```dafny\nbad\n```"}
-    assert (await post("/reward/slime?layout=dafny", body)).json() == 0.0
-
-
-@pytest.mark.parametrize(
-    ("path", "changes", "code", "said"),
-    [
-        ("/reward/slime?layout=x", {}, 422, "unknown layout 'x'"),
-        ("/reward/slime?layuot=dafny", {}, 422, "unknown 'layuot' in the URL"),
-        ("/reward/slime", {"label": "{"}, 422, "not JSON"),
-        ("/reward/slime", {"response": 7}, 422, "string"),
-        ("/reward/slime", {"response": "slow"}, 503, "not judged: timeout"),
-        ("/reward/openrlhf", {"prompts": ["y"]}, 422, "does not begin with its prompt"),
-        ("/reward/openrlhf", {"prompts": []}, 422, "of one length"),
-        ("/reward/openrlhf", {"labels": ["7"]}, 422, "not a JSON object"),
-        ("/reward/openrlhf", {"query": ["x slow"]}, 503, "not judged: timeout"),
-    ],
-)
-@in_loop
-async def test_what_cannot_be_scored_is_refused(
-    path: str, changes: dict[str, Any], code: int, said: str
-) -> None:
-    slime = {"prompt": "x", "response": "good", "label": PROBLEM}
-    openrlhf = {"query": ["x good"], "prompts": ["x"], "labels": [PROBLEM]}
-    answer = await post(path, ({**slime} if "slime" in path else openrlhf) | changes)
-    assert answer.status_code == code
-    assert said in json.dumps(answer.json())
-
-
-@in_loop
-async def test_what_is_never_judged_here_is_no_trouble_that_passes() -> None:
-    about = {"lean": ABOUT["lean"]}
-    transport = httpx2.ASGITransport(app=build_app(SETTINGS, FakeVerifier(judge), about))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://s") as client:
-        body = {"prompt": "x", "response": "good", "label": PROBLEM}
-        answer = await client.post("/reward/slime", json=body)
-    assert answer.status_code == 422
-    assert "dafny is not served here; start the server where it is" in answer.text
 
 
 @pytest.mark.dafny
@@ -371,50 +236,3 @@ def test_trl_trains_with_it(tmp_path: Path) -> None:
     assert [row["proofs/unjudged"] for row in history] == [0.0, 0.0]
     num_proved = sum(score == 1.0 for scores in seen for score in scores)
     assert sum(4 * row["proofs/proved"] for row in history) == num_proved
-
-
-def test_the_environment_of_verifiers_scores_a_reply(
-    fake: FakeVerifier, make_trace: Callable[[str], Any]
-) -> None:
-    from proverrl.integrations.verifiers import ProofConfig, ProofTaskset
-
-    taskset = ProofTaskset(ProofConfig(problems=CURRICULUM, task={"judging": {"layout": "dafny"}}))
-    task = next(iter(taskset))
-    for reply, value in (("```dafny\ngood\n```", 1.0), ("```dafny\nbad\n```", 0.0)):
-        trace = make_trace(reply)
-        assert asyncio.run(task.proved(trace)) == value
-        assert trace.info["verdict"] == ("proved" if value else "rejected")
-
-
-def test_the_tool_of_verifiers_judges_before_the_answer(
-    fake: FakeVerifier, make_trace: Callable[[str], Any]
-) -> None:
-    from proverrl.integrations.verifiers import (
-        AnswerConfig,
-        ProofConfig,
-        ProofTask,
-        ProofTaskset,
-        ProofTools,
-        ProofToolsConfig,
-    )
-
-    given = {"judging": {"layout": "dafny", "servers": ["http://a"]}, "checks": True}
-    task = next(iter(ProofTaskset(ProofConfig(problems=CURRICULUM, task=given))))
-    assert "tool" in task.data.system_prompt
-    (tools,) = ProofTask.toolsets(task.config)
-    assert tools.config.judging.servers == ["http://a"]
-    tools = ProofTools(ProofToolsConfig(judging=AnswerConfig(layout="dafny")))
-    asyncio.run(tools.setup_task(task.data))
-    said = [asyncio.run(tools.check(f"```dafny\n{body}\n```")) for body in ("good", "bad")]
-    assert said == ["proved", "rejected"]
-    alone = ProofConfig(problems=CURRICULUM, task={"checks": True})
-    with pytest.raises(UsageError, match=r"checks needs judging\.servers"):
-        ProofTask.toolsets(alone.task)
-
-
-@pytest.fixture
-def make_trace() -> Callable[[str], Any]:
-    pytest.importorskip("verifiers", reason="verifiers is not installed")
-    from types import SimpleNamespace
-
-    return lambda reply: SimpleNamespace(last_reply=reply, info={})

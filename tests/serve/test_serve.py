@@ -435,11 +435,11 @@ async def test_the_interface_describes_itself() -> None:
         page = await client.get("/api/openapi.json")
         paths = page.json()["paths"]
         assert (await client.get("/docs")).status_code == 200
-    assert {"/v1/verify", "/api/check", "/verify", "/health", "/ready", "/metrics"} <= set(paths)
+    assert {"/v1/verify", "/api/check", "/health", "/ready", "/metrics"} <= set(paths)
     schema = paths["/v1/verify"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["required"] == ["candidates"]
     named = set(re.findall(r'"#/components/schemas/(\w+)"', page.text))
-    assert {"Snippet", "Code"} <= named <= page.json()["components"]["schemas"].keys()
+    assert {"Snippet"} <= named <= page.json()["components"]["schemas"].keys()
 
 
 # A real server: what only sockets show.
@@ -569,19 +569,6 @@ async def test_check_answers_as_kimina_does() -> None:
         broken = (await client.post("/api/check", content=half)).json()["results"][0]
         assert not is_valid(broken)
     assert {call.problem.language for call in fake.calls} == {"lean"}
-
-
-@in_loop
-async def test_the_older_interface() -> None:
-    async with open_client() as client:
-        codes = [{"custom_id": 7, "proof": "good"}, {"custom_id": "7", "code": "bad"}]
-        for path in ("/verify", "/one_pass_verify_batch"):
-            results = (await post(client, path, {"codes": codes})).json()["results"]
-            assert [row["custom_id"] for row in results] == ["7", "7"]
-            assert [is_valid(row) for row in results] == [True, False]
-            assert results[0]["response"]["time"] == 0.0
-        neither = await post(client, "/verify", {"codes": [{"custom_id": 1}]})
-        assert neither.status_code == 422
 
 
 CLIENT = """

@@ -330,9 +330,9 @@ def test_half_a_surrogate_pair_costs_no_worker() -> None:
 
 
 def test_stats_of_two_pools_add_up() -> None:
-    one = PoolStats(workers=2, judged=3, canaries=1, memory_guard="watch")
-    two = PoolStats(workers=1, judged=4, restarts=5, memory_guard="watch")
-    assert one + two == PoolStats(workers=3, judged=7, restarts=5, canaries=1, memory_guard="watch")
+    one = PoolStats(workers=2, judged=3, canaries=1)
+    two = PoolStats(workers=1, judged=4, restarts=5)
+    assert one + two == PoolStats(workers=3, judged=7, restarts=5, canaries=1)
 
 
 def test_limits_that_make_no_sense() -> None:

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from proverrl.evaluation.section import ReportSection
 from proverrl.evaluation.store import find_category
 from proverrl.lab.critics.language import find_truth
-from proverrl.statistics import balanced_interval
+from proverrl.statistics import SHARES, TAILS, draw_means
 from proverrl.types import Problem, Status
 
 RIGHT = "right (TPR)"
@@ -62,6 +64,21 @@ def judgement_rows(
         whole = {name: value for name, value in summarise(problems).items() if name != "pass"}
         rows.insert(0, {"level": BALANCED, **whole, "pass": {"1": figure}})
     return rows
+
+
+def balanced_interval(*groups: Sequence[float]) -> tuple[float, float]:
+    """95 % interval for the mean of the groups' means, of independent shares in [0, 1]. As
+    ``mean_interval``, with weights of its own for each group, however large it is."""
+    ends = []
+    for bound, tail in zip(SHARES, TAILS, strict=True):
+        rng = np.random.default_rng(0)
+        drawn = [
+            draw_means(np.array([*values, bound]), np.ones(len(values) + 1), rng)
+            for values in groups
+        ]
+        # A mean of ones may miss 1 by a hair.
+        ends.append(float(np.clip(np.quantile(np.mean(drawn, axis=0), tail), *SHARES)))
+    return ends[0], ends[1]
 
 
 class JudgementsSection(ReportSection):

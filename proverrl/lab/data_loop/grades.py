@@ -18,8 +18,11 @@ from pydantic import model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Positive, Section
 from proverrl.errors import ProblemError
-from proverrl.lang import find_composing
-from proverrl.types import Problem
+from proverrl.lang import find_language
+from proverrl.lang.dafny.compose.declarations import list_names
+from proverrl.lang.dafny.compose.declarations import read_problem as read_program
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.types import HOLE, Problem
 
 GradeName = Literal["excellent", "good", "above_average", "fair", "poor"]
 
@@ -83,8 +86,7 @@ def grade_statement(
     out then. What cannot be read is poor; a program that cannot be taken apart is not asked about
     its conclusions."""
     try:
-        composing = find_composing(problem.language)
-        size, novelty = len(composing.read_shape(problem)), measure_novelty(problem, parents)
+        size, novelty = len(read_shape(problem)), measure_novelty(problem, parents)
     except ProblemError:
         return Grade(GRADES[-1], ("cannot be read",))
     steps = {
@@ -92,7 +94,7 @@ def grade_statement(
         "short": _miss(size, settings.min_tokens),
         "long": _miss(settings.max_tokens, size),
         "near a parent": _miss(novelty, settings.min_novelty),
-        **composing.examine_conclusions(problem),
+        **examine_conclusions(problem),
     }
     lost = min(sum(steps.values()), len(GRADES) - 1)
     return Grade(GRADES[lost], tuple(reason for reason, cost in steps.items() if cost))
@@ -107,6 +109,37 @@ def measure_novelty(problem: Problem, parents: Sequence[Problem]) -> float:
     return min((len(runs - _find_runs(p)) / len(runs) for p in parents), default=1.0)
 
 
+def read_shape(problem: Problem) -> list[str]:
+    """The statement's tokens without its hole, names set aside. Of Dafny all names are one:
+    numbered in their order, a parameter that is gone would make every later name a new one."""
+    text = problem.preamble + problem.statement
+    if problem.language == "dafny":
+        return [
+            "_" if kind == "name" and piece not in KEYWORDS else piece
+            for kind, piece in scan_tokens(text.replace(HOLE, " "))
+        ]
+    return find_language(problem.language).read_skeletons(text)[1].split(" ")
+
+
+def examine_conclusions(problem: Problem) -> dict[str, int]:
+    """Faults of a statement's conclusions, and the steps by which each lowers its grade. Of Dafny
+    two steps where nothing is concluded, one where the conclusions leave out all that is given and
+    returned."""
+    if problem.language != "dafny":
+        return {}
+    try:
+        target = read_program(problem).target
+    except ProblemError:
+        return {}
+    claims = target.list_clauses("ensures")
+    if not claims:
+        return {"concludes nothing": 2}
+    names = {name for name, _ in (*target.formals, *target.returns)}
+    if names and not names & list_names(" ".join(claims)):
+        return {"concludes nothing about its parameters": 1}
+    return {}
+
+
 def _miss(value: float | None, least: float) -> int:
     """0 for a value that reaches the limit, 1 below it, 2 below half of it."""
     if value is None or value >= least:
@@ -115,5 +148,5 @@ def _miss(value: float | None, least: float) -> int:
 
 
 def _find_runs(problem: Problem) -> set[tuple[str, ...]]:
-    tokens = find_composing(problem.language).read_shape(problem)
+    tokens = read_shape(problem)
     return {tuple(tokens[i : i + RUN]) for i in range(len(tokens) - RUN + 1)}

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName
 from proverrl.config.base import Positive, Section
-from proverrl.lang import find_language
+from proverrl.lab.restarts.steps import find_steps
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.types import Completion, Hint, Problem, Rollout, Status, Verdict
@@ -89,7 +89,7 @@ def cut_opening(
     if unit == "tokens":
         cuts = [max(1, min(len(ids) - 1, round(ratio * len(ids))))]
     else:
-        steps = find_language(problem.language).find_steps(body)
+        steps = find_steps(problem.language, body)
         openings = [render_opening(problem, body[:end], layout) for end in steps]
         cuts = [_fit(tokenizer, ids, len(o)) for o in openings if text.startswith(o)]
     usable = sorted({cut for cut in cuts if 0 < cut < len(ids)})
@@ -157,7 +157,7 @@ def find_verified(problem: Problem, body: str, verdict: Verdict) -> int:
         return 0
     line, column = min(places)
     place = sum(len(text) + 1 for text in body.split("\n")[: line - 1]) + column
-    steps = find_language(problem.language).find_steps(body)
+    steps = find_steps(problem.language, body)
     return max((start for start in steps if start <= place), default=0)
 
 

@@ -39,7 +39,7 @@ from proverrl.lab.value.fit import (
     measure_values,
 )
 from proverrl.lab.value.options import ValueOptions
-from proverrl.lang import find_language
+from proverrl.lang.dafny.search.places import find_cuts
 from proverrl.lang.records import Prefix
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
@@ -137,11 +137,17 @@ def _read_row(row: Mapping[str, Any]) -> list[ValuePair]:
     # The kind decides how a body is verified, not how the problem is shown.
     problem = Problem(given["id"], language, "statements", given["preamble"], given["statement"])
     solved = status is Status.PROVED
-    searching = find_language(language).searching
-    if searching is None:
-        raise UsageError(f"proofs in {language} have no states that a value model could judge")
-    texts = searching.list_prefixes(body)
-    return [ValuePair(problem, Prefix(text, ""), solved) for text in texts]
+    if language != "dafny":
+        raise UsageError(
+            f"prefixes of proofs in {language} are read from their states, which rollouts do not "
+            "hold; give value.samples, which `proverrl search --emit-samples` writes"
+        )
+    return [ValuePair(problem, Prefix(text, ""), solved) for text in list_prefixes(body)]
+
+
+def list_prefixes(body: str) -> list[str]:
+    """The empty prefix, and a Dafny body up to every place but the last where it could be cut."""
+    return ["", *(body[: cut.end] for cut in find_cuts(body)[:-1])]
 
 
 class ValueModel:

@@ -46,8 +46,6 @@ from proverrl.verifier.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
 _HEADS = _DECLARES | {"constructor", "iterator"}
-_CLAUSES = frozenset({"invariant", "decreases", "modifies"})
-_STEP_ENDS = frozenset({";", "{", "}"})
 
 
 class Dafny(Language):
@@ -148,14 +146,6 @@ class Dafny(Language):
     def normal_form(self, body: str) -> str:
         """Its tokens, since layout means nothing."""
         return " ".join(piece for _, piece in scan_tokens(body))
-
-    def find_steps(self, body: str) -> list[int]:
-        """After ``;`` and braces and before clauses."""
-        return [
-            place
-            for (_, before, _), (_, text, place) in itertools.pairwise(_scan(body))
-            if before in _STEP_ENDS or text in _CLAUSES
-        ]
 
     def read_skeletons(self, text: str) -> tuple[str, str]:
         text = text.replace(HOLE, " ")

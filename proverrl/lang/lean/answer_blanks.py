@@ -1,21 +1,15 @@
 """Blanks for answers: ``abbrev NAME_solution : T := sorry`` before a statement that uses it.
 
 Flows in: the text of a file. Flows out: its blanks; the text with the official answers in them; or
-the text as one statement that asks for the answer too, or as one definition that asks for code.
-
-To ask for an answer, ``theorem t (x : A) : P x t_solution`` becomes ``theorem t : ∃ t_solution : T,
-∀ (x : A), (P x t_solution)``. The policy's body names the witness and proves the rest, all of it in
-the one hole. The statement stays ours to the last character, and the audit needs no rule for
-answers. As in the benchmark itself, an answer that only repeats the question can be proved; whether
-an answer says something is for a reader to judge.
+the text as one definition that asks for code.
 
 To ask for code, ``def f (x : A) : B := sorry`` and ``theorem t (x : A) : P x (f x)`` become
 ``def t : { f : (∀ (x : A), B) // ∀ (x : A), (P x (f x)) }``. Its value is a program and its proof,
-again in the one hole. Lean compiles a definition, and refuses one whose value no program computes
+all in the one hole. Lean compiles a definition, and refuses one whose value no program computes
 (``Classical.choose``), unless a ``noncomputable section`` lets it pass.
-Covered: explicit parameters of the answer, several answers. Not covered (refused): answers that
-other definitions use, ``variable`` lines, implicit parameters. Not run on a real Lean yet.
-The two tasks are those of PutnamBench (Tsoukalas et al. 2024, arXiv 2407.11214).
+Covered: explicit parameters of the function, several answers that are given. Not covered (refused):
+functions that other definitions use, ``variable`` lines, implicit parameters.
+Blanks are those of PutnamBench (Tsoukalas et al. 2024, arXiv 2407.11214).
 """
 
 from __future__ import annotations
@@ -71,30 +65,10 @@ def give_answers(text: str, holes: Sequence[AnswerHole]) -> str:
     without its answer."""
     for hole in reversed(holes):
         if not hole.answer:
-            raise ProblemError(
-                "no official answer stands beside its blank; load it with answers to produce "
-                "(--answers produce)"
-            )
+            raise ProblemError("no official answer stands beside its blank")
         lines = "\n".join(f"  {line}" for line in hole.answer.split("\n"))
         text = f"{text[: hole.place].rstrip()}\n{lines}\n{text[hole.end :].lstrip()}"
     return text
-
-
-def ask_for_answers(text: str, holes: Sequence[AnswerHole]) -> str:
-    """The text as one statement: there are answers for which the theorem holds. Raises
-    ``ProblemError`` if the file is not of the form that this can be said about."""
-    target = next((d for d in reversed(find_declarations(text)) if d.keyword in _PROVABLE), None)
-    if target is None:
-        raise ProblemError("no theorem uses the answer")
-    head = text[: target.start]
-    for hole in reversed(holes):
-        head = f"{head[: hole.start].rstrip()}\n\n{head[hole.end :].lstrip()}"
-    _refuse_uses(head, holes)
-    name_end, binders, conclusion, rest = _split_theorem(text, target)
-    quantifiers = "".join(f"∃ {hole.name} : {_close_type(hole)},\n    " for hole in holes)
-    condition = f"∀ {_end_line(binders)},\n    " if binders.strip() else ""
-    statement = f" :\n    {quantifiers}{condition}({conclusion.strip()}\n    ) {rest}"
-    return head + text[target.start : name_end].rstrip() + statement
 
 
 def ask_for_code(text: str) -> str:

@@ -17,7 +17,6 @@ from proverrl.errors import ProblemError
 from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.lexical import find_holes
-from proverrl.lang.lean.syntax.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 from proverrl.lang.parts import Composing
 from proverrl.lang.records import Made, Operator, Parent
@@ -261,9 +260,6 @@ class LeanComposing(Composing):
 
     def list_refutations(self, problem: Problem) -> Sequence[str]:
         return tuple(f"push_neg; {tactic}" for tactic in PORTFOLIO)
-
-    def read_shape(self, problem: Problem) -> list[str]:
-        return read_skeletons(problem.preamble + problem.statement)[1].split(" ")
 
 
 def make_absurd(problem: Problem) -> Problem | None:

@@ -142,12 +142,6 @@ class Lean(Language):
         lines = (line.rstrip() for line in "".join(pieces).split("\n"))
         return "\n".join(line for line in lines if line)
 
-    def find_steps(self, body: str) -> list[int]:
-        """At the beginnings of lines."""
-        lines = body.split("\n")
-        starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(1, len(lines))]
-        return [s for s, line in zip(starts, lines[1:], strict=True) if line.strip()]
-
     def read_skeletons(self, text: str) -> tuple[str, str]:
         return read_skeletons(text)
 

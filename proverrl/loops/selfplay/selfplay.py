@@ -101,7 +101,7 @@ class SelfplaySource(Source):
         self._state = state
         self._session = session = state.session
         parts: tuple[Component, ...] = ("generator", "pool", "learner", "composer")
-        self.usage = IdleClock(parts=parts, timeline=session.timeline)
+        self.usage = IdleClock(parts=parts)
         self._rounds = rounds
         self._composer = composer
         self._num_groups = session.config.grpo.groups_per_draw

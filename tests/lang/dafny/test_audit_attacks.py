@@ -186,6 +186,7 @@ def measure_bare(
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
     statuses = measure_bare(monkeypatch, CASES)
     assert statuses == {case["name"]: case["status_without_audit"] for case in CASES}
@@ -193,6 +194,7 @@ def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_passes_the_audit_is_not_proved() -> None:
     admitted = [case for case in CASES if case["caught_by"] in BEHIND_THE_AUDIT]
     assert sum(case["caught_by"] == "types" for case in admitted) >= 25

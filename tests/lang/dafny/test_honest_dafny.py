@@ -54,6 +54,7 @@ def test_there_is_enough_honest_text() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_dafny_says_of_a_sample() -> None:
     async def measure() -> dict[str, str]:
         try:

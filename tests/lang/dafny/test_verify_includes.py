@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from proverrl.lang import find_language
 from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.problems import includes
 from proverrl.problems.includes import Included, IncludeError, combine, join_includes
-from proverrl.problems.input_paths import list_changed
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate, read_inputs
 from proverrl.types import Diagnostic, Status, Verdict
 from tests.fake_verifier import FakeVerifier
@@ -269,7 +267,7 @@ def test_an_unchanged_tree_starts_no_verifier(tree: Path, monkeypatch: pytest.Mo
     }
 
 
-@pytest.mark.parametrize("option", ["--out", "--junit", "--sarif"])
+@pytest.mark.parametrize("option", ["--out", "--junit"])
 def test_no_program_is_overwritten(tree: Path, option: str) -> None:
     done = CliRunner().invoke(cli, ["verify", "top.dfy", option, "lib/base.dfy"])
     assert done.exception is not None
@@ -289,67 +287,6 @@ def test_an_error_beside_an_include_is_no_cheat_and_symbols_are_read(tree: Path)
         "proved",
     ]
     assert "a bracket is not closed" in rows["half.dfy"]["message"]
-
-
-def git(*words: str) -> None:
-    identity = ("-c", "user.email=a@b.c", "-c", "user.name=a")
-    subprocess.run(["git", *identity, *words], check=True, capture_output=True)
-
-
-@pytest.mark.dafny
-@pytest.mark.slow
-def test_what_includes_a_changed_file_is_judged_again(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tree / "lib/mid.dfy").write_text('include "base.dfy"\ntype M = nat\n')
-    (tree / "proofs").mkdir()
-    (tree / "proofs/deep.dfy").write_text(USES.replace("lib/base", "../lib/mid"))
-    (tree / "alone.dfy").write_text("lemma A() ensures true {}\n")
-    git("init", "-q", ".")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    assert list_changed((), "HEAD") == []
-    # What leans on the file, directly or through another, no longer holds.
-    (tree / "lib/base.dfy").write_text("\nlemma Base(n: nat)\n  ensures n > n + 1\n{}\n")
-    status, rows = verify("--changed", "HEAD")
-    assert (status, {name: row["status"] for name, row in rows.items()}) == (
-        1,
-        dict.fromkeys(("lib/base.dfy", "lib/mid.dfy", "proofs/deep.dfy", "top.dfy"), "rejected"),
-    )
-    # What is included may be outside what is asked about, and outside the working folder.
-    monkeypatch.chdir(tree / "proofs")
-    git("config", "diff.relative", "true")
-    assert list_changed((), "HEAD") == ["deep.dfy"]
-    status, rows = verify("--changed", "HEAD")
-    (found, *_) = rows["deep.dfy"]["diagnostics"]
-    assert (status, found["line"]) == (1, 1)
-    assert found["message"].startswith("in ../lib/base.dfy, line 4: A postcondition")
-    monkeypatch.chdir(tree)
-    # A file that was moved or deleted is missing where it is included.
-    git("checkout", "-q", ".")
-    (tree / "lib/base.dfy").rename(tree / "lib/moved.dfy")
-    git("add", ".")
-    assert list_changed((), "HEAD") == [
-        "lib/mid.dfy",
-        "lib/moved.dfy",
-        "proofs/deep.dfy",
-        "top.dfy",
-    ]
-    status, rows = verify("--changed", "HEAD", "top.dfy")
-    assert (status, rows["top.dfy"]["status"]) == (2, "error")
-
-
-def test_a_repository_within_the_repository_is_looked_into(tree: Path) -> None:
-    git("init", "-q", ".")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    (tree / "nested").mkdir()
-    git("init", "-q", "nested")
-    (tree / "nested/lib.dfy").write_text("lemma L() ensures true {}\n")
-    (tree / "user.dfy").write_text('include "nested/lib.dfy"\nlemma U() ensures true {}\n')
-    git("add", "user.dfy")
-    git("commit", "-qm", "second")
-    assert list_changed((), "HEAD") == ["nested/lib.dfy", "user.dfy"]
 
 
 @pytest.mark.dafny

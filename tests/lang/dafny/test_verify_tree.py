@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,16 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from proverrl.cli.main import cli
-from proverrl.errors import UsageError
-from proverrl.problems.checks import (
+from proverrl.cli.ci_reports import (
     Complaint,
     annotate,
     find_errors,
     passes,
     write_junit,
-    write_sarif,
 )
-from proverrl.problems.input_paths import expand_paths, list_changed
+from proverrl.cli.main import cli
+from proverrl.errors import UsageError
+from proverrl.problems.input_paths import expand_paths
 from proverrl.problems.inputs import Unusable
 
 Run = Callable[..., Result]
@@ -49,15 +47,10 @@ def verify(*words: str) -> Result:
     return CliRunner().invoke(cli, ["verify", "--no-cache", "-j", "1", *words])
 
 
-def git(*words: str) -> None:
-    identity = ("-c", "user.email=a@b.c", "-c", "user.name=a")
-    subprocess.run(["git", *identity, *words], check=True, capture_output=True)
-
-
 @pytest.mark.dafny
 @pytest.mark.slow
 def test_a_tree_and_its_reports(tree: Path) -> None:
-    reports = ("--junit", "j.xml", "--sarif", "s.json", "--github")
+    reports = ("--junit", "j.xml", "--github")
     done = verify("**/*.dfy", *reports)
     assert done.exit_code == 1
     rows = {row["id"]: row for row in map(json.loads, done.stdout.splitlines())}
@@ -78,83 +71,9 @@ def test_a_tree_and_its_reports(tree: Path) -> None:
         "errors": "0",
         "skipped": "1",
     }
-    (run,) = json.loads(Path("s.json").read_text())["runs"]
-    (result,) = run["results"]
-    assert result["message"]["text"] == said
-    place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"] == "deep/bad.dfy"
-    assert place["region"] == {"startLine": 3, "startColumn": 1}
     assert verify("deep/types.dfy", "good.dfy").exit_code == 0
     assert verify("deep/types.dfy").exit_code == 0
     assert verify("deep/types.dfy", "good.dfy", "--strict").exit_code == 1
-
-
-@pytest.mark.dafny
-@pytest.mark.slow
-def test_only_what_changed(tree: Path) -> None:
-    git("init", "-q", ".")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    reports = ("--junit", "j.xml", "--sarif", "s.json", "--out", "o.jsonl")
-    done = verify("--changed", "HEAD", *reports)
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no program differs from HEAD\n")
-    # Whoever reads the reports finds those of this call.
-    suite = ElementTree.parse("j.xml").getroot()[0]
-    assert (suite.get("tests"), suite.findall("testcase")) == ("0", [])
-    (run,) = json.loads(Path("s.json").read_text())["runs"]
-    assert (run["results"], run["tool"]["driver"]["rules"]) == ([], [])
-    assert Path("o.jsonl").read_text() == ""
-    (tree / "good.dfy").write_text("lemma L() ensures 2 == 1 + 1 {}\n")
-    (tree / "deep" / "new.dfy").write_text("lemma N() ensures true {}\n")
-    (tree / "deep" / "types.dfy").unlink()
-    assert list_changed((), "HEAD") == ["deep/new.dfy", "good.dfy"]
-    assert list_changed(("deep",), "HEAD") == ["deep/new.dfy"]
-    done = verify("--changed", "HEAD")
-    assert done.exit_code == 0
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [
-        "deep/new.dfy",
-        "good.dfy",
-    ]
-    with pytest.raises(
-        UsageError, match="--changed nope: git says: fatal: Needed a single revision"
-    ):
-        list_changed((), "nope")
-    # Between two commits git would not look at what lies here.
-    with pytest.raises(
-        UsageError, match=r"--changed HEAD\.\.HEAD: git says: fatal: Needed a single"
-    ):
-        list_changed((), "HEAD..HEAD")
-    # What git would take for an option of its own.
-    with pytest.raises(UsageError, match="--output=x: name a commit"):
-        list_changed((), "--output=x")
-
-
-def test_a_shallow_clone_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git("init", "-q", ".")
-    for name in ("first", "second"):
-        git("commit", "-q", "--allow-empty", "-m", name)
-    git("clone", "-q", "--depth", "1", f"file://{tree}", "shallow")
-    monkeypatch.chdir(tree / "shallow")
-    assert list_changed((), "HEAD") == []
-    with pytest.raises(UsageError) as raised:
-        list_changed((), "HEAD~1")
-    assert str(raised.value) == (
-        "--changed HEAD~1: git says: fatal: Needed a single revision; this clone is shallow, and "
-        "does not hold every commit: git fetch --unshallow (in GitHub Actions fetch-depth: 0 for "
-        "actions/checkout)"
-    )
-    monkeypatch.chdir(tree)
-    with pytest.raises(UsageError, match=r"Needed a single revision\Z"):
-        list_changed((), "HEAD~2")
-
-
-def test_changes_need_a_repository(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tree.parent))
-    with pytest.raises(UsageError, match="--changed HEAD: git says: "):
-        list_changed((), "HEAD")
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(UsageError, match="asks git, which cannot be run"):
-        list_changed((), "HEAD")
 
 
 def test_patterns(tree: Path) -> None:
@@ -207,20 +126,6 @@ def test_what_the_reports_say(tmp_path: Path) -> None:
     ]
     assert (cases[1][0].text or "").count("<&> %") == 2
     assert suite.attrib["time"] == "1.000"
-    write_sarif(tmp_path / "s.json", rows, strict=True)
-    (run,) = json.loads((tmp_path / "s.json").read_text())["runs"]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert rules == ["error", "rejected", "timeout"]
-    assert [rules[result["ruleIndex"]] for result in run["results"]] == [
-        "rejected",
-        "rejected",
-        "timeout",
-        "rejected",
-        "error",
-    ]
-    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
-    assert [place["region"]["startLine"] for place in places] == [4, 9, 1, 1, 7]
-    assert places[-1]["artifactLocation"]["uri"] == "e%2Cf.jsonl"
     assert next(annotate(rows[1])) == (
         "::error file=b.dfy,line=4,col=3,title=rejected::bad\x01 <&> %25%0Amore"
     )
@@ -253,7 +158,7 @@ def test_which_clause_failed_is_said(tree: Path) -> None:
     # The reports call a file as its repository does.
     (tree / ".git").mkdir()
     os.chdir("deep")
-    done = verify("two.dfy", "loose.dfy", "--plain", "--sarif", "s.json", "--junit", "j.xml")
+    done = verify("two.dfy", "loose.dfy", "--plain", "--junit", "j.xml")
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         f"two.dfy:5:1: rejected: {MISSED} (4:13 {CLAUSE}); 8:24 {CALLED} (2:14 {DEMAND}); "
@@ -261,17 +166,6 @@ def test_which_clause_failed_is_said(tree: Path) -> None:
         # A warning beside it changes nothing.
         "loose.dfy: nothing to prove",
     ]
-    (run,) = json.loads(Path("s.json").read_text())["runs"]
-    assert [
-        (place["artifactLocation"]["uri"], place["region"])
-        for result in run["results"]
-        for one in (*result["locations"], *result["relatedLocations"])
-        for place in [one["physicalLocation"]]
-    ] == [
-        ("deep/two.dfy", {"startLine": line, "startColumn": column})
-        for line, column in ((5, 1), (4, 13), (8, 24), (2, 14), (9, 24), (2, 14))
-    ]
-    assert [note["message"]["text"] for note in run["results"][0]["relatedLocations"]] == [CLAUSE]
     case = ElementTree.parse("j.xml").getroot()[0].findall("testcase")[0]
     assert (case[0].text or "").splitlines()[0] == f"5:1 {MISSED} (4:13 {CLAUSE})"
     assert verify("loose.dfy").exit_code == 0
@@ -303,35 +197,6 @@ def test_reports_say_what_a_verdict_rests_and_hangs_on(tmp_path: Path) -> None:
         ("at the limit", "true"),
         ("second-judge", "dafny 4.11.0"),
     ]
-    write_sarif(tmp_path / "s.json", rows, strict=True)
-    (run,) = json.loads((tmp_path / "s.json").read_text())["runs"]
-
-    def place(one: dict[str, Any]) -> tuple[str, int, int]:
-        found = one["physicalLocation"]
-        region = found["region"]
-        return found["artifactLocation"]["uri"], region["startLine"], region["startColumn"]
-
-    assert [
-        (
-            result["ruleId"],
-            result["level"],
-            place(result["locations"][0]),
-            [place(one) for one in result["relatedLocations"]],
-        )
-        for result in run["results"]
-    ] == [
-        ("unconfirmed", "error", ("b.dfy", 5, 3), []),
-        ("unconfirmed", "error", ("b.dfy", 6, 1), []),
-        ("rejected", "error", ("c.dfy", 2, 1), [("lib/d.dfy", 7, 1)]),
-        ("believed", "note", ("a.dfy", 3, 7), [("a.dfy", 3, 7)]),
-        ("at-the-limit", "note", ("a.dfy", 1, 1), []),
-    ]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert [rules[result["ruleIndex"]] for result in run["results"]] == [
-        result["ruleId"] for result in run["results"]
-    ]
-    told = run["results"][-1]["message"]["text"]
-    assert told == "proved, but hangs on the resource limit; raise --rlimit"
 
 
 def test_notes_belong_to_the_error_before_them() -> None:

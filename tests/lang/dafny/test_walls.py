@@ -16,7 +16,7 @@ from proverrl.lang.dafny.verify.workers.toolchain import (
     find_confirming_toolchain,
 )
 from proverrl.lang.lean.verify.confirm import FreshProcess
-from proverrl.rollout.feedback import status_only
+from proverrl.rollout.feedback import compact
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
@@ -323,5 +323,5 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unconfirmed_proof_earns_nothing() -> None:
     refused = replace(FIRST, status=Status.UNCONFIRMED)
     assert (refused.status.judged, refused.proved) == (True, False)
-    said = status_only(CANDIDATE, refused, 3)
-    assert said.startswith("The proof is not confirmed by a second verifier.")
+    said = compact(CANDIDATE, refused, 3)
+    assert said.endswith("the proof is not confirmed by a second verifier")

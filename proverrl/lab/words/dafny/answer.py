@@ -19,11 +19,12 @@ from proverrl.errors import ProblemError
 from proverrl.generate.families import ProgramText
 from proverrl.lab.words.answers import ANSWER
 from proverrl.lab.words.dafny.claim import DECIDING, open_lemma, refuse_unproved
+from proverrl.lab.words.dafny.fresh import find_fresh
 from proverrl.lab.words.english import ASKS, English, write_digits
 from proverrl.lab.words.parts import blank_out
 from proverrl.lang.dafny.audit.bodies import check_problem
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
-from proverrl.lang.dafny.syntax.text import find_fresh, scan_places
+from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.types import HOLE, Candidate, Problem
 
 _EXISTS = re.compile(r"\s*exists\s+(\w+)\s*:\s*(int|nat|bool)\s*::(.*)", re.DOTALL)

@@ -20,6 +20,7 @@ from functools import reduce
 from textwrap import dedent
 
 from proverrl.errors import ProblemError
+from proverrl.lab.words.dafny.fresh import find_fresh
 from proverrl.lab.words.dafny.phrases import read_phrase
 from proverrl.lab.words.dafny.stated import make_file
 from proverrl.lab.words.english import English, Phrase, sentence
@@ -40,7 +41,7 @@ from proverrl.lang.dafny.compose.declarations import (
     rename,
 )
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
-from proverrl.lang.dafny.syntax.text import fill_hole, find_fresh, name_entry, scan_places
+from proverrl.lang.dafny.syntax.text import fill_hole, name_entry, scan_places
 from proverrl.lang.records import Made, Parent
 from proverrl.types import Candidate, Problem, Verdict
 

@@ -26,6 +26,7 @@ from proverrl.lab.words.dafny.difference import (
     shows_difference,
 )
 from proverrl.lab.words.dafny.errors import Clause, reword, spoil
+from proverrl.lab.words.dafny.fresh import find_fresh
 from proverrl.lab.words.dafny.phrases import read_phrase
 from proverrl.lab.words.dafny.stated import (
     ask_contradiction,
@@ -38,7 +39,7 @@ from proverrl.lab.words.english import English, Forms, sentence
 from proverrl.lang.dafny.audit.bodies import CONTRACT
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration
-from proverrl.lang.dafny.syntax.text import find_fresh, find_own_entries
+from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _GIVEN = frozenset(("function", "predicate", "datatype"))

@@ -1,27 +1,21 @@
-"""Finds problems that anything proves: what they ask for is empty, or what they assume is false.
+"""Finds problems whose preconditions contradict each other, and bodies that say nothing.
 
-Flows in: a problem with a hole, a verifier. Flows out: the names of the checks that failed: that
-the preconditions contradict each other (they prove ``ensures false``), that the hole may stay
-empty, that it may hold what says nothing.
+Flows in: a problem with a hole. Flows out: a candidate that is proved only if the preconditions
+prove ``ensures false``.
 Not covered: a weak contract; a contradiction that the prover does not find; what lies outside the
-declaration that holds the hole; of annotate problems, all but the empty change.
+declaration that holds the hole; annotate problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Mapping
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit.annotated import get_program_text
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.program import Element, parse_program
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, read_file
 from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
-from proverrl.verifier.base import Verifier
-
-VacuityCheck = Literal["requires", "empty-body", "trivial-body"]
 
 TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
     "invariants": ("invariant true",),
@@ -38,30 +32,6 @@ TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
 _PROBE = "VacuityProbe"
 
 
-async def check_vacuity(
-    problem: Problem,
-    verifier: Verifier,
-    *,
-    deadline_seconds: float = 60.0,
-    checks: tuple[VacuityCheck, ...] = ("requires", "empty-body", "trivial-body"),
-) -> tuple[VacuityCheck, ...]:
-    """The checks that found the problem to be vacuous, in the order of ``checks``.
-
-    A check that could not be judged (time, crash) counts as failed: what is unknown is not good
-    enough to train on. Raises ``ProblemError`` when the program cannot be read, and what the
-    verifier raises.
-    """
-    failed = []
-    for check in checks:
-        for candidate in _list_candidates(problem, check):
-            verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-            proved = proves_probe(verdict) if check == "requires" else verdict.proved
-            if proved or not verdict.status.judged:
-                failed.append(check)
-                break
-    return tuple(failed)
-
-
 def proves_probe(verdict: Verdict) -> bool:
     """True if a verdict on ``build_requires_probe``'s candidate proves the probe's own entry."""
     return any(
@@ -69,18 +39,6 @@ def proves_probe(verdict: Verdict) -> bool:
         for found in verdict.obligations
         if found.all_proved
     )
-
-
-def _list_candidates(problem: Problem, check: VacuityCheck) -> Iterator[Candidate]:
-    if check == "requires":
-        probe = build_requires_probe(problem)
-        if probe is not None:
-            yield probe
-    elif check == "empty-body":
-        yield Candidate(problem, get_program_text(problem) if problem.kind == ANNOTATE else "")
-    else:
-        for body in TRIVIAL_BODIES[problem.kind]:
-            yield Candidate(problem, body)
 
 
 def build_requires_probe(problem: Problem) -> Candidate | None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from proverrl.config.selfplay import DafnyOperator
-from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.audit.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.dafny.compose import attack, forms, fuse, mutate
-from proverrl.lang.dafny.compose.declarations import list_names, read_problem
-from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.lang.dafny.compose.declarations import read_problem
 from proverrl.lang.parts import Composing
 from proverrl.lang.records import Operator
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import Candidate, Problem, Status, Verdict
 
 OPERATORS: Mapping[DafnyOperator, Operator] = {
     "change_constant": Operator(1, mutate.change_constant),
@@ -99,30 +97,6 @@ class DafnyComposing(Composing):
     def list_refutations(self, problem: Problem) -> Sequence[str]:
         witnesses = attack.write_witnesses(problem)
         return () if witnesses is None else (witnesses,)
-
-    def examine_conclusions(self, problem: Problem) -> dict[str, int]:
-        """Two steps where nothing is concluded, one where the conclusions leave out all that is
-        given and returned."""
-        try:
-            target = read_problem(problem).target
-        except ProblemError:
-            return {}
-        claims = target.list_clauses("ensures")
-        if not claims:
-            return {"concludes nothing": 2}
-        names = {name for name, _ in (*target.formals, *target.returns)}
-        if names and not names & list_names(" ".join(claims)):
-            return {"concludes nothing about its parameters": 1}
-        return {}
-
-    def read_shape(self, problem: Problem) -> list[str]:
-        """All names are one: numbered in their order, as in a skeleton, a parameter that is gone
-        would make every later name a new one."""
-        text = problem.preamble + problem.statement
-        return [
-            "_" if kind == "name" and piece not in KEYWORDS else piece
-            for kind, piece in scan_tokens(text.replace(HOLE, " "))
-        ]
 
 
 COMPOSING = DafnyComposing()

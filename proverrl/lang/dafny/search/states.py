@@ -263,9 +263,6 @@ class DafnySearching(Searching):
     def segment(self, states: SearchStates) -> SegmentFn:
         return segment_dafny if states == "obligations" else statement_segments
 
-    def list_prefixes(self, body: str) -> list[str]:
-        return ["", *(body[: cut.end] for cut in find_cuts(body)[:-1])]
-
     def count_open(self, state: str) -> int | None:
         if not state or state.startswith("text: "):
             return None

@@ -7,9 +7,6 @@ in the whole text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import count
-
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.cursor import RESERVED
 from proverrl.lang.dafny.syntax.tokens import scan_any
@@ -53,13 +50,6 @@ _CODE = "Impl$$_module.__default."
 def name_entry(name: str) -> str:
     """Dafny's name for the entry of a method's or lemma's body."""
     return f"{_CODE}{mangle(name)}"
-
-
-def find_fresh(stem: str, texts: Iterable[str]) -> str:
-    """``stem``, or with the least number behind it that makes it no word of the texts."""
-    taken = {piece for text in texts for _, piece in scan_tokens(text)}
-    names = (f"{stem}{number or ''}" for number in count())
-    return next(name for name in names if name not in taken)
 
 
 def find_own_entries(head: str) -> tuple[str, str]:

@@ -206,12 +206,6 @@ class LeanSearching(Searching):
     def segment(self, states: SearchStates) -> SegmentFn:
         return segment_lean
 
-    def list_prefixes(self, body: str) -> list[str]:
-        raise UsageError(
-            "prefixes of Lean proofs are read from their states, which rollouts do not hold; give "
-            "value.samples, which `proverrl search --emit-samples` writes"
-        )
-
     def count_open(self, state: str) -> int | None:
         if not state or state.startswith("text: "):
             return None

@@ -202,9 +202,7 @@ class _Bench:
 
     async def _start(self, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
         environment = {**dict(self._toolchain.environment), **variables}
-        group = await ProcessGroup.start(
-            command, environment=environment, memory_limit_mb=self._limits.memory_mb
-        )
+        group = await ProcessGroup.start(command, environment=environment)
         said = bytearray()
         try:
             while chunk := await group.read():

@@ -54,7 +54,6 @@ async def replay(
     challenge: Path | None = None,
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS,
     seconds: float = 120.0,
-    memory_mb: float | None = None,
 ) -> ReplayOutcome:
     """Replay the module in ``olean``, which must declare ``theorem`` (None: it may declare what it
     likes) and no axiom that is not allowed. With a ``challenge``, which the same imports, the same
@@ -74,7 +73,7 @@ async def replay(
     theorem = theorem and theorem.replace("«", "").replace("»", "")
     ours = [str(challenge), theorem] if challenge and theorem else []
     command = [*lean, "--run", str(_PROGRAM), nonce, str(olean), *ours]
-    group = await ProcessGroup.start(command, environment=environment, memory_limit_mb=memory_mb)
+    group = await ProcessGroup.start(command, environment=environment)
     try:
         printed = group.read_all(_MAX_OUTPUT_BYTES, "the replay")
         said = (await asyncio.wait_for(printed, seconds)).decode("utf-8", "replace")

@@ -100,7 +100,7 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         tail of its errors."""
         folder = make_folder()
         (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
-        group = await ProcessGroup.start(command, folder, memory_limit_mb=self._limits.memory_mb)
+        group = await ProcessGroup.start(command, folder)
         self._group = group
         try:
             received = await group.read_all(_MAX_REPLY_BYTES, "dafny")

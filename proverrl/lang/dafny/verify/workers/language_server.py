@@ -270,9 +270,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
             f"--verification-time-limit={limits.time_limit_seconds}",
         )
         dotnet = {name: text for name, text in os.environ.items() if name.startswith("DOTNET_")}
-        group = await ProcessGroup.start(
-            command, environment=dotnet, memory_limit_mb=limits.memory_mb
-        )
+        group = await ProcessGroup.start(command, environment=dotnet)
         server = cls(group, toolchain, known)
         try:
             async with asyncio.timeout(_START_SECONDS):

@@ -68,7 +68,7 @@ class DafnyServerWorker(GroupWorker, DafnyProcess):
     ) -> DafnyServerWorker:
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
-        group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)
+        group = await ProcessGroup.start(toolchain.server)
         worker = cls(group, toolchain.plain, limits, known)
         try:
             await check_canaries(worker, toolchain.z3)

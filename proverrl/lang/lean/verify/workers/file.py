@@ -41,9 +41,8 @@ _MESSAGE: TypeAdapter[LeanMessage] = TypeAdapter(LeanMessage)
 class LeanFile(LeanSession):
     """The processes of one text and of the questions about it, and their folders."""
 
-    def __init__(self, toolchain: LeanToolchain, memory_limit_mb: float | None = None) -> None:
+    def __init__(self, toolchain: LeanToolchain) -> None:
         self._toolchain = toolchain
-        self._memory_limit_mb = memory_limit_mb
         self._groups: list[ProcessGroup] = []
 
     @property
@@ -96,7 +95,6 @@ class LeanFile(LeanSession):
                 theorem=theorem,
                 challenge=ours if challenge else None,
                 allowed_axioms=allowed_axioms,
-                memory_mb=self._memory_limit_mb,
             )
 
     def read_compiled(self, env: Environment) -> bytes:
@@ -123,7 +121,6 @@ class LeanFile(LeanSession):
             (*self._toolchain.lean_command, "--json", *LEAN_OPTIONS, *files),
             folder,
             environment=self._toolchain.add_to_path(group.folder for group in self._groups),
-            memory_limit_mb=self._memory_limit_mb,
         )
         self._groups.append(group)
         said = await group.read_all(_MAX_OUTPUT_BYTES, "Lean")

@@ -62,9 +62,8 @@ _BEFORE_STEPS = frozenset("· . ; <;> by".split())
 class LeanServer(LeanSession):
     """Some documents of one worker, started when needed."""
 
-    def __init__(self, toolchain: LeanToolchain, memory_limit_mb: float | None = None) -> None:
+    def __init__(self, toolchain: LeanToolchain) -> None:
         self._toolchain = toolchain
-        self._memory_limit_mb = memory_limit_mb
         # The least recently used first.
         self._documents: list[_Document] = []
         self._begin = make_nonce()
@@ -128,7 +127,7 @@ class LeanServer(LeanSession):
                 oldest = self._documents.pop(0)
                 oldest.group.kill()
                 await oldest.group.join()
-            best = await _Document.start(self._toolchain, header, self._memory_limit_mb)
+            best = await _Document.start(self._toolchain, header)
         elif not fits:
             # None fits: the one that was not used for longest has the least to lose.
             best = fitting[0]
@@ -150,13 +149,10 @@ class _Document:
         self._last_id = 0
 
     @classmethod
-    async def start(
-        cls, toolchain: LeanToolchain, header: str, memory_limit_mb: float | None
-    ) -> _Document:
+    async def start(cls, toolchain: LeanToolchain, header: str) -> _Document:
         group = await ProcessGroup.start(
             (*toolchain.lean_command, "--worker", *_OPTIONS, _URI),
             environment=dict(toolchain.environment),
-            memory_limit_mb=memory_limit_mb,
         )
         return cls(group, header)
 

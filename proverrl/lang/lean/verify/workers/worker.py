@@ -76,11 +76,11 @@ class SplitFile:
         return self.header.count("\n")
 
 
-def open_session(toolchain: LeanToolchain, memory_limit_mb: float | None) -> LeanSession:
+def open_session(toolchain: LeanToolchain) -> LeanSession:
     """Lean, asked as the toolchain says."""
     if toolchain.backend == "lean-file":
-        return LeanFile(toolchain, memory_limit_mb)
-    return LeanServer(toolchain, memory_limit_mb)
+        return LeanFile(toolchain)
+    return LeanServer(toolchain)
 
 
 class LeanWorker(GroupWorker):
@@ -107,7 +107,7 @@ class LeanWorker(GroupWorker):
     ) -> LeanWorker:
         """Start a session and see that it tells true from false; raises ``ToolchainError`` when it
         does not, ``WorkerError`` when it dies meanwhile."""
-        session = open_session(toolchain, limits.memory_mb)
+        session = open_session(toolchain)
         worker = cls(session, toolchain, limits, known)
         try:
             strict = replace(limits, allowed_axioms=STANDARD_AXIOMS, trace_states=False)

@@ -1,37 +1,25 @@
 """Verdicts in the forms that continuous integration reads.
 
 Flows in: rows of ``proverrl verify``. Flows out: a JUnit report (as Jenkins, GitLab and others read
-it; it has all that the schemas of Ant's and of Jenkins' reports ask for), a SARIF log (OASIS,
-version 2.1.0), lines that GitHub Actions shows beside the code. Not handled here: judging, exit
-statuses.
+it; it has all that the schemas of Ant's and of Jenkins' reports ask for), and lines that GitHub
+Actions shows beside the code. Not handled here: judging, exit statuses.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 from xml.etree import ElementTree
 
 from proverrl.files.lines import write_whole
 from proverrl.problems.includes import find_checkout
 from proverrl.verifier.base import AT_LIMIT
-from proverrl.version import __version__
 
 Row = Mapping[str, Any]
-_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _SECOND_JUDGE = "second-judge"
-_NOTES = {
-    "believed": "rests on what is believed",
-    "at-the-limit": "hangs on the resource limit; raise --rlimit",
-}
-"""Rules of a log that are no errors, and what they mean."""
-_INCLUDED = re.compile(r"in (.+?), line (\d+): ")
 _ILLEGAL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535))
 """Characters that no XML may hold."""
 
@@ -137,68 +125,6 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
     write_whole(path, ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n")
 
 
-def write_sarif(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
-    """A result for each error of each row that does not pass; its rule is the status. A note for
-    each row that rests on what is believed, or is proved at the limit."""
-    complained = [row for row in rows if not passes(row, strict=strict)]
-    rules = sorted({row["status"] for row in complained})
-    told = [(row, row["status"], found) for row in complained for found in find_errors(row)]
-    noted = [(row, rule, note) for row in rows for rule, note in _list_notes(row)]
-    rules += sorted({rule for _, rule, _ in noted})
-    results = [
-        {
-            "ruleId": rule,
-            "ruleIndex": rules.index(rule),
-            "level": "note" if rule in _NOTES else "error",
-            "message": {"text": found.text},
-            "locations": [_locate(row, found)],
-            "relatedLocations": [
-                {"id": number, "message": {"text": note.text}, **_locate(of, note)}
-                for number, (of, note) in enumerate(_list_related(row, found))
-            ],
-        }
-        for row, rule, found in told + noted
-    ]
-    driver = {
-        "name": "ProverRL",
-        "version": __version__,
-        "rules": [
-            {"id": rule, "shortDescription": {"text": _NOTES.get(rule, f"not proved: {rule}")}}
-            for rule in rules
-        ],
-    }
-    log = {
-        "$schema": _SARIF,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
-    }
-    write_whole(path, json.dumps(log, indent=2) + "\n")
-
-
-def _list_notes(row: Row) -> Iterator[tuple[str, Complaint]]:
-    """The notes of a log on a row beside its errors, each with its rule."""
-    if counts := row.get("believed"):
-        places = tuple(
-            Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
-            for one in row["diagnostics"]
-            if one["severity"] == "info" and "(believed: " in one["message"]
-        )
-        said = f"believed, not proved: {describe_believed(counts)}"
-        line, column = places[0][:2] if places else (0, 1)
-        yield "believed", Complaint(line, column, said, places)
-    if row["status"] == "proved" and row.get("at_limit"):
-        yield "at-the-limit", Complaint(0, 1, f"proved, but {_NOTES['at-the-limit']}")
-
-
-def _list_related(row: Row, found: Complaint) -> Iterator[tuple[Row, Complaint]]:
-    """The other places that a complaint names, each with what names its file."""
-    if included := _INCLUDED.match(found.text):
-        there = Complaint(int(included[2]), 1, found.text[included.end() :])
-        yield {**row, "file": included[1]}, there
-    for note in found.notes:
-        yield row, note
-
-
 def annotate(row: Row) -> Iterator[str]:
     """GitHub's workflow commands for the errors of a row."""
     for found in find_errors(row):
@@ -207,13 +133,6 @@ def annotate(row: Row) -> Iterator[str]:
             place += f",line={found.line},col={found.column}"
         text = str(found._replace(line=0))
         yield f"::error {place},title={row['status']}::{_escape(text)}"
-
-
-def _locate(row: Row, found: Complaint) -> dict[str, Any]:
-    # A region begins in line 1 where the whole file is meant.
-    region = {"startLine": max(1, found.line), "startColumn": max(1, found.column)}
-    file = {"uri": quote(_find_place(row))}
-    return {"physicalLocation": {"artifactLocation": file, "region": region}}
 
 
 def _find_file(row: Row) -> str:
