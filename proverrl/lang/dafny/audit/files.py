@@ -16,7 +16,7 @@ statements (Dafny checks their proofs, and its ``/noCheating`` refuses those wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
@@ -96,13 +96,14 @@ def audit_program(
     if findings:
         return None, findings
     findings = [*_scan_words(tokens), *_scan_attributes(tokens, attributes)]
-    findings += [*_scan_prefixes(tokens), *_scan_nesting(tokens)]
+    findings += _scan_nesting(tokens)
     if any(finding.rule == "grammar" for finding in findings):
-        return None, findings
+        return None, [*findings, *_scan_prefixes(tokens, set())]
     try:
         program = read_program(tokens, trusts=True)
     except GrammarError as error:
-        return None, [*findings, error.finding]
+        return None, [*findings, *_scan_prefixes(tokens, set()), error.finding]
+    findings += _scan_prefixes(tokens, program.labelled)
     findings += [*_list_missing(program), *_scan_proofs(program)]
     return program, findings + find_bugs(program)
 
@@ -196,17 +197,22 @@ def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
     for brace, colon, name, value in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
         is_attribute = brace.text == "{" and colon.text == ":" and name.text not in allowed
+        if name.text == "-":
+            # A block that begins with ':-'.
+            continue
         # It says what holds without it.
         if is_attribute and (name.text, value.text) != ("verify", "true"):
             trust = _TRUSTED_ATTRIBUTES.get(name.text, "")
             yield replace(refuse_attribute(name, value), trust=trust)
 
 
-def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:
-    """``@Name`` before a declaration is Dafny 4's other way to write an attribute."""
+def _scan_prefixes(tokens: list[Token], labelled: Container[int]) -> Iterator[Finding]:
+    """``@Name`` before a declaration is Dafny 4's other way to write an attribute; what is
+    ``labelled`` was read as a call in the state at a label."""
     for place, token in enumerate(tokens):
         follows_label = place and tokens[place - 1].text in ("old", "unchanged", "allocated")
-        if token.text == "@" and token.kind == "operator" and not follows_label:
+        is_prefix = not follows_label and place not in labelled
+        if token.text == "@" and token.kind == "operator" and is_prefix:
             message = "attributes that begin with '@' are not allowed"
             yield token.refuse("cheat", "attributes", message)
 
@@ -235,6 +241,10 @@ def _scan_proofs(program: ParsedProgram) -> Iterator[Finding]:
     inside = {place for start, end in program.proofs for place in range(start, end)}
     for place in sorted(inside):
         yield from _check_token(program.tokens, place, methods)
+    for place in program.failing:
+        if place in inside:
+            message = "':-' may leave a proof, which then shows nothing"
+            yield program.tokens[place].refuse("cheat", "keywords", message)
 
 
 def _check_token(tokens: list[Token], place: int, methods: set[str]) -> Iterator[Finding]:

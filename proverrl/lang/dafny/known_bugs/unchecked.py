@@ -180,8 +180,10 @@ def _is_unchecked(name: str, bases: dict[str, tuple[ParsedProgram, int, bool]]) 
 
 
 def _find_labelled_states(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """``old@L(f(x))``, where it is checked in another state that f may be called (1112)."""
+    """``old@L(f(x))`` and Dafny 4's ``f@L(x)``, where it is checked in another state that f may be
+    called (1112)."""
     tokens = program.tokens
+    yield from sorted(program.labelled)
     for place in range(len(tokens) - 3):
         if tokens[place].text in _TWO_STATE and tokens[place + 1].text == "@":
             end = find_close(tokens, place + 3)

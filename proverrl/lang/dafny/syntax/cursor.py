@@ -44,6 +44,12 @@ _AFTER_TYPES = frozenset(
 )
 
 
+# The same in Dafny 4, as far as it begins no operand in Dafny 2.3.
+_AFTER_TYPES_4 = frozenset("&& || ==> <== <==> => @".split())
+# The rest of Dafny 4's, which are names in Dafny 2.3.
+_AFTER_TYPES_ADMITTED = frozenset("is least greatest".split())
+
+
 class GrammarError(Exception):
     """The body is not in the grammar; carries the one finding."""
 
@@ -177,9 +183,9 @@ class Cursor:
         """``...`` where a refining module leaves out what it repeats."""
         return self.trusts and self.take("...")
 
-    def leave_out(self, message: str) -> None:
+    def leave_out(self, message: str, rule: str = "missing-body", trust: str = "assume") -> None:
         """Note that a body is missing here; raises where nothing may be left out."""
-        finding = self.token.refuse("cheat", "missing-body", message, "assume")
+        finding = self.token.refuse("cheat", rule, message, trust)
         if not self.trusts:
             raise GrammarError(finding)
         self.program.left_out.append(finding)
@@ -199,6 +205,24 @@ class Cursor:
     def leave(self) -> None:
         self._depth -= 1
 
+    def touches_last(self, distance: int = 0) -> bool:
+        """True if nothing stands between the token at this distance and the one before it."""
+        before, token = self._tokens[max(self._place + distance - 1, 0)], self.peek(distance)
+        return (before.line, before.column + len(before.text)) == (token.line, token.column)
+
+    @property
+    def at_failing(self) -> bool:
+        """At ``:-`` of Dafny 4, which gives up where its value is a failure."""
+        return self.at(":") and self.peek().text == "-" and self.touches_last(1)
+
+    def take_failing(self) -> bool:
+        """``:-`` is noted, because it may leave what stands around it."""
+        if not self.at_failing:
+            return False
+        self.program.failing.append(self._place)
+        self.skip(2)
+        return True
+
 
 class CodeTypes(Cursor):
     """Types, bound names and patterns.
@@ -217,17 +241,20 @@ class CodeTypes(Cursor):
         self._brackets -= 1
         self.expect(end)
 
-    def parse_items(self, parse: Callable[[], object]) -> None:
-        """One or more items separated by commas."""
+    def parse_items(
+        self, parse: Callable[[], object], *, goes_on: Callable[[], bool] | None = None
+    ) -> None:
+        """One or more items separated by commas, as long as it ``goes_on``."""
         parse()
-        while self.take(","):
+        while self.at(",") and (goes_on is None or goes_on()):
+            self.advance()
             parse()
 
     def parse_type(self, *, in_expression: bool = False) -> None:
         self.enter()
         start = self._place
         if self.take("("):
-            self.parse_list(self.parse_type, ")")
+            self.parse_list(self._parse_type_in_tuple, ")")
         elif self.at(*_BASE_TYPES):
             self.advance()
         else:
@@ -238,6 +265,11 @@ class CodeTypes(Cursor):
         if self._text(start - 1) == ":":
             self.program.declared_types.append((start, self._place))
         self.leave()
+
+    def _parse_type_in_tuple(self) -> None:
+        if self.whole:
+            self.take("ghost")
+        self.parse_type()
 
     def _parse_named_type(self, in_expression: bool) -> None:
         if self.at(*COLLECTIONS):
@@ -252,7 +284,8 @@ class CodeTypes(Cursor):
 
     def _take_type_arguments(self, in_expression: bool = True) -> None:
         """``<T, U>`` where Dafny takes it for types; in an expression that needs a look ahead."""
-        if self.at("<") and (not in_expression or self._at_type_arguments()):
+        is_arrow = self.whole and self.peek().text == "-"
+        if self.at("<") and not is_arrow and (not in_expression or self._at_type_arguments()):
             self._parse_type_arguments()
 
     def _parse_type_arguments(self) -> None:
@@ -272,11 +305,17 @@ class CodeTypes(Cursor):
         end = self._find_types_end(self._place + 1, ">")
         if end is None:
             return False
-        return self._tokens[end].kind == "end" or self._text(end) in _AFTER_TYPES
+        after = self._text(end)
+        return (
+            self._tokens[end].kind == "end"
+            or after in _AFTER_TYPES
+            or (self.whole and after in _AFTER_TYPES_4)
+            or (self.admitted and after in _AFTER_TYPES_ADMITTED)
+        )
 
     def _find_types_end(self, place: int, end: str) -> int | None:
         """The place after the types from ``place`` on and the bracket behind them."""
-        while (after := self._find_type_end(place)) is not None:
+        while (after := self._find_type_end(self._skip_ghost(place))) is not None:
             if self._text(after) == end:
                 return after + 1
             if self._text(after) != ",":
@@ -284,8 +323,20 @@ class CodeTypes(Cursor):
             place = after + 1
         return None
 
+    def _skip_ghost(self, place: int) -> int:
+        return place + (self.whole and self._text(place) == "ghost")
+
     def _find_type_end(self, place: int) -> int | None:
-        """The place after the type at ``place``, as far as Dafny looks ahead; None for no type."""
+        """The place after the type at ``place``, as far as Dafny looks ahead; None for no type.
+
+        Arrows are seen by Dafny 4 only, but no expression of Dafny 2.3 holds one.
+        """
+        after = self._find_end_before_arrow(place)
+        while self.whole and after is not None and self._text(after) in ARROWS:
+            after = self._find_end_before_arrow(after + 1)
+        return after
+
+    def _find_end_before_arrow(self, place: int) -> int | None:
         text = self._text(place)
         if text in _BASE_TYPES:
             return place + 1
@@ -318,7 +369,7 @@ class CodeTypes(Cursor):
         """A name with or without its type."""
         place = self._place
         self.expect_name()
-        if self.take(":"):
+        if not self.at_failing and self.take(":"):
             self.parse_type()
             self.program.typed[place] = (place + 2, self._place)
         else:
@@ -330,6 +381,8 @@ class CodeTypes(Cursor):
 
     def parse_case_pattern(self) -> None:
         """The pattern of a case; a bare name is a constructor, whose type is known."""
+        self.skip_newer_attributes()
+        self.take("|")
         if self.at_name and self.peek().text not in ("(", ":", "|"):
             self.advance()
         else:
@@ -349,7 +402,7 @@ class CodeTypes(Cursor):
             self.bound.append(self.advance())
             if self.at(":") and not typed and not self.admitted:
                 raise self.refuse_typed_pattern()
-            if self.take(":"):
+            if not self.at_failing and self.take(":"):
                 self.parse_type()
                 self.program.typed[place] = (place + 2, self._place)
             else:
@@ -359,6 +412,9 @@ class CodeTypes(Cursor):
         while self.whole and self.take("|"):
             self._parse_pattern(typed=typed)
         self.leave()
+
+    def skip_newer_attributes(self) -> None:
+        """Attributes where Dafny 4 alone has them; known to ``CodeExpressions`` only."""
 
     def parse_arrow(self, first: int) -> None:
         """The arrow behind the pattern of a case, whose bindings are those from ``first`` on."""
@@ -371,7 +427,9 @@ class CodeTypes(Cursor):
         if not self.whole:
             raise self.fail("expected a name")
         self.take("-")
-        if self.token.kind not in ("number", "char", "string") and not self.at("true", "false"):
+        if self.token.kind not in ("number", "char", "string") and not self.at(
+            "true", "false", "null"
+        ):
             raise self.fail("expected a pattern")
         self.advance()
 

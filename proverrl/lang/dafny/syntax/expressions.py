@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, MAX_DEPTH, CodeTypes, is_name
+from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, MAX_DEPTH, is_name
+from proverrl.lang.dafny.syntax.domains import CodeDomains
 from proverrl.lang.dafny.syntax.parsed import Binding
 
 _CONSTANTS = frozenset("true false null this".split())
@@ -27,7 +28,7 @@ _ENDLESS = frozenset(
 )
 
 
-class CodeExpressions(CodeTypes):
+class CodeExpressions(CodeDomains):
     """Expressions, their operands, and the domains of quantifiers.
 
     ``semi``: an expression may go on after the semicolon of a lemma call. ``lambdas``: a name
@@ -39,35 +40,6 @@ class CodeExpressions(CodeTypes):
     max_chain = 400
     signs: tuple[str, ...] = ("-", "!", "!!")
     endless = _ENDLESS
-
-    def parse_expressions(self) -> None:
-        self.parse_items(self.parse_inner)
-
-    def parse_inner(self) -> None:
-        """An expression between brackets, where everything may stand."""
-        self.parse_expression(semi=True)
-
-    def skip_attributes(self) -> None:
-        """``{:name expression, ...}`` any number of times; the names are judged elsewhere."""
-        while self.at("{") and self.peek().text == ":":
-            self.skip(2)
-            self.expect_name()
-            if not self.at("}"):
-                self.parse_expressions()
-            self.expect("}")
-
-    def parse_frames(self, *, semi: bool = False, lambdas: bool = True) -> None:
-        """The frames that ``reads``, ``modifies`` or ``unchanged`` lists."""
-
-        def parse_frame() -> None:
-            if self.take("*"):
-                return
-            if not self.at("`"):
-                self.parse_expression(semi=semi, lambdas=lambdas)
-            if self.take("`"):
-                self.expect_name()
-
-        self.parse_items(parse_frame)
 
     def parse_primary(self) -> bool:
         """An atom with its suffixes; returns True when the last suffix is a call."""
@@ -95,10 +67,39 @@ class CodeExpressions(CodeTypes):
         self.parse_list(parse, ")")
 
     def _parse_argument(self) -> None:
-        if self.whole and self.at_name and self.peek().text == ":=":
+        is_named = self.at_name or self.token.kind == "number"
+        if self.whole and is_named and self.peek().text == ":=":
             # Dafny 4's arguments by name.
             self.skip(2)
         self.parse_inner()
+
+    def _parse_parentheses(self) -> None:
+        """An expression in parentheses or a tuple, or what it may decrease to."""
+        self.expect("(")
+        self._brackets += 1
+        if not self.at(")") and not self._at_decreases_to():
+            self.parse_items(self._parse_tuple_part)
+        if self._at_decreases_to():
+            self.skip(2)
+            if not self.at(")"):
+                self.parse_expressions()
+        self._brackets -= 1
+        self.expect(")")
+
+    def _parse_tuple_part(self) -> None:
+        if self.whole and self.at("ghost") and self.peek().text != "var":
+            self.advance()
+        self._parse_argument()
+
+    def _at_decreases_to(self) -> bool:
+        """``decreases to`` of Dafny 4. In Dafny 2.3 a clause may begin so outside of brackets, with
+        a variable that is called ``to``; an operand behind that is none of its texts."""
+        if not self.whole or not self.at("decreases", "nonincreases") or self.peek().text != "to":
+            return False
+        after = self.peek(2)
+        begins = is_name(after) or after.kind in ("number", "char", "string")
+        is_step = self._element.word in ("assert", "expect")
+        return self._brackets > 0 or is_step or begins or after.sign in _CONSTANTS
 
     def _parse_atom(self) -> bool:
         """True for a call of a prefix predicate."""
@@ -116,8 +117,10 @@ class CodeExpressions(CodeTypes):
             self.skip(2)
             self.parse_inner()
             self.expect(")")
-        elif self.at("(", "[", "{"):
-            closer = {"(": ")", "[": "]", "{": "}"}[self.advance().text]
+        elif self.at("("):
+            self._parse_parentheses()
+        elif self.at("[", "{"):
+            closer = {"[": "]", "{": "}"}[self.advance().text]
             self.parse_list(self.parse_inner, closer)
         elif self.take("|"):
             self.parse_expression(semi=True, bits=False)
@@ -132,10 +135,12 @@ class CodeExpressions(CodeTypes):
         return False
 
     def _parse_after_name(self) -> bool:
-        """Types, or the arguments of a prefix predicate (``P#[k](x)``); True for the latter."""
+        """Types, or the arguments of a prefix predicate (``P#[k](x)``) or of a call in the state at
+        a label (``f@L(x)``); True for the latter two."""
         if not self.at("#"):
+            callee = self._text(self._place - 1)
             self._take_type_arguments()
-            return False
+            return self.whole and self._take_labelled_call(callee)
         self.advance()
         self._take_type_arguments(in_expression=False)
         self.expect("[")
@@ -143,6 +148,19 @@ class CodeExpressions(CodeTypes):
         self.expect("]")
         self.expect("(")
         self.parse_list(self.parse_inner, ")")
+        return True
+
+    def _take_labelled_call(self, callee: str) -> bool:
+        """Dafny 4 tells it by what touches the ``@`` from an attribute of the next declaration."""
+        if not self.at("@") or not self.touches_last():
+            return False
+        self.program.labelled.add(self._place)
+        self.advance()
+        if self.token.kind == "number":
+            self.advance()
+        else:
+            self.expect_name()
+        self._parse_arguments(callee)
         return True
 
     def _parse_collection(self) -> None:
@@ -214,35 +232,6 @@ class CodeExpressions(CodeTypes):
         self.expect(":=")
         self.parse_inner()
 
-    def parse_domain(self, *, ranged: bool = True) -> None:
-        """``x: T, y {:attribute} | range``; the range may be missing."""
-        self.parse_items(self._parse_domain_name)
-        self.skip_attributes()
-        if ranged and self.take("|"):
-            self.parse_expression(semi=True)
-
-    def _parse_domain_name(self) -> None:
-        self.refuse_unread_domain()
-        self.parse_bound_name()
-        if self.whole and self.at("<") and self.peek().text == "-":
-            # Dafny 4's ``x <- set``.
-            self.skip(2)
-            self.parse_expression(bits=False)
-
-    def at_binding_guard(self) -> bool:
-        """``x: T, y :| P`` after ``if`` or ``case``."""
-        following = self.peek().text
-        return self.at_name and (
-            following in (":", ",", ":|") or (following == "{" and self.peek(2).text == ":")
-        )
-
-    def parse_binding_guard(self, *, lambdas: bool = True) -> None:
-        self.parse_items(self.parse_bound_name)
-        if self.whole:
-            self.skip_attributes()
-        self.expect(":|")
-        self.parse_expression(semi=True, lambdas=lambdas)
-
     def parse_expression(
         self, *, semi: bool = False, lambdas: bool = True, bits: bool = True
     ) -> None:
@@ -251,6 +240,9 @@ class CodeExpressions(CodeTypes):
         if self._in_function:
             self.parse_steps(semi=semi)
         is_call = self._parse_chain(semi, lambdas, bits)
+        if self._at_decreases_to() and self.peek(2).text != ")":
+            self.skip(2)
+            is_call = self._parse_chain(semi, lambdas, bits)
         if semi and is_call and self.take(";"):
             self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
         self.leave()
@@ -336,6 +328,8 @@ class CodeExpressions(CodeTypes):
         self._guards += num_signs
         if lambdas and self._at_lambda():
             self._parse_lambda(semi, bits)
+        elif self.whole and self.at_failing:
+            self._parse_failing_let(semi, lambdas, bits)
         elif self._at_endless():
             is_quantified = self.at(*_QUANTIFIERS)
             self._guards += is_quantified
@@ -349,6 +343,8 @@ class CodeExpressions(CodeTypes):
     def _at_endless(self) -> bool:
         """One of the ``endless`` forms, and no display."""
         text, following = self.token.text, self.peek().text
+        if self.at("hide") and self.whole:
+            return self.at_hide
         if not self.at(*self.endless):
             return False
         if text in ("map", "imap"):
@@ -362,7 +358,7 @@ class CodeExpressions(CodeTypes):
             self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
 
         word = self.token.text
-        if word in ("assert", "assume", "expect", "calc"):
+        if word in ("assert", "assume", "expect", "calc", "hide"):
             self.parse_step_in_expression()
             parse_rest()
             return False
@@ -377,29 +373,32 @@ class CodeExpressions(CodeTypes):
         elif word == "match":
             self._parse_match_expression(parse_rest)
         elif word in ("forall", "exists"):
+            start = self._place - 1
             self.parse_domain()
-            self.expect("::")
-            self.parse_expression(semi=semi, lambdas=lambdas)
+            if word == "forall" and self.whole and self.at("ensures", "{"):
+                self.parse_promises(start)
+                parse_rest()
+            else:
+                self.expect("::")
+                self.parse_expression(semi=semi, lambdas=lambdas)
         elif word in ("set", "iset"):
             bits = bits or word == "iset"
             start = self._place
-            self.parse_domain(ranged=False)
-            bar = self._place
-            self.expect("|")
-            parse_rest()
+            ranges = self.parse_domain(parse_rest, is_closed=False)
+            if not self.whole and not ranges:
+                self.expect("|")
             if word == "set":
-                self.program.finite.append((start, bar, self._place))
+                spans = ranges or [(self._place, self._place)]
+                self.program.finite += [(start, bar, end) for bar, end in spans]
             if self.take("::"):
                 parse_rest()
         elif word in ("map", "imap"):
             bits = bits or word == "imap"
             start = self._place
-            self.parse_domain(ranged=False)
-            bar = self._place
-            if self.take("|"):
-                self.parse_inner()
-                if word == "map":
-                    self.program.finite.append((start, bar, self._place))
+            ranges = self.parse_domain(self.parse_inner)
+            bar = ranges[0][0] if ranges else self._place
+            if word == "map":
+                self.program.finite += [(start, bar, end) for bar, end in ranges]
             self.expect("::")
             key = self._place
             parse_rest()
@@ -407,10 +406,17 @@ class CodeExpressions(CodeTypes):
                 self.program.keys.append((start, bar, key, self._place))
                 self.advance()
                 parse_rest()
+        elif word == "reveal" and self.whole and self.at("*"):
+            self.advance()
+            self.expect(";")
+            parse_rest()
         elif word == "reveal":
             self.enter()
             is_call = self._parse_chain(semi=False, lambdas=False, bits=bits)
             self.leave()
+            if self._brackets and not is_call and self.whole and self.take(";"):
+                parse_rest()
+                return False
             return is_call
         elif word == "label":
             self.expect_name()
@@ -423,9 +429,16 @@ class CodeExpressions(CodeTypes):
             parse_rest()
         return False
 
+    def _parse_failing_let(self, semi: bool, lambdas: bool, bits: bool) -> None:
+        """``:- e; f`` of Dafny 4."""
+        self.take_failing()
+        self.parse_expression()
+        self.expect(";")
+        self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
+
     def _parse_let(self) -> None:
         self.parse_items(self.parse_pattern)
-        if not self.take(":="):
+        if not self.take(":=") and not self.take_failing():
             self.skip_attributes()
             self.refuse_unread_choice()
             self.expect(":|")
@@ -453,6 +466,17 @@ class CodeExpressions(CodeTypes):
     def parse_step_in_expression(self) -> None:
         """A statement before an expression; known to ``StatementElements`` only."""
         raise self.fail("expected an expression")
+
+    def parse_promises(self, start: int) -> None:
+        """What a forall statement ensures and its block; known to ``StatementElements`` only."""
+        raise self.fail("expected '::'")
+
+    @property
+    def at_hide(self) -> bool:
+        """At ``hide`` of Dafny 4, which is a name in Dafny 2.3."""
+        following = self.peek()
+        is_wild = following.text == "*" and self.peek(2).text == ";"
+        return self.whole and self.at("hide") and (is_name(following) or is_wild)
 
     def _at_lambda(self) -> bool:
         place = self._place

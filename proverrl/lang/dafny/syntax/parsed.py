@@ -100,7 +100,8 @@ class ParsedProgram:
     value. ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of
     ``e[i := v]``. ``left_out``: loops and forall statements without a body. ``chains``: where each
     operand of a logical operator begins, the operator before it, and the place of that; at last
-    where the chain ends."""
+    where the chain ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the
+    state at a label."""
 
     tokens: list[Token]
     text: str = ""
@@ -134,6 +135,8 @@ class ParsedProgram:
     updates: list[int] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
     chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
+    failing: list[int] = field(default_factory=list)
+    labelled: set[int] = field(default_factory=set)
 
     @property
     def has_untyped(self) -> bool:

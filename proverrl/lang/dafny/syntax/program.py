@@ -25,11 +25,13 @@ __all__ = ["Element", "parse_program", "read_program"]
 
 _MODIFIERS = frozenset("abstract ghost static protected".split())
 # Words that Dafny 2.3 or 4 take for a modifier only before a declaration.
-_SOFT_MODIFIERS = frozenset("twostate inductive least greatest opaque".split())
+_SOFT_MODIFIERS = frozenset("twostate inductive least greatest opaque replaceable".split())
 _FUNCTIONS = frozenset("function predicate copredicate".split())
 _METHODS = frozenset("method lemma colemma comethod constructor".split())
 _GHOST_METHODS = frozenset("lemma colemma comethod".split())
+_EXPORTS = ("provides", "reveals", "extends")
 _TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
+_AFTER_SOFT_MODIFIERS = _FUNCTIONS | _METHODS | _MODIFIERS | _SOFT_MODIFIERS | {"const", "module"}
 _CLAUSES = ("requires", "ensures", "modifies", "reads", "decreases", "yield")
 
 
@@ -42,11 +44,23 @@ class _Declarations(StatementElements):
             raise self.fail("expected a declaration")
         self._element.end = self._place
 
+    def _parse_include(self) -> None:
+        if not self.admitted:
+            message = "'include' brings in another file; only what opens a file is followed"
+            raise self.refuse("syntax", "grammar", message)
+        self.advance()
+        if self.token.kind != "string":
+            raise self.fail("expected the name of a file")
+        self.advance()
+
     def _parse_declarations(self) -> None:
         self.parse_slot("declarations", self._parse_declaration, lambda: not self.at("}"))
 
     def _parse_declaration(self) -> None:
         outer = self._owner
+        if self.at("include"):
+            self._parse_include()
+            return
         modifiers = self._take_modifiers()
         word = self._element.word = self.token.text
         if word in _METHODS:
@@ -77,13 +91,15 @@ class _Declarations(StatementElements):
 
     def _take_modifiers(self) -> set[str]:
         modifiers = set()
+        while self.take("@"):
+            # Dafny 4's attributes; what they say is judged elsewhere.
+            self.parse_expression()
         while self.at(*_MODIFIERS) or (
-            self.at(*_SOFT_MODIFIERS)
-            and (
-                self.peek().text in _FUNCTIONS | _METHODS | _MODIFIERS
-                or self.peek().text in _SOFT_MODIFIERS
-            )
+            self.at(*_SOFT_MODIFIERS) and self.peek().text in _AFTER_SOFT_MODIFIERS
         ):
+            if self.at("replaceable"):
+                message = "'replaceable' declares what need not be proved"
+                self.leave_out(message, "keywords", "abstract")
             modifiers.add(self.advance().text)
         return modifiers
 
@@ -168,11 +184,12 @@ class _Declarations(StatementElements):
         self._parse_name()
         self._owner = self._element.name
         self.program.references.add(self._element.name)
-        self._parse_type_parameters()
-        self._parse_formals()
-        if self.at("yields", "returns"):
-            self.advance()
+        if not self.take_ellipsis():
+            self._parse_type_parameters()
             self._parse_formals()
+            if self.at("yields", "returns"):
+                self.advance()
+                self._parse_formals()
         if self._parse_contract(start):
             self.parse_block()
 
@@ -182,16 +199,23 @@ class _Declarations(StatementElements):
         if is_module:
             while self.take("."):
                 self.expect_name()
-            if self.trusts and self.take("refines"):
+            if self.at("replaces"):
+                message = "'replaces' takes over what need not be proved"
+                self.leave_out(message, "keywords", "abstract")
+            if self.trusts and self.at("refines", "replaces"):
+                self.advance()
                 self._parse_path()
         self._owner = "" if is_module else self._element.name
         if not is_module:
             self.program.references.add(self._element.name)
             self._parse_type_parameters()
-            if self.take("extends"):
-                self.parse_items(lambda: self._parse_part(inherited=True))
+            self._parse_parents()
             self.take_ellipsis()
         self._parse_members()
+
+    def _parse_parents(self) -> None:
+        if self.take("extends"):
+            self.parse_items(lambda: self._parse_part(inherited=True))
 
     def _parse_members(self) -> None:
         self.expect("{")
@@ -214,6 +238,7 @@ class _Declarations(StatementElements):
             self.parse_type() if is_static else self._parse_part()
         else:
             self.program.bindings.append(Binding(place, "variable"))
+        self.take_ellipsis()
         if self.take(":="):
             self.parse_expression()
         self.take(";")
@@ -240,12 +265,17 @@ class _Declarations(StatementElements):
 
     def _parse_export(self) -> None:
         self.advance()
-        if self.at_name:
+        if self.at_name or self.token.kind == "number":
             self.advance()
-        while self.at("provides", "reveals", "extends"):
+        self.take_ellipsis()
+        while self.at(*_EXPORTS):
             self.advance()
             if not self.take("*"):
-                self.parse_items(self._parse_path)
+                self.parse_items(self._parse_path, goes_on=self._at_exported)
+            self.take(",")
+
+    def _at_exported(self) -> bool:
+        return self.peek().text not in _EXPORTS
 
     def _parse_name(self) -> None:
         self.skip_attributes()
@@ -255,7 +285,10 @@ class _Declarations(StatementElements):
         """``<T(==), U(0)>``, with marks of variance before the names."""
         if self.at("<"):
             if self._element.word in _TYPES and self._owner in self.program.parameters:
-                raise self.fail(f"two types named {self._owner!r} are taken for one; rename one")
+                if not self.admitted:
+                    message = f"two types named {self._owner!r} are taken for one; rename one"
+                    raise self.fail(message)
+                del self.program.parameters[self._owner]
             self.advance()
             self.parse_items(self._parse_type_parameter)
             self.expect(">")
@@ -268,6 +301,8 @@ class _Declarations(StatementElements):
             earlier = self.program.parameters.get(self._owner, ())
             self.program.parameters[self._owner] = (*earlier, name)
         self._skip_type_properties()
+        while self.take("extends"):
+            self.parse_type()
 
     def _parse_part(self, *, inherited: bool = False) -> None:
         """A type, noted as a part of the type that is being declared."""
@@ -285,6 +320,7 @@ class _Declarations(StatementElements):
             self.expect(")")
 
     def _parse_formal(self) -> None:
+        self.skip_attributes()
         while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
             if (
                 self.at("new")
@@ -322,11 +358,14 @@ class _Declarations(StatementElements):
         self._parse_name()
         self._owner = self._element.name
         self._parse_type_parameters()
-        self.expect("=")
-        self.take("|")
-        self._parse_constructor_of_datatype()
-        while self.take("|"):
+        self._parse_parents()
+        if not self.take_ellipsis():
+            self.expect("=")
+            self.take_ellipsis()
+            self.take("|")
             self._parse_constructor_of_datatype()
+            while self.take("|"):
+                self._parse_constructor_of_datatype()
         self.take(";")
         if self.at("{"):
             # Dafny 4's members of a datatype.
@@ -335,15 +374,20 @@ class _Declarations(StatementElements):
     def _parse_constructor_of_datatype(self) -> None:
         self.skip_attributes()
         self.take("ghost")
+        self.skip_attributes()
         self.program.constructors.add(self.expect_name().text)
         if self.take("("):
             self.parse_list(self._parse_datatype_formal, ")")
 
     def _parse_datatype_formal(self) -> None:
-        self.take("ghost")
+        self.skip_attributes()
+        while self.at("ghost") or (self.at("nameonly") and self.peek().text not in (":", ",", ")")):
+            self.advance()
         if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
             self.skip(2)
         self._parse_part()
+        if self.take(":="):
+            self.parse_inner()
 
     def _parse_type_declaration(self) -> None:
         self.advance()
@@ -351,7 +395,9 @@ class _Declarations(StatementElements):
         self._owner = self._element.name
         self._skip_type_properties()
         self._parse_type_parameters()
-        if self.take("="):
+        self._parse_parents()
+        if not self.take_ellipsis() and self.take("="):
+            self.take_ellipsis()
             if self.at_name and self.peek().text in (":", "|"):
                 place = self._place
                 self.parse_bound_name()
@@ -386,7 +432,7 @@ def read_program(
 
 def read_text(text: str, *, admitted: bool = False, trusts: bool = False) -> ParsedProgram:
     """As ``read_program``, from text."""
-    tokens, findings = read_file(text)
+    tokens, findings = read_file(text, admitted=admitted)
     for finding in findings:
         raise GrammarError(finding)
     program = read_program(tokens, admitted=admitted, trusts=trusts)

@@ -75,8 +75,10 @@ class StatementElements(CodeExpressions):
         outer, self._in_function = self._in_function, False
         if self.at("calc"):
             self._parse_calc()
-        elif self.at("expect", "reveal"):
-            self._parse_listed()
+        elif self.at("expect"):
+            self._parse_expect()
+        elif self.at("reveal", "hide"):
+            self._parse_reveal()
         else:
             self._parse_assert()
         self._in_function = outer
@@ -105,17 +107,33 @@ class StatementElements(CodeExpressions):
         self.parse_items(self.parse_expression)
         self.expect(";")
 
+    def _parse_expect(self) -> None:
+        self.advance()
+        self.skip_attributes()
+        if not self.take_ellipsis():
+            self.parse_items(self.parse_expression)
+        elif self.take(","):
+            self.parse_expression()
+        self.expect(";")
+
     def _parse_reveal(self) -> None:
-        self._parse_listed()
+        """``reveal`` of Dafny 2.3; ``hide`` and the star are Dafny 4's."""
+        if self.peek().text == "*":
+            self.skip(2)
+            self.expect(";")
+        else:
+            self._parse_listed()
 
     def _parse_return(self) -> None:
         self.advance()
+        self.skip_newer_attributes()
         if not self.take(";"):
             self.parse_items(self._parse_right_side)
             self.expect(";")
 
     def _parse_break(self) -> None:
         self.advance()
+        self.skip_newer_attributes()
         while self.at("break", "continue"):
             self.advance()
         if self.at_name or self.token.kind == "number":
@@ -136,10 +154,11 @@ class StatementElements(CodeExpressions):
                 self.skip_attributes()
                 self.expect(":|")
             self.parse_expression()
+            self.expect(";")
         else:
             self.parse_items(self._parse_variable)
             self._parse_assignment()
-        self.expect(";")
+            self._end_assignment()
 
     def _parse_variable(self) -> None:
         self.skip_attributes()
@@ -149,16 +168,24 @@ class StatementElements(CodeExpressions):
         """The rest after the left-hand sides, if anything; ``:-`` is Dafny 4's."""
         if self.take(":="):
             self.parse_items(self._parse_right_side)
-        elif self.at(":") and self.peek().text == "-":
-            self.skip(2)
+        elif self.take_failing():
             if self.at("expect", "assert", "assume"):
                 self.advance()
+                self.skip_attributes()
             self.parse_items(self._parse_right_side)
         else:
             self.skip_attributes()
             if self.take(":|"):
-                self.take("assume")
+                if self.take("assume"):
+                    self.skip_attributes()
                 self.parse_expression()
+
+    def _end_assignment(self) -> None:
+        """Dafny 4 may have a proof of what it asks there."""
+        if self.take("by"):
+            self.parse_proof()
+        else:
+            self.expect(";")
 
     def _parse_right_side(self) -> None:
         self.program.bindings.append(Binding(self._place, "value"))
@@ -193,9 +220,10 @@ class StatementElements(CodeExpressions):
             self.parse_list(self.parse_inner, "]")
 
     def _parse_update(self) -> None:
-        self.parse_items(self.parse_primary)
+        if not self.at_failing:
+            self.parse_items(self.parse_primary)
         self._parse_assignment()
-        self.expect(";")
+        self._end_assignment()
 
     def parse_clause(self, *, lambdas: bool = False) -> None:
         """One clause of a specification, with the semicolon that it may end with.
@@ -231,7 +259,7 @@ class StatementElements(CodeExpressions):
         parsers: dict[str, Callable[[], None]] = {
             "assert": self._parse_assert,
             "assume": self._parse_assert,
-            "expect": self._parse_listed,
+            "expect": self._parse_expect,
             "calc": self._parse_calc,
             "if": self._parse_if,
             "match": self._parse_match,
@@ -254,8 +282,10 @@ class StatementElements(CodeExpressions):
         parse = parsers.get(self.token.text)
         if parse is not None and self.token.kind in ("word", "operator"):
             parse()
-        elif self.at("for") and is_name(self.peek()):
+        elif self.at("for") and (is_name(self.peek()) or self.peek(2).text == ":"):
             self._parse_for()
+        elif self.at_hide:
+            self._parse_reveal()
         elif self.at("continue") and (self.peek().text == ";" or is_name(self.peek())):
             self._parse_break()
         elif self.at("opaque") and self.peek().text in ("{", "ensures", "modifies"):
@@ -303,6 +333,7 @@ class StatementElements(CodeExpressions):
 
     def _parse_if(self) -> None:
         self.expect("if")
+        self.skip_newer_attributes()
         if self._at_alternatives():
             self._parse_alternatives()
             return
@@ -317,6 +348,7 @@ class StatementElements(CodeExpressions):
                 self._parse_if()
                 self.leave()
             else:
+                self.skip_newer_attributes()
                 self.parse_block()
 
     def _at_alternatives(self) -> bool:
@@ -325,6 +357,7 @@ class StatementElements(CodeExpressions):
     def _parse_alternatives(self) -> None:
         braced = self.open_cases(statement=True)
         while self.take("case"):
+            self.skip_newer_attributes()
             if self.at_binding_guard():
                 self.parse_binding_guard(lambdas=False)
             else:
@@ -336,6 +369,7 @@ class StatementElements(CodeExpressions):
 
     def _parse_while(self) -> None:
         self.expect("while")
+        self.skip_newer_attributes()
         if self.at(*_LOOP_CLAUSES) or self._at_alternatives():
             self._parse_loop_clauses()
             if self._at_alternatives():
@@ -349,6 +383,7 @@ class StatementElements(CodeExpressions):
     def _parse_for(self) -> None:
         """``for i := a to b`` of Dafny 4, which 2.3 refuses."""
         self.advance()
+        self.skip_attributes()
         self.parse_bound_name()
         self.expect(":=")
         self.parse_expression()
@@ -372,6 +407,7 @@ class StatementElements(CodeExpressions):
 
     def _parse_match(self) -> None:
         self.expect("match")
+        self.skip_newer_attributes()
         self.parse_inner()
         braced = self.open_cases(statement=True)
         while self.take("case"):
@@ -391,19 +427,32 @@ class StatementElements(CodeExpressions):
             self.expect(")")
         elif not self.whole or self.at_name:
             self.parse_domain()
+        self._parse_ensured()
+        if not self.whole and self.at("::"):
+            raise self.fail("expected 'ensures' or '{'")
+        self._parse_forall_block(start, self.parse_block)
+
+    def _parse_ensured(self) -> None:
+        """What a forall statement ensures."""
         while self.take("ensures"):
             self.skip_attributes()
             promise = self._place
             self.parse_expression()
             self.program.promises.append((promise, self._place))
             self.take(";")
-        if not self.whole and self.at("::"):
-            raise self.fail("expected 'ensures' or '{'")
+
+    def _parse_forall_block(self, start: int, parse: Callable[[], None]) -> None:
         if self.at("{"):
-            self.parse_block()
+            parse()
             self.program.foralls.append((start, self._place))
         else:
             self.leave_out("a forall statement needs a body")
+
+    def parse_promises(self, start: int) -> None:
+        outer, self._in_function = self._in_function, False
+        self._parse_ensured()
+        self._parse_forall_block(start, self.parse_proof)
+        self._in_function = outer
 
     def _parse_calc(self) -> None:
         self.expect("calc")

@@ -41,7 +41,7 @@ class Token:
 _OPERATORS = "<==> ==> <== --> ... && || == != !! <= >= := :| :: .. => -> ~>".split()
 _OPERATORS += "+-*/%<>=!.,;:|&^()[]{}"
 _OPERATOR = "|".join(re.escape(operator) for operator in _OPERATORS)
-_ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4})"""
+_ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4}|U\{[0-9a-fA-F_]+\})"""
 
 CLOSERS = {")": "(", "]": "[", "}": "{"}
 """Brackets, by what closes them."""
@@ -66,6 +66,12 @@ _FILE = (
     rf"|(?P<operator>{_OPERATOR}|[@#`])"
 )
 _FILE_TOKEN = re.compile(_FILE)
+# What Dafny 4 reads beside it: numbers with an exponent, and names that begin with a quote or a
+# question mark. Dafny 2.3 reads the latter too, but no text that a policy writes may hold them.
+_ADMITTED_TOKEN = re.compile(
+    r"(?P<real>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+(?:_[0-9]+)*)?e-?[0-9]+(?:_[0-9]+)*)"
+    rf"|(?P<space>\ufeff)|{_FILE}|(?P<name>\?[A-Za-z0-9_'?]*|'(?!'')[A-Za-z0-9_'?]*)"
+)
 # Whatever else stands in a text: names of other alphabets, forms of Dafny 4, a string that does not
 # end (as one token, else each quote in it is tried as a start), single characters.
 _ANY_TOKEN = re.compile(
@@ -85,6 +91,8 @@ _DIRECTIVE = re.compile(
 _KINDS: dict[str, TokenKind] = {
     "word": "word",
     "number": "number",
+    "real": "number",
+    "name": "word",
     "char": "char",
     "string": "string",
     "verbatim": "string",
@@ -168,29 +176,39 @@ def read_body(text: str) -> tuple[list[Token], list[Finding]]:
     return _read(text, _BODY_TOKEN, refuse)
 
 
-def read_file(text: str) -> tuple[list[Token], list[Finding]]:
+def read_file(text: str, *, admitted: bool = False) -> tuple[list[Token], list[Finding]]:
     """Tokens of a whole program without its comments, and what no program may hold.
 
     Lines that begin with # are refused even inside comments: the command line of Dafny runs a
-    preprocessor over them before it looks for comments.
+    preprocessor over them before it looks for comments. ``admitted``: the text passed the audit
+    before, or is Dafny 4 that no Dafny 2.3 gets; what Dafny 4 alone reads rightly is read.
     """
+    begin = 1 if admitted and text.startswith("\ufeff") else 0
     for pattern, message in (
         (_CONTROL, "a control character is not allowed"),
         (_SURROGATE, "half a character is not allowed"),
         (_DIRECTIVE, "a line must not begin with #"),
     ):
-        if found := pattern.search(text):
+        if found := pattern.search(text, begin):
             line_start = text.rfind("\n", 0, found.start()) + 1
             line, column = text.count("\n", 0, found.start()) + 1, found.start() - line_start
             return [], [Finding("cheat", "characters", message, line, column)]
+    if admitted:
+        return _read(text, _ADMITTED_TOKEN, _refuse_unread)
     return _read(text, _FILE_TOKEN, _refuse_in_file)
 
 
-def _refuse_in_file(kind: str, piece: str, _: int) -> Refusal | None:
+def _refuse_unread(kind: str, piece: str, _: int) -> Refusal | None:
     if kind == "unread":
         return "syntax", "characters", f"unexpected {piece!r}"
     if kind == "unclosed":
         return "syntax", "comments", "a comment does not end"
+    return None
+
+
+def _refuse_in_file(kind: str, piece: str, place: int) -> Refusal | None:
+    if refused := _refuse_unread(kind, piece, place):
+        return refused
     if kind == "verbatim" and "\n" in piece:
         message = "a string must not span lines: the checker would print it among its own"
         return "cheat", "strings", message
