@@ -210,19 +210,6 @@ class Cursor:
         before, token = self._tokens[max(self._place + distance - 1, 0)], self.peek(distance)
         return (before.line, before.column + len(before.text)) == (token.line, token.column)
 
-    @property
-    def at_failing(self) -> bool:
-        """At ``:-`` of Dafny 4, which gives up where its value is a failure."""
-        return self.at(":") and self.peek().text == "-" and self.touches_last(1)
-
-    def take_failing(self) -> bool:
-        """``:-`` is noted, because it may leave what stands around it."""
-        if not self.at_failing:
-            return False
-        self.program.failing.append(self._place)
-        self.skip(2)
-        return True
-
 
 class CodeTypes(Cursor):
     """Types, bound names and patterns.
@@ -232,6 +219,19 @@ class CodeTypes(Cursor):
     """
 
     whole = True
+
+    @property
+    def at_failing(self) -> bool:
+        """At ``:-`` of Dafny 4, which gives up where its value is a failure."""
+        return self.whole and self.at(":") and self.peek().text == "-" and self.touches_last(1)
+
+    def take_failing(self) -> bool:
+        """``:-`` is noted, because it may leave what stands around it."""
+        if not self.at_failing:
+            return False
+        self.program.failing.append(self._place)
+        self.skip(2)
+        return True
 
     def parse_list(self, parse: Callable[[], object], end: str) -> None:
         """Items separated by commas, up to and with ``end``."""

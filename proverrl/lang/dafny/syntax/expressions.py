@@ -328,7 +328,7 @@ class CodeExpressions(CodeDomains):
         self._guards += num_signs
         if lambdas and self._at_lambda():
             self._parse_lambda(semi, bits)
-        elif self.whole and self.at_failing:
+        elif self.at_failing:
             self._parse_failing_let(semi, lambdas, bits)
         elif self._at_endless():
             is_quantified = self.at(*_QUANTIFIERS)
