@@ -143,6 +143,7 @@ STATEMENTS = [
     ("x := F(1, y := 2);", "x", []),
     ("x := D(0 := 1);", "x", []),
     ("x := (ghost 1, y);", "x", []),
+    ("assert (calc { 1; { F(); } 1; } x) decreases to -y;", "assert[F]", []),
     ("x := f@L(y);", "x", ["labelled-state"]),
     ("x := a.f<int>@L(y);", "x", ["labelled-state"]),
     ("f@L(y);", "f", ["labelled-state"]),
@@ -193,6 +194,12 @@ LOOKALIKES = [
     ("method M() { x := F(set x | P(x), y); }", "method[x]"),
     ("method M() { x := F(set x | P(x), y, forall z :: Q(z)); }", "method[x]"),
     ("method M() { x := F(set x | P(x), m, map[1 := 2]); }", "method[x]"),
+    ("method M() { x := F(set x | P(x), y, set z | Q(z) :: z); }", "method[x]"),
+    ("method M() decreases set x | P, y ensures s == set z | Q :: z", "method[decreases ensures]"),
+    (
+        "lemma M() decreases set x | P(x), y { } lemma N() ensures s == set z | Q(z) :: z { }",
+        "lemma[decreases] lemma[ensures]",
+    ),
     ("method M() { x := hide * 2; hide := 3; hide(x); }", "method[x hide hide]"),
     ("method M() { opaque := 1; replaceable := opaque; }", "method[opaque replaceable]"),
     ("method M() { var x := s[1:-y]; assert l:-x > 0; }", "method[var assert]"),
@@ -200,6 +207,25 @@ LOOKALIKES = [
     ("method M() { ghost var y := (ghost var z := 1; z); }", "method[ghost]"),
     ("method M() { if x { } for(1); }", "method[if for]"),
 ]  # fmt: skip
+
+
+# Dafny 2.3 reads a loop without a body, a statement and a block; Dafny 4 an invariant and a body.
+HIDDEN_LOOPS = [
+    "while true invariant false decreases to F(); { }",
+    "while true invariant false decreases to F() { }",
+    "while true invariant false decreases to x := 1;",
+    "assert e by { while true invariant false decreases to F(); { } }",
+    "assert (calc { 1; { while true invariant false decreases to F(); { } } 1; } true);",
+    "while true invariant false == hide F(); { } { }",
+    "while true invariant hide F(); { }",
+    "assert (calc { 1; { while true invariant hide F(); { } { } } 1; } true);",
+    "x := (forall y ensures P(y) { while true invariant false decreases to F(); { } } 1);",
+]
+
+
+@pytest.mark.parametrize("statement", HIDDEN_LOOPS)
+def test_no_clause_takes_in_what_follows_a_loop_without_a_body(statement: str) -> None:
+    assert {"missing-body assume", "grammar"} & set(list_findings(make_program(statement)))
 
 
 @pytest.mark.parametrize(("text", "elements"), LOOKALIKES)

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from proverrl.lang.dafny.syntax.cursor import CodeTypes, is_name
 from proverrl.lang.dafny.syntax.tokens import find_outer
 
-_DOMAIN_STOPS = frozenset("; := :| => then else".split())
+# What ends a look ahead for the ``::`` of a set; another set may have one or none.
+_DOMAIN_STOPS = frozenset(
+    """; := :| => then else set iset requires ensures invariant decreases modifies reads abstract
+    ghost static function predicate method lemma colemma comethod constructor iterator class trait
+    datatype codatatype type newtype var const module import export""".split()
+)
 _DOMAIN_MARKS = _DOMAIN_STOPS | frozenset("forall exists map imap ::".split())
 
 
@@ -33,7 +38,7 @@ class CodeDomains(CodeTypes):
 
     def skip_attributes(self) -> None:
         """``{:name expression, ...}`` any number of times; the names are judged elsewhere."""
-        while self.at("{") and self._opens_attribute(0):
+        while self._opens_attribute(0):
             self.skip(2)
             if self.whole and self.token.kind == "word":
                 self.advance()
@@ -44,9 +49,10 @@ class CodeDomains(CodeTypes):
             self.expect("}")
 
     def _opens_attribute(self, distance: int) -> bool:
-        """True if the brace there opens an attribute, and no block that begins with ``:-``."""
+        """True if a brace there opens an attribute, and no block that begins with ``:-``."""
         is_failing = self.whole and self.peek(distance + 2).text == "-"
-        return self.peek(distance + 1).text == ":" and not is_failing
+        is_opened = self.peek(distance).text == "{" and self.peek(distance + 1).text == ":"
+        return is_opened and not is_failing
 
     def skip_newer_attributes(self) -> None:
         if self.whole:
@@ -96,7 +102,7 @@ class CodeDomains(CodeTypes):
 
     def _is_ranged_again(self) -> bool:
         """True if the comma here parts the variables of a set: ``::`` follows that ends no other
-        domain. In Dafny 2.3 none follows a list."""
+        domain. In Dafny 2.3 the comma is that of a list, in which none follows."""
         num_open = 0
         place = self._place
         while True:
@@ -121,9 +127,7 @@ class CodeDomains(CodeTypes):
     def at_binding_guard(self) -> bool:
         """``x: T, y :| P`` after ``if`` or ``case``."""
         following = self.peek().text
-        return self.at_name and (
-            following in (":", ",", ":|") or (following == "{" and self._opens_attribute(1))
-        )
+        return self.at_name and (following in (":", ",", ":|") or self._opens_attribute(1))
 
     def parse_binding_guard(self, *, lambdas: bool = True) -> None:
         self.parse_items(self.parse_bound_name)

@@ -92,14 +92,19 @@ class CodeExpressions(CodeDomains):
         self._parse_argument()
 
     def _at_decreases_to(self) -> bool:
-        """``decreases to`` of Dafny 4. In Dafny 2.3 a clause may begin so outside of brackets, with
-        a variable that is called ``to``; an operand behind that is none of its texts."""
+        """``decreases to`` of Dafny 4.
+
+        In Dafny 2.3 a clause may begin so, with a variable that is called ``to``, and what follows
+        may be a statement after a loop without a body. So no clause is read on there but in what
+        is ``admitted``, where an operand follows.
+        """
         if not self.whole or not self.at("decreases", "nonincreases") or self.peek().text != "to":
             return False
+        if self._brackets > 0 or self._element.word in ("assert", "expect"):
+            return True
         after = self.peek(2)
-        begins = is_name(after) or after.kind in ("number", "char", "string")
-        is_step = self._element.word in ("assert", "expect")
-        return self._brackets > 0 or is_step or begins or after.sign in _CONSTANTS
+        is_literal = after.kind in ("number", "char", "string") or after.sign in _CONSTANTS
+        return self.admitted and (is_literal or is_name(after))
 
     def _parse_atom(self) -> bool:
         """True for a call of a prefix predicate."""
@@ -343,8 +348,9 @@ class CodeExpressions(CodeDomains):
     def _at_endless(self) -> bool:
         """One of the ``endless`` forms, and no display."""
         text, following = self.token.text, self.peek().text
-        if self.at("hide") and self.whole:
-            return self.at_hide
+        if self.at_hide:
+            # In Dafny 2.3 a clause may end with this name, before a statement.
+            return self._brackets > 0 or self.admitted
         if not self.at(*self.endless):
             return False
         if text in ("map", "imap"):
@@ -473,7 +479,7 @@ class CodeExpressions(CodeDomains):
 
     @property
     def at_hide(self) -> bool:
-        """At ``hide`` of Dafny 4, which is a name in Dafny 2.3."""
+        """At ``hide`` of Dafny 4, which is a name in Dafny 2.3 where no other name follows."""
         following = self.peek()
         is_wild = following.text == "*" and self.peek(2).text == ";"
         return self.whole and self.at("hide") and (is_name(following) or is_wild)

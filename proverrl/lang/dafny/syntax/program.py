@@ -10,7 +10,7 @@ with ``trusts`` only. Not covered: what the program means (types, names).
 
 from __future__ import annotations
 
-from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name
 from proverrl.lang.dafny.syntax.parsed import (
     Binding,
     BodylessMember,
@@ -381,13 +381,16 @@ class _Declarations(StatementElements):
 
     def _parse_datatype_formal(self) -> None:
         self.skip_attributes()
-        while self.at("ghost") or (self.at("nameonly") and self.peek().text not in (":", ",", ")")):
+        while self.at("ghost") or (self.at("nameonly") and self._is_named(self.peek())):
             self.advance()
-        if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
+        if self._is_named(self.token) and self.peek().text == ":":
             self.skip(2)
         self._parse_part()
         if self.take(":="):
             self.parse_inner()
+
+    def _is_named(self, token: Token) -> bool:
+        return is_name(token) or token.kind == "number"
 
     def _parse_type_declaration(self) -> None:
         self.advance()

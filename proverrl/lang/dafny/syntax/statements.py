@@ -252,8 +252,10 @@ class StatementElements(CodeExpressions):
 
     def parse_statements(self) -> None:
         outer, self._in_function = self._in_function, False
+        # Statements may stand in an expression, and their clauses are in no bracket of it.
+        brackets, self._brackets = self._brackets, 0
         self.parse_slot("statements", self._parse_statement, lambda: not self.at("}", "case"))
-        self._in_function = outer
+        self._in_function, self._brackets = outer, brackets
 
     def _parse_statement(self) -> None:
         parsers: dict[str, Callable[[], None]] = {
@@ -282,7 +284,7 @@ class StatementElements(CodeExpressions):
         parse = parsers.get(self.token.text)
         if parse is not None and self.token.kind in ("word", "operator"):
             parse()
-        elif self.at("for") and (is_name(self.peek()) or self.peek(2).text == ":"):
+        elif self.at("for") and (is_name(self.peek()) or self._opens_attribute(1)):
             self._parse_for()
         elif self.at_hide:
             self._parse_reveal()
