@@ -1,11 +1,13 @@
-"""Parses whole Dafny 2.3 programs into elements.
+"""Parses whole programs of Dafny 2.3 and 4 into elements.
 
 Flows in: the tokens of a program. Flows out: a ``ParsedProgram``, whose root ``Element`` holds
 declarations, their clauses and their statements; a program outside the grammar raises
 ``GrammarError``.
-Covered: all of Dafny 2.3 but what is named below, and the forms of Dafny 4 that its programs hold
-most often. Refinement (``refines``, ``...``), loops and forall statements without a body are read
-with ``trusts`` only. Not covered: what the program means (types, names).
+Covered: all of Dafny 2.3 and of 4.11 but what is named below. A text that both take is read as 2.3
+takes it. What only 4.11 reads so, and what would slip past a rule, is read in ``admitted`` texts
+only. Refinement (``refines``, ``replaces``, ``...``), loops and forall statements without a body
+are read with ``trusts`` only. Not covered: numbers and ``free`` as names, ``reveal F(); e`` outside
+of brackets, what the program means (types, names).
 """
 
 from __future__ import annotations
