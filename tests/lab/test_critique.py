@@ -205,7 +205,7 @@ def test_a_label_can_be_certified_again() -> None:
     problem, body = read_pair(WRONG_ONE)
     assert (problem.language, problem.kind, problem.statement) == (
         "dafny",
-        "contract",
+        "formalize",
         ASKED.statement,
     )
     assert body == " ".join(FALSE_GOAL.split())

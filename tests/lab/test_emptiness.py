@@ -23,7 +23,7 @@ HEAD = "method Add(n: nat, k: int) returns (r: int)"
 STATED = Problem(
     "s",
     "dafny",
-    "contract",
+    "formalize",
     "",
     f"{HEAD}\n  {HOLE}\n  decreases *\n{{\n  r := Meant(n, k);\n}}\n"
     "method Meant(n: nat, k: int) returns (r: int)\n  requires k > 2\n  ensures r == n + k\n"

@@ -17,6 +17,7 @@ from proverrl.jobs import evaluate as evaluate_run
 from proverrl.jobs import search as search_run
 from proverrl.lab.critics.gate import Critic
 from proverrl.lab.words.judging import choose_statement, count_passed, judge_statements
+from proverrl.lab.words.kinds import knows_meaning
 from proverrl.lab.words.parts import Formalizing, find_formalizing
 from proverrl.lab.words.written import _describe_row
 from proverrl.lang import find_language
@@ -183,7 +184,7 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
     assert "dropped 3: means something else, by proof" in done.output
     assert "never count as proved" not in done.output
     proof, pair = load_problems(place / "k.jsonl")
-    assert (proof.kind, pair.kind) == ("invariants", "contract")
+    assert (proof.kind, pair.kind) == ("invariants", "formalize")
     # Without a program it is a pair of words and statement.
     assert load_references(place / "k.jsonl") == {"own1": SAME}
     page = (place / "run/report.html").read_text("utf-8")
@@ -382,8 +383,8 @@ def test_lean_statements_as_text() -> None:
     stated = LEAN.state(problem, "∀ (n m : Nat) (h : Prop), f n > 0")
     assert "def Meant : Prop :=\n  ∀ (n m : Nat) (h : Prop), f n > 0\n" in stated.statement
     assert "intro agreed n m h <;> have agreed := @agreed n m h" in stated.statement
-    assert find_language("lean").knows_meaning(stated)
-    assert not find_language("lean").knows_meaning(problem)
+    assert knows_meaning(stated)
+    assert not knows_meaning(problem)
     for made in (problem, stated, LEAN.state(problem, None)):
         assert find_language("lean").find_objection(made, None) == ""
     proof = LEAN.ask_proof(problem, "∀ n, f n > 0")

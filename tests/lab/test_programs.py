@@ -7,7 +7,6 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from proverrl.evaluation.store import attempt_row
 from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
 from proverrl.lab.words.drafts import StatementGenerator
+from proverrl.lab.words.kinds import IMPLEMENT
 from proverrl.lab.words.rewards import program
 from proverrl.lab.words.written import tell_grades
 from proverrl.lang import find_language
@@ -56,7 +56,7 @@ def ask(promise: str = "r == 7 * n + k", head: str = "n: nat, k: int") -> Proble
     text = f"method Sum_up({head}) returns (r: int)\n  {HOLE}\n"
     text += f"method Meant({head}) returns (r: int)\n  requires k > 2\n  ensures {promise}\n"
     text += f"{{\n  r := Sum_up({names});\n}}\n"
-    return Problem("p", "dafny", PROGRAM, "", text, informal="`r` is 7 times `n` plus `k`.")
+    return Problem("p", "dafny", IMPLEMENT, "", text, informal="`r` is 7 times `n` plus `k`.")
 
 
 PROVED = (
@@ -129,12 +129,6 @@ def test_a_proof_verifies_the_code_even_where_its_contract_asks_for_nothing() ->
     (verdict,) = judge(ask("k > 1"), ["{ }"])
     assert verdict.status is Status.UNSOUND
     assert f"missing ['{OWN}']" in verdict.diagnostics[0].message
-
-
-def test_a_verdict_holds_for_programs_with_words_or_for_those_without() -> None:
-    problem = ask()
-    silent = replace(problem, informal="")
-    assert Candidate(problem, VERIFIED[0]).key != Candidate(silent, VERIFIED[0]).key
 
 
 def test_a_limit_is_never_a_success() -> None:
@@ -322,7 +316,7 @@ def test_what_idle_code_meets_is_dropped() -> None:
             ):
                 statement = ask(promise).statement
                 reference = f"requires k > 2\nensures {promise}\n{{ {code} }}"
-                draft = CurriculumDraft(1, "l1_x", PROGRAM, statement, reference, "Words.")
+                draft = CurriculumDraft(1, "l1_x", IMPLEMENT, statement, reference, "Words.")
                 kept.append(bool(await checker.check(draft)))
         finally:
             await verifier.aclose()

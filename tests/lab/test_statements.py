@@ -86,7 +86,7 @@ def ask(clauses: Sequence[str]) -> Problem:
     inner = "".join(f"  {clause}\n" for clause in clauses)
     own = f"{head.format('M')}\n  {HOLE}\n  decreases *\n{{ {call.format('Meant')} }}\n"
     meant = f"{head.format('Meant')}\n{inner}  decreases *\n{{ {call.format('M')} }}\n"
-    return Problem("p", "dafny", "contract", "", own + meant, informal="Words about `n`.")
+    return Problem("p", "dafny", "formalize", "", own + meant, informal="Words about `n`.")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_nothing_that_is_meant_is_shown() -> None:
 def test_constants_are_numbered_as_they_are_shown_not_as_they_are_meant() -> None:
     problem = ask(["ensures r == 7 * n + 50"])
     shuffled = Problem(
-        "p", "dafny", "contract", "", problem.statement, informal="`r` is 50 plus 7 times `n`."
+        "p", "dafny", "formalize", "", problem.statement, informal="`r` is 50 plus 7 times `n`."
     )
     assert "// `c` is _1 plus _2 times `a`." in render_prompt(shuffled, "canonical")
     assert render_body(shuffled, "ensures r == 7 * n + 50", "canonical") == (

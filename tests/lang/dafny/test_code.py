@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,12 @@ def test_dafny_decides_what_code_is_right(bodies: Sequence[str], proved: bool) -
 
 def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     assert gives_contract(ASKED)
-    assert not DAFNY.asks_statement(ASKED)
+    assert not DAFNY.hides_rest(ASKED)
+    # Words beside it change neither what is verified nor what is shown.
+    told = replace(ASKED, informal="It adds `n` to itself.")
+    assert gives_contract(told)
+    assert Candidate(told, LOOP).key == Candidate(ASKED, LOOP).key
+    assert render_messages(told, "dafny") == render_messages(ASKED, "dafny")
     _, asked = render_messages(ASKED, "dafny")
     assert "block of code with loop invariants that meets the contract" in asked.content
     assert "Write the contract" not in asked.content
@@ -96,7 +102,6 @@ def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     other = "method A() ensures true { }\nmethod B(n: nat) returns (r: nat)\n"
     asked_for = Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\nmethod Meant() {{ }}\n")
     assert not gives_contract(asked_for)
-    assert DAFNY.asks_statement(asked_for)
     with pytest.raises(ProblemError, match="its head does not give a contract"):
         check_problem(Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\n"))
     with pytest.raises(ProblemError, match="all that follows the head of a method outside"):
