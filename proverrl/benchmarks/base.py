@@ -30,8 +30,6 @@ BenchmarkFormat = Literal[
     "deepseek",
     "minif2f_v2",
     "proofnet_verified",
-    "formalmath",
-    "criticlean",
     "lean_rows",
     "minif2f_lean4",
     "putnambench",

@@ -130,14 +130,14 @@ def test_a_name_is_looked_for_and_else_says_where_it_is_had(
     monkeypatch.setenv("PROVERRL_DATA", str(tmp_path / "sets"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProblemError) as caught:
-        open_benchmark("formalmath-lite")
+        open_benchmark("mobench")
     assert str(caught.value) == (
-        "benchmark 'formalmath-lite' is not on this machine, and nothing is downloaded unasked.\n"
-        "  where to get it: https://huggingface.co/datasets/SphereLab/FormalMATH-Lite\n"
-        "  licence: Apache-2.0 (code of the repository)\n"
-        f"  put it at {tmp_path / 'sets' / 'formalmath-lite.jsonl'}, or give its path with "
+        "benchmark 'mobench' is not on this machine, and nothing is downloaded unasked.\n"
+        "  where to get it: https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset\n"
+        "  licence: not stated in the repository\n"
+        f"  put it at {tmp_path / 'sets' / 'MOBench.jsonl'}, or give its path with "
         "--benchmark; $PROVERRL_DATA names another folder of data\n"
-        "  or have it downloaded: hf:SphereLab/FormalMATH-Lite"
+        "  or have it downloaded: hf:Goedel-LM/MathOlympiadBench"
     )
     with pytest.raises(ProblemError, match="did you mean 'minif2f'"):
         open_benchmark("minif2")
