@@ -25,7 +25,9 @@ from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
+    FOLDER,
     LANGUAGE,
+    FiniteRange,
     GivenPath,
     benchmark_option,
     check_result_name,
@@ -333,6 +335,21 @@ def evaluate_command(
         click.echo(f"report: {write_report([config.run])}")
     else:
         _print_results(config.run)
+
+
+@cli.command()
+@click.argument("first", type=GivenPath(exists=True, file_okay=False))
+@click.argument("second", type=GivenPath(exists=True, file_okay=False))
+@click.option("--alpha", required=True, type=FiniteRange(0, 1), help="The second's share.")
+@click.option("--out", required=True, type=FOLDER)
+def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
+    """Average two checkpoints of one model (model folders, or runs) into OUT."""
+    from proverrl.jobs.evaluate import find_weights
+    from proverrl.policy.loading import merge_policies
+
+    places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
+    merge_policies(places[0], places[1], alpha=alpha, out=out)
+    click.echo(out)
 
 
 def _read_config(

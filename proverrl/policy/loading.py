@@ -1,11 +1,12 @@
-"""Loads a model and its tokenizer: a Hugging Face folder, or a new model.
+"""Loads a model and its tokenizer: a Hugging Face folder, a new model, or two averaged.
 
 The tokenizer of a new model is byte-level BPE, trained on a training split. Digits stay single, so
 that constants are read digit by digit. A name is the same token everywhere: spaces belong to the
 punctuation or keyword next to it, because a small model would first have to learn that `` k`` and
 ``k`` are the same.
 
-Not handled here: adapters (``proverrl.policy.lora``).
+Not handled here: adapters (``proverrl.policy.lora``); which share of an average is best
+(``proverrl.jobs.evaluate``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import torch
@@ -35,7 +36,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError, name_some
-from proverrl.files.disk import loading
+from proverrl.files.disk import loading, saving
 from proverrl.policy.lora import base_weights
 from proverrl.policy.transformers import TransformersPolicy
 
@@ -89,7 +90,7 @@ def load_policy(
 
 
 def _read_checkpoint(
-    place: str, dtype: torch.dtype, name: str
+    place: str, dtype: torch.dtype | Literal["auto"], name: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model and the tokenizer of a checkpoint, which errors call ``name``."""
     try:
@@ -278,6 +279,32 @@ def small_llama(
         eos_token_id=getattr(tokenizer, "eos_token_id", None),
         pad_token_id=getattr(tokenizer, "pad_token_id", None),
     )
+
+
+def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> None:
+    """Write (1 - alpha) first + alpha second to ``out``, with the second's tokenizer. Averaging a
+    model with the one that it was trained from restores variety that training lost
+    (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613). Raises ``UsageError`` if a folder cannot
+    be loaded, the two are not of one model or vocabulary, or ``alpha`` is outside [0, 1]."""
+    if not 0.0 <= alpha <= 1.0:
+        raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
+    model, tokenizer = _read_checkpoint(find_model(first, "policy"), "auto", str(first))
+    other, other_tokenizer = _read_checkpoint(find_model(second, "policy"), "auto", str(second))
+    if tokenizer.get_vocab() != other_tokenizer.get_vocab():
+        raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
+    # Parameters, not the state: a tied weight stands there twice and would be averaged twice.
+    weights, others = dict(model.named_parameters()), dict(other.named_parameters())
+    shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    if shapes != {name: tuple(value.shape) for name, value in others.items()}:
+        raise UsageError(f"{first} and {second} are not the same kind of model: no average of them")
+    with torch.no_grad():
+        for name, value in weights.items():
+            # In double precision, so that alpha 0 and 1 give the checkpoints themselves.
+            mixed = (1.0 - alpha) * value.double() + alpha * others[name].double()
+            value.copy_(mixed.to(value.dtype))
+    with saving(out):
+        model.save_pretrained(out)
+        other_tokenizer.save_pretrained(out)
 
 
 def train_tokenizer(

@@ -79,6 +79,8 @@ needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has n
         ("verify {file} --out {file}", "is an input, {file}: its verdicts would overwrite it"),
         ("recheck {file} --benchmark {file} --timeout nan", "nan is not a finite number"),
         ("recheck {file} --benchmark {file} --out {file}", "is an input, {file}"),
+        ("merge {empty} {empty} --out x", f"'FIRST': {EMPTY}"),
+        ("merge . . --alpha nan --out x", "'--alpha': nan is not a finite number"),
         ("watch {empty} --once", f"'RUN': {EMPTY}"),
         ("report {empty}", f"'RUNS...': {EMPTY}"),
         ("compare {empty} {empty}", f"'EVALUATIONS...': {EMPTY}"),

@@ -21,7 +21,7 @@ from proverrl.jobs import train as train_module
 from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.base import Exchange
-from proverrl.policy.loading import checkpoint_weights, load_policy
+from proverrl.policy.loading import checkpoint_weights, load_policy, merge_policies
 from proverrl.policy.probe import score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_replay_sample
@@ -332,8 +332,10 @@ def test_a_temperature_without_sampling_is_written_again(tmp_path: Path) -> None
     flawed = {**json.loads(path.read_text()), "do_sample": False, "temperature": 0.6, "top_p": 0.9}
     path.write_text(json.dumps(flawed))
     opened(folder).save(tmp_path / "b")
-    written = json.loads((tmp_path / "b" / "generation_config.json").read_text())
-    assert written == {**flawed, "do_sample": True}
+    merge_policies(folder, tmp_path / "b", alpha=0.5, out=tmp_path / "c")
+    for name in "bc":
+        written = json.loads((tmp_path / name / "generation_config.json").read_text())
+        assert written == {**flawed, "do_sample": True}
 
 
 @pytest.mark.slow
