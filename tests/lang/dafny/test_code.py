@@ -77,6 +77,7 @@ REFUSED = (
     [(PROVED, True), (UNPROVED, False), (UNREAD, False), (REFUSED, False)],
     ids=["proved", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_code_is_right(bodies: Sequence[str], proved: bool) -> None:
     verdicts = judge(ASKED, bodies)
     assert [verdict.proved for verdict in verdicts] == [proved] * len(bodies)
@@ -128,6 +129,7 @@ def test_families_give_their_contracts() -> None:
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_the_code_of_each_family_and_drops_what_idle_code_meets() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 30)}.values())
     assert len(drafts) >= 20
@@ -183,6 +185,7 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_attributes_and_a_head_in_the_preamble_do_not_hide_the_method() -> None:
     for attribute in ("{:main}", "{:fuel Seven, 3}", "{:tailrecursion false}"):
         marked = STATEMENT.replace("method Sum_up", f"method {attribute} Sum_up")
