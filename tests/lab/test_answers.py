@@ -174,7 +174,7 @@ def test_questions_are_generated_checked_and_shown(tmp_path: Path) -> None:
     ]
     for show, has_words, has_claim in (("words", True, False), ("formal", False, True)):
         shown = tmp_path / f"{show}.jsonl"
-        args = ["words", "show", str(out), show, "--out", str(shown)]
+        args = ["words", "convert", str(out), "--show", show, "--out", str(shown)]
         assert CliRunner().invoke(cli, args).exit_code == 0
         for problem in load_problems(shown):
             text = DAFNY.show_text(problem)

@@ -251,11 +251,13 @@ def test_the_command_says_what_came_of_it(make_options: MakeOptions, tmp_path: P
     keys = make_options(epochs=2).model_dump(exclude_defaults=True)
     given = [word for k, v in keys.items() for word in ("--set", f"{k}={json.dumps(v)}")]
     out = tmp_path / "out"
-    result = CliRunner().invoke(fit_value_command, [str(out), *given], catch_exceptions=False)
+    result = CliRunner().invoke(
+        fit_value_command, ["--out", str(out), *given], catch_exceptions=False
+    )
     assert result.exit_code == 0
     assert f"value model: {out / 'value'}" in result.output
     assert "all prefixes of held-back problems: AUC" in result.output
-    wrong = CliRunner().invoke(fit_value_command, [str(out), "--set", "epcohs=2"])
+    wrong = CliRunner().invoke(fit_value_command, ["--out", str(out), "--set", "epcohs=2"])
     assert str(wrong.exception).startswith("--set: epcohs: Extra inputs are not permitted")
 
 

@@ -42,10 +42,22 @@ from proverrl.verifier.base import LanedVerifier, Limits
 _RLIMIT = 400_000
 
 
-class TheoremGenerator(DerivedGenerator):
+class AskingGenerator(DerivedGenerator):
+    """Problems of the lab's kinds, which a router settles. Nothing is learned of a problem."""
+
+    limits = Limits()
+
+    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+        """See ``Generator``."""
+        return open_router(BackendOptions(workers=workers, limits=self.limits)), lambda problem: {}
+
+
+class TheoremGenerator(AskingGenerator):
     """The families of a language's generator that give theorems with variants."""
 
     mark = "d"
+    # Low, since most bodies that are tried must fail.
+    limits = Limits(rlimit=_RLIMIT)
 
     def __init__(self, language: Language) -> None:
         base, deciding = find_generator(language.name), find_deciding(language.name)
@@ -58,12 +70,6 @@ class TheoremGenerator(DerivedGenerator):
         """See ``Generator``."""
         return self.base.list_trivial(draft)
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """Limits are low, since most bodies that are tried must fail; nothing is learned of a
-        problem."""
-        limits = Limits(rlimit=_RLIMIT)
-        return open_router(BackendOptions(workers=workers, limits=limits)), lambda problem: {}
-
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
@@ -75,7 +81,7 @@ class TheoremGenerator(DerivedGenerator):
         return replace(made, lines=lines, reference=theorem.proofs[0], kind=theorem.problem.kind)
 
 
-class QuestionGenerator(DerivedGenerator):
+class QuestionGenerator(AskingGenerator):
     """The families of a language's generator that give questions for a number; with
     ``known_words`` in no wording that training does not use, whatever the split."""
 
@@ -98,11 +104,6 @@ class QuestionGenerator(DerivedGenerator):
         problem = Problem("draft", self.language, draft.kind, "", draft.statement)
         return {EXPECTED: read_given(problem, draft.reference)}
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """See ``Generator``. Nothing is learned of a problem."""
-        router = open_router(BackendOptions(workers=workers, limits=Limits()))
-        return router, lambda problem: {}
-
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
@@ -111,7 +112,7 @@ class QuestionGenerator(DerivedGenerator):
         return self._answering.ask(known, rng, words)
 
 
-class StatementGenerator(DerivedGenerator):
+class StatementGenerator(AskingGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it. With ``known_words`` only wordings that training
     uses occur, whatever the split. With ``with_program`` the program behind a statement is kept, so
