@@ -230,7 +230,7 @@ def test_batches_are_of_whole_problems() -> None:
         ({"layers": 9}, "layers is 9 and the policy has"),
         ({"test_share": 0.001}, "pairs for test are not both solved and unsolved"),
         ({"run": "none"}, "none is no run with rollouts"),
-        ({"policy": ""}, "set run to a run, or policy to the folder of one"),
+        ({"policy": ""}, "give --run, or set policy to the folder of one"),
     ],
 )
 def test_what_cannot_be_learned_from_is_named(

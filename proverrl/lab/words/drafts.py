@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.generate import find_generator
@@ -25,7 +24,6 @@ from proverrl.generate.families import (
     Names,
     ProgramText,
 )
-from proverrl.lab.words.answers import EXPECTED, read_given
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import (
     Asking,
@@ -99,11 +97,6 @@ class QuestionGenerator(AskingGenerator):
         """No answer, and those that anybody would try first."""
         return ("", "answer 0;", "answer 1;")
 
-    def note(self, draft: CurriculumDraft) -> dict[str, Any]:
-        """The answer of the reference."""
-        problem = Problem("draft", self.language, draft.kind, "", draft.statement)
-        return {EXPECTED: read_given(problem, draft.reference)}
-
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
@@ -151,4 +144,4 @@ class StatementGenerator(AskingGenerator):
         """See ``DerivedGenerator``: what it states, to be written from words."""
         split = "train" if self._known_words else names.split
         asked = self._asking.ask_statement(known, English(rng, split))
-        return asked if asked is None or self._with_program else replace(asked, program={})
+        return asked if asked is None or self._with_program else replace(asked, metadata={})
