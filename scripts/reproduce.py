@@ -173,7 +173,8 @@ FIGURES = {
     "critic_formaliser": Figure(
         (
             train("configs/lab/critic_formaliser.toml"),
-            "proverrl words fit-critic {run} dafny/critiques/valid.jsonl --out {run}/critic",
+            "proverrl words fit-critic --run {run} --benchmark dafny/critiques/valid.jsonl "
+            "--out {run}/critic",
             "proverrl eval configs/lab/critic.toml --set policy.path={run}/critic --set run={run} "
             "--benchmark dafny/critiques/heldout.jsonl --name after -k 1",
         ),

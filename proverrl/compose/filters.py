@@ -58,9 +58,6 @@ class NotJudgedError(Exception):
 Filter = Callable[[Problem], Awaitable[Stop | None]]
 """Looks at one problem; None lets it pass."""
 
-Attack = Callable[[Problem], Awaitable[Sequence[str]]]
-"""Bodies to try on a problem, from a policy for instance."""
-
 
 @dataclass(slots=True)
 class FilterTally:
@@ -128,12 +125,13 @@ class Asker:
 @dataclass(frozen=True, slots=True)
 class FilterTools:
     """The tools of the filters. ``held_out`` is the index of problems that must not leak; ``seen``
-    holds the skeletons of known problems and grows; ``attack`` gives further bodies to try."""
+    holds the skeletons of known problems and grows; ``attacks`` are bodies that ``refuted`` tries
+    too, by the id of what they may prove."""
 
     asker: Asker
     held_out: OverlapIndex
     seen: set[str]
-    attack: Attack | None = None
+    attacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +292,9 @@ async def _attack_both(
     makes do not depend on the verifier's speed.
     """
     composing = find_composing(problem.language)
-    for_it: Sequence[str] = composing.list_proofs(problem)
-    against: Sequence[str] = composing.list_refutations(problem)
-    num_plain = len(against)
-    if tools.attack is not None:
-        for_it = (*for_it, *await tools.attack(problem))
-        against = (*against, *await tools.attack(negation))
+    for_it = (*composing.list_proofs(problem), *tools.attacks.get(problem.id, ()))
+    plain = composing.list_refutations(problem)
+    against = (*plain, *tools.attacks.get(negation.id, ()))
 
     async def judge(attacked: Problem, body: str | None) -> Verdict | None:
         return body if body is None else await tools.asker.ask("refuted", Candidate(attacked, body))
@@ -310,7 +305,7 @@ async def _attack_both(
         )
         holds, fails = (isinstance(answer, Verdict) and answer.proved for answer in answers)
         if fails:
-            whose = "" if turn < num_plain else " by the solver"
+            whose = "" if turn < len(plain) else " by the solver"
             return other or "", f"its negation is proved{whose}"
         if holds:
             return None

@@ -38,28 +38,7 @@ from proverrl.problems.contamination import make_skeleton
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
 from tests.fake_verifier import FakeVerifier
-from tests.filter_tools import make_tools
-
-LOOP = f"""method Sum(n: nat) returns (r: int)
-  ensures r == 7 * n + 5
-{{
-  r := 5;
-  var i := 0;
-  while i < n
-    {HOLE}
-  {{
-    i := i + 1;
-    r := r + 7;
-  }}
-}}
-"""
-LEMMA = f"""function F(n: nat): int {{ if n == 0 then 4 else F(n - 1) + 9 }}
-lemma {{:induction false}} Law(m: nat)
-  ensures F(m) == 9 * m + 4
-{{
-  {HOLE}
-}}
-"""
+from tests.filter_tools import LEMMA, LOOP, make_tools
 
 
 def loop(name: str, text: str = LOOP) -> Problem:

@@ -23,7 +23,6 @@ from proverrl.config import parse_config
 from proverrl.lang.records import Made
 from proverrl.loops.selfplay.composition import (
     ComposedProblems,
-    use_attacks,
     weigh_operators,
 )
 from proverrl.problems.load import make_row, write_problems
@@ -94,10 +93,10 @@ def run_filter(
 ) -> FilterRun:
     negation = make_negation(problem)
     assert negation is not None
-    attack = use_attacks({negation.problem.id: bodies})
+    attacks = {negation.problem.id: bodies}
 
     async def main() -> FilterRun:
-        tools = make_tools(verifier, existing=(), held_out=(), attack=attack)
+        tools = make_tools(verifier, existing=(), held_out=(), attacks=attacks)
         return await run_filters([problem], make_filters(tools), tools, tally=tally)
 
     return asyncio.run(main())

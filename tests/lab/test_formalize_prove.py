@@ -96,6 +96,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
     os.chdir(before)
 
 
+FORMALIZE = ("formalize", "--benchmark", "words.jsonl", "--config", "c.toml")
+
+
 def call(
     monkeypatch: pytest.MonkeyPatch, script: Mapping[str, Sequence[str]], *words: str
 ) -> Result:
@@ -133,7 +136,7 @@ def test_what_nobody_means_is_proved_by_no_statement() -> None:
 @pytest.mark.dafny
 def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_problems("words.jsonl", [make_row(make_own())])
-    words = ("formalize", "words.jsonl", "--config", "c.toml", "--least", "0.3", "--out", "k.jsonl")
+    words = (*FORMALIZE, "--least", "0.3", "--out", "k.jsonl")
     done = call(monkeypatch, {"own0": WRITTEN}, *words)
     assert done.exit_code == 0, done.output
     assert "1 of 1 texts have a statement that is kept" in done.output
@@ -171,7 +174,7 @@ def test_where_it_is_known_what_is_meant_only_that_is_kept(
     known = make_row(make_known(0)) | {"reference": RIGHT}
     write_problems("words.jsonl", [known, plain])
     script = {"own0": [WEAK, WEAK, WEAK, SAME], "own1": [SAME]}
-    words = ("formalize", "words.jsonl", "--config", "c.toml", "--samples", "4", "--out", "k.jsonl")
+    words = (*FORMALIZE, "--samples", "4", "--out", "k.jsonl")
     done = call(monkeypatch, script, *words)
     assert done.exit_code == 0, done.output
     rows = read_lines(place / "run/evals/formalize.statements.jsonl")
@@ -218,7 +221,7 @@ def test_a_hostile_statement_is_never_kept(place: Path, monkeypatch: pytest.Monk
         "ensures r == k + F(n) }\nlemma L() ensures false { assume false;",
     ]
     write_problems("words.jsonl", [make_row(make_known(0))])
-    words = ("formalize", "words.jsonl", "--config", "c.toml", "--samples", "6", "--out", "k.jsonl")
+    words = (*FORMALIZE, "--samples", "6", "--out", "k.jsonl")
     done = call(monkeypatch, {"own0": hostile}, *words)
     assert "0 of 1 texts" in done.output
     dropped = [r["dropped"] for r in read_lines(place / "run/evals/formalize.statements.jsonl")]
@@ -287,7 +290,7 @@ def test_a_text_that_cannot_be_read_is_dropped_and_ends_nothing() -> None:
 
 def test_the_words_are_not_written_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_problems("words.jsonl", [make_row(make_known(0))])
-    words = ("formalize", "words.jsonl", "--config", "c.toml", "--out", "words.jsonl")
+    words = (*FORMALIZE, "--out", "words.jsonl")
     with pytest.raises(UsageError, match=r"words\.jsonl is read by this command"):
         call(monkeypatch, {"own0": [RIGHT]}, *words)
     assert len(load_problems(place / "words.jsonl")) == 1
@@ -301,8 +304,8 @@ def test_empty_words_are_not_the_configured_file(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unset variable of a shell."""
-    with pytest.raises(UsageError, match="FILE is empty"):
-        call(monkeypatch, {}, "formalize", "", "--config", "c.toml", "--out", "k.jsonl")
+    with pytest.raises(UsageError, match="--benchmark is empty"):
+        call(monkeypatch, {}, "formalize", "--benchmark", "", *FORMALIZE[3:], "--out", "k.jsonl")
     both = ("--formaliser", "c.toml", "--prover", "c.toml", "--out", "s")
     with pytest.raises(UsageError, match="WORDS is empty"):
         call(monkeypatch, {}, "prove", " ", *both)
@@ -345,7 +348,9 @@ def test_the_chance_that_all_is_right(place: Path, monkeypatch: pytest.MonkeyPat
     assert "and means what is meant: 2 of 4, 50.0 % (6.8 to 93.2)" in done.output
     assert "and is proved: 1 of 4, 25.0 % (0.6 to 80.6)" in done.output
     assert "1 of 1 samples" not in done.output
-    only = call(monkeypatch, script, "prove", "words.jsonl", "--id", "own2", *both, "--out", "p")
+    only = call(
+        monkeypatch, script, "prove", "own2", "--benchmark", "words.jsonl", *both, "--out", "p"
+    )
     # A proof of another statement is a proof, and no success.
     assert only.exit_code == 0
     assert "it is not what is meant, by proof\n  proved" in only.output
@@ -371,7 +376,7 @@ def test_what_cannot_be_proved_or_written_is_refused(
     proof = DAFNY.ask_proof(make_own(), RIGHT)
     assert proof is not None
     write_problems("p.jsonl", [make_row(proof)])
-    told = refuse("formalize", "p.jsonl", "--config", "c.toml", "--out", "k.jsonl")
+    told = refuse("formalize", "--benchmark", "p.jsonl", "--config", "c.toml", "--out", "k.jsonl")
     assert "asks for no statement" in told
 
 

@@ -139,7 +139,7 @@ class Rounds:
 
     async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
         """The answers of these filters on statements."""
-        tools = self._composed.open_tools({}, set(self._composed.seen))
+        tools = self._composed.open_tools(set(self._composed.seen))
         run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
 

@@ -90,7 +90,7 @@ class DafnyFormalizing:
         target, hidden, clauses = meaning.target, meaning.hidden, meaning.clauses
         lines = [*meaning.given, *_write_caller(target, target.name, hidden, [HOLE])]
         lines += _write_caller(target, hidden, target.name, clauses)
-        program = cut_contract(known.problem)
+        program = keep_program(cut_contract(known.problem))
         return ProgramText(lines, "\n".join(clauses), self.kind, meaning.said, program)
 
     def list_empty(self, problem: Problem) -> Sequence[str]:
