@@ -141,9 +141,7 @@ def show(file: Path, show: str, out: Path) -> None:
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.lab.words.answers import show_parts
 
-    click.echo(
-        f"written: {write_benchmark(show_parts(open_benchmark(str(file)), show), out).problems}"
-    )
+    click.echo(f"written: {write_benchmark(show_parts(open_benchmark(str(file)), show), out)[0]}")
 
 
 @words.command()
