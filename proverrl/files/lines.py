@@ -112,16 +112,17 @@ def find_text_fault(text: str) -> str:
 
 def encode_line(row: Mapping[str, Any]) -> str:
     """One JSON object as a line with its newline; NaN and infinities become null."""
-    text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(make_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A policy may write half a surrogate pair, which UTF-8 cannot hold.
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
 
 
-def _strict(value: Any) -> Any:
+def make_strict(value: Any) -> Any:
+    """The value as JSON can hold it; what is not finite becomes None."""
     if isinstance(value, Mapping):
-        return {str(key): _strict(item) for key, item in value.items()}
+        return {str(key): make_strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [make_strict(item) for item in value]
     if value is None or isinstance(value, str | bool | int):
         return value
     number = float(value)  # also takes numpy and torch scalars

@@ -288,7 +288,7 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 def test_the_light_environment_has_no_extra(light: Path) -> None:
     code = "import sys; from importlib.util import find_spec as f; print(*filter(f, sys.argv[1:]))"
-    modules = [*extras.EXTRAS, "fastapi", "z3", "pandas", "rich"]
+    modules = [*extras.EXTRAS, "starlette", "z3", "pandas", "rich"]
     done = subprocess.run(
         [str(light / "bin" / "python"), "-c", code, *modules],
         env=own_environment(),
@@ -296,7 +296,7 @@ def test_the_light_environment_has_no_extra(light: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["fastapi", "z3", "rich"]
+    assert done.stdout.split() == ["starlette", "z3", "rich"]
 
 
 @pytest.mark.slow
@@ -366,7 +366,6 @@ def test_a_light_installation_serves_and_checks(light: Path, tmp_path: Path) -> 
         ("plan demo", "this command needs torch"),
         ("compare a b", "this command needs numpy"),
         ("report .", "this command needs numpy"),
-        ("mcp", "proverrl mcp needs mcp"),
     ],
 )
 def test_what_is_not_installed_is_one_line_with_the_extra(
@@ -375,8 +374,7 @@ def test_what_is_not_installed_is_one_line_with_the_extra(
     for name in "ab":
         (tmp_path / name).mkdir()
     done = run(light, tmp_path, *words.split())
-    extra = "mcp" if words == "mcp" else "train"
-    command = f"{light}/bin/python -m pip install -e '.[{extra}]'"
+    command = f"{light}/bin/python -m pip install -e '.[train]'"
     said = f"error: {needs}, which is not installed; run: {command}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 

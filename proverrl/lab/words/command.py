@@ -143,9 +143,7 @@ def convert(source: str, show: str, out: Path) -> None:
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.lab.words.answers import show_parts
 
-    click.echo(
-        f"written: {write_benchmark(show_parts(open_benchmark(source), show), out).problems}"
-    )
+    click.echo(f"written: {write_benchmark(show_parts(open_benchmark(source), show), out)[0]}")
 
 
 @words.command()
