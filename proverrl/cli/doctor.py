@@ -31,6 +31,7 @@ OPTIONAL = {
     "wandb": "curves in Weights & Biases",
     "trackio": "curves in Trackio",
     "ray": "verifiers on many machines",
+    "mcp": "tools for agents",
     "lean_dojo": "traced Lean repositories",
 }
 _SIGNS = {

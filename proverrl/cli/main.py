@@ -23,6 +23,7 @@ import click
 from proverrl.cli.compare import compare
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
+from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
     FOLDER,
     LANGUAGE,
@@ -216,7 +217,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, inspect, problems, proofs, compare),
+    *(verify, serve, mcp, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)

@@ -366,6 +366,7 @@ def test_a_light_installation_serves_and_checks(light: Path, tmp_path: Path) -> 
         ("plan demo", "this command needs torch"),
         ("compare a b", "this command needs numpy"),
         ("report .", "this command needs numpy"),
+        ("mcp", "proverrl mcp needs mcp"),
     ],
 )
 def test_what_is_not_installed_is_one_line_with_the_extra(
@@ -374,7 +375,8 @@ def test_what_is_not_installed_is_one_line_with_the_extra(
     for name in "ab":
         (tmp_path / name).mkdir()
     done = run(light, tmp_path, *words.split())
-    command = f"{light}/bin/python -m pip install -e '.[train]'"
+    extra = "mcp" if words == "mcp" else "train"
+    command = f"{light}/bin/python -m pip install -e '.[{extra}]'"
     said = f"error: {needs}, which is not installed; run: {command}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
