@@ -45,8 +45,15 @@ class LoopTraits:
 
 
 def _against_selfplay(config: Any, _: object) -> str:
+    selfplay = config.selfplay
     if not config.grpo.in_order:
         return 'loop = "selfplay" learns in order; set grpo.in_order = true'
+    copies = selfplay.composer == "policy" and selfplay.weights != "shared"
+    if copies and (config.policy.engine == "vllm" or config.policy.lora.rank):
+        return (
+            f"selfplay.weights = {selfplay.weights!r} copies whole weights; set "
+            'policy.engine = "transformers" and policy.lora.rank = 0'
+        )
     return ""
 
 

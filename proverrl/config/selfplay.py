@@ -48,6 +48,7 @@ FilterName = Literal[
 ComposerName = Literal["program", "policy"]
 OperatorChoice = Literal["uniform", "useful"]
 ParentChoice = Literal["all", "solved"]
+ComposerWeights = Literal["shared", "own", "frozen"]
 
 
 class SelfplayConfig(Section):
@@ -62,6 +63,9 @@ class SelfplayConfig(Section):
     options: Options = Field(default_factory=dict)
     """of a composer of your own, ``composer = "package.module:function"``
     ([plugins.md](plugins.md))"""
+    weights: ComposerWeights = "shared"
+    """of a composing policy: ``shared``, the solver's; ``own``, a copy of the first ones, which
+    learns by itself; ``frozen``, a copy that never learns"""
     statements: Positive = 8
     """statements per step, before the filters"""
     parents: ParentChoice = "all"

@@ -36,9 +36,11 @@ def save_checkpoint(
     *,
     save_policy: Callable[[Path], None],
     save_learner: Callable[[Path], None] | None = None,
+    save_files: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write ``folder/step_NNNNNN`` in one move and drop all but the two newest. ``state`` holds
-    JSON values. Raises ``RunError`` when the disk refuses."""
+    JSON values; ``save_files`` puts further files into the folder. Raises ``RunError`` when the
+    disk refuses."""
     final = folder / f"step_{step:06d}"
     temporary = folder / f".writing_{step:06d}"
     with saving(final):
@@ -48,6 +50,8 @@ def save_checkpoint(
             save_policy(temporary / "policy")
             if save_learner is not None:
                 save_learner(temporary / "learner.pt")
+            if save_files is not None:
+                save_files(temporary)
             sealed = write_sealed({"step": step, **state})
             (temporary / STATE_FILE).write_text(sealed, "utf-8")
             _sync(temporary)

@@ -44,6 +44,13 @@ class Stateful(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+class Extension(Stateful, Protocol):
+    """Values and files that a loop adds to the checkpoint of a ``RunState``."""
+
+    def save_files(self, folder: Path) -> None: ...
+    def load_files(self, folder: Path) -> None: ...
+
+
 @dataclass
 class Progress:
     """The progress of a run; ``step`` counts rounds where the loop has rounds."""
@@ -73,8 +80,7 @@ class RunState:
             config.curriculum,
             derive_seed(config.seed, "curriculum"),
         )
-        self.extension: Stateful | None = None
-        """The values that a loop adds to the checkpoint."""
+        self.extension: Extension | None = None
         self._judged = False
         self._refused: set[str] = set()
         self.parts: dict[str, Stateful] = {
@@ -169,6 +175,7 @@ class RunState:
             state,
             save_policy=self.session.policy.save,
             save_learner=save_learner,
+            save_files=self.extension.save_files if self.extension is not None else None,
         )
         place = str(latest_checkpoint(self.session.checkpoints))
         self.session.monitor.tell("checkpoint", {"step": self.progress.step, "path": place})
@@ -185,6 +192,8 @@ class RunState:
             learner.load(checkpoint / "learner.pt")
             version = session.policy.version = learner.version
         session.sampler.push(version)
+        if self.extension is not None:
+            self.extension.load_files(checkpoint)
         with restoring(checkpoint):
             self.load_state_dict(state)
 

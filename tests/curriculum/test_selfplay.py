@@ -338,7 +338,9 @@ def test_shared_weights_learn_from_both_roles(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("settings", "scripts"), [({}, 0), (POLICY, 2)])
+@pytest.mark.parametrize(
+    ("settings", "scripts"), [({}, 0), (POLICY, 2), ({**POLICY, "weights": "own"}, 0)]
+)
 def test_weights_that_compose_imitate_scripts_again(
     make_play: Callable[..., Config],
     verifiers: list[StubVerifier],
@@ -360,15 +362,35 @@ def test_weights_that_compose_imitate_scripts_again(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("train", [True, False])
+def test_weights_of_its_own(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier], train: bool
+) -> None:
+    from safetensors.torch import load_file
+
+    settings = {**POLICY, "weights": "own" if train else "frozen"}
+    folder = run(make_play("own", settings))
+    stored = [
+        load_file(folder / f"checkpoints/step_00000{n}/composer/model.safetensors") for n in (2, 4)
+    ]
+    warm = load_file(folder / "warm_start/policy/model.safetensors")
+    assert same(warm, stored[0]) != train
+    assert same(stored[0], stored[1]) != train
+    assert not same(warm, weights(folder))
+    assert any("composer_loss" in line for line in step_lines(folder)) == train
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         {},
         {"late_filters": ["trivial"], "operator_choice": "useful"},
         {**POLICY, "late_filters": ["trivial"]},
+        {**POLICY, "weights": "own"},
         {"parents": "solved", "filters": ["duplicate", "leak", "trivial", "refuted"]},
     ],
-    ids=["program", "late", "shared", "solved"],
+    ids=["program", "late", "shared", "own", "solved"],
 )
 def test_two_and_two_steps_equal_four_bit_for_bit(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], settings: dict[str, Any]
@@ -409,7 +431,7 @@ asyncio.run(train_module.train(config, live=False))
 def test_a_killed_run_ends_like_an_unbroken_one(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    settings = POLICY
+    settings = {**POLICY, "weights": "own"}
     whole = run(make_play("unbroken", settings, grpo__steps=8))
     config = make_play("killed", settings, grpo__steps=8)
     moments = ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006")
@@ -418,6 +440,11 @@ def test_a_killed_run_ends_like_an_unbroken_one(
     assert step_lines(whole) == step_lines(again)
     assert same(weights(whole), weights(again))
     assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
+    mine, other = (
+        (folder / "checkpoints/step_000008/composer/model.safetensors").read_bytes()
+        for folder in (whole, again)
+    )
+    assert mine == other
 
 
 @pytest.mark.slow

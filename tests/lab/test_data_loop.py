@@ -309,3 +309,4 @@ def test_settings_that_cannot_work_are_refused() -> None:
     refuse("above", loop_options={"min_tokens": 400})
     refuse("no use for selfplay.late_filters", selfplay={"late_filters": ["trivial"]})
     refuse("no use for selfplay.operator_choice", selfplay={"operator_choice": "useful"})
+    refuse("one policy", selfplay={"composer": "policy", "weights": "own"})

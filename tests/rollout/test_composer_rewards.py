@@ -103,6 +103,10 @@ def test_settings_that_cannot_work_are_refused() -> None:
     tables: list[tuple[dict[str, Any], str]] = [
         ({"selfplay": {"solve_rates": [0.5, 0.5]}}, "solve_rates do not rise"),
         ({"grpo": {"in_order": False}}, "grpo.in_order = true"),
+        (
+            {"selfplay": {"composer": "policy", "weights": "own"}, "policy": {"engine": "vllm"}},
+            "selfplay.weights = 'own'",
+        ),
         ({"selfplay": {"filters": ["nonsense"]}}, "selfplay.filters.0"),
     ]
     for table, message in tables:

@@ -54,6 +54,8 @@ COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 def against_data_loop(config: Config, _: DataLoopOptions) -> str:
     """The reason why the settings of self-play do not fit the data loop; empty when they are."""
     selfplay = config.selfplay
+    if selfplay.composer == "policy" and selfplay.weights != "shared":
+        return 'the data loop has one policy; set selfplay.weights = "shared"'
     unused = {
         "late_filters": selfplay.late_filters,
         "operator_choice": selfplay.operator_choice != "uniform",
@@ -118,7 +120,7 @@ class Statements:
         self._composed = ComposedProblems(session)
         self._archive, self._filters = self._composed.archive, self._composed.filters
         self._by_id = {problem.id: problem for problem in session.problems.all}
-        self._composer = open_composer(session)
+        self._composer = open_composer(session, session.sampler)
         self._num_slow = 0
 
     def why_done(self) -> str:
@@ -230,7 +232,7 @@ class Statements:
         )
         for stop in run.stops:
             this.stops[stop.filter] += 1
-            self._filters.record(stop)
+            self._filters.record(found[stop.problem_id].problem, stop)
             self._note_stop(found[stop.problem_id], stop.filter, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)

@@ -1,14 +1,16 @@
-"""The composer of a run: a program, or the solver's own policy.
+"""The composer of a run: a program, a policy with the solver's weights or its own.
 
-Flows in: a session. Flows out: a ``Composer``; what warm start teaches it.
-Not handled here: pairs of parents (``composition``), filters.
+Flows in: a session. Flows out: a ``Composer``; what warm start teaches it; its own weights and
+learner. Not handled here: pairs of parents (``composition``), filters.
 """
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from proverrl.compose.composers import (
     Composer,
@@ -19,14 +21,60 @@ from proverrl.compose.composers import (
 )
 from proverrl.config.loops import find_traits
 from proverrl.curriculum.base import Belief
+from proverrl.learner.learner import TorchLearner
 from proverrl.loops.selfplay.composition import draw_pair
 from proverrl.plugins import bind
+from proverrl.policy.base import Policy
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.rollout.samples import TrainingSample
 from proverrl.run.pairs import Pair, PairSource
-from proverrl.run.session import Session
+from proverrl.run.session import Session, load_weights
 from proverrl.seeds import derive_seed
 
+COMPOSER_FOLDER = "composer"
 TAUGHT_SCRIPTS = 400
 """Scripts that the warm start teaches: with these a small model writes readable ones."""
+
+
+class OwnComposer:
+    """A composer's own weights: a copy of the run's first. A frozen one has no ``learner``."""
+
+    def __init__(self, session: Session) -> None:
+        config, policy = session.config, session.policy
+        self._config = config
+        self.policy = TransformersPolicy(
+            copy.deepcopy(policy.model), policy.tokenizer, **policy.settings
+        )
+        self.learner: TorchLearner | None = None
+        if config.selfplay.weights == "own":
+            self.learner = TorchLearner(
+                self.policy.model,
+                config.learner,
+                temperature=config.sampling.temperature,
+                loss=config.loss,
+            )
+
+    def step(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
+        """One update on the composer's samples; its figures."""
+        assert self.learner is not None
+        metrics = self.learner.step(samples)
+        self.policy.version = self.learner.version
+        return {f"composer_{name}": value for name, value in metrics.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write weights and learner into a checkpoint's folder."""
+        (folder / COMPOSER_FOLDER).mkdir()
+        self.policy.save(folder / COMPOSER_FOLDER)
+        if self.learner is not None:
+            self.learner.save(folder / f"{COMPOSER_FOLDER}.pt")
+
+    def load(self, folder: Path) -> None:
+        """Read what ``save`` wrote, into the weights that the learner holds."""
+        stored = load_weights(self._config, folder / COMPOSER_FOLDER)
+        self.policy.model.load_state_dict(stored.model.state_dict())
+        if self.learner is not None:
+            self.learner.load(folder / f"{COMPOSER_FOLDER}.pt")
+            self.policy.version = self.learner.version
 
 
 def teach_composer(session: Session) -> list[PairSource]:
@@ -44,10 +92,10 @@ def teach_composer(session: Session) -> list[PairSource]:
 
 
 def open_composer(
-    session: Session, *, weigh: Callable[[], Mapping[str, Belief]] | None = None
+    session: Session, writer: Policy, *, weigh: Callable[[], Mapping[str, Belief]] | None = None
 ) -> Composer:
-    """The composer of the configuration; ``weigh`` says how useful each operator is where a program
-    chooses among them."""
+    """The composer of the configuration; ``writer`` writes where a policy does, and ``weigh`` says
+    how useful each operator is where a program chooses among them."""
     config, settings = session.config, session.config.selfplay
     if settings.composer == "program":
         return ProgramComposer(settings.operators, config.seed, weigh=weigh)
@@ -55,7 +103,7 @@ def open_composer(
         compose = bind("composer", settings.composer, settings.options)
         return FunctionComposer(settings.composer, compose, config.seed)
     return PolicyComposer(
-        session.sampler,
+        writer,
         session.policy,
         operators=settings.operators,
         temperature=config.sampling.temperature,

@@ -2,10 +2,11 @@
 
 Paper order (GAR, 2025, arXiv 2510.11769): draw pairs of base problems, have a composer write a
 statement for each, keep those that pass the filters, sample a group of proofs on each, verify,
-reward both, update both. Both roles have the same weights, which get one update over all samples.
+reward both, update both. Shared weights get one update over the samples of both roles; otherwise
+the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
-Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl``. It is the
-loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit. While the pool
+Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
+the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit. While the pool
 judges a step, the composer writes the next round, and the policy that step's bodies: on base
 problems, and on what passes the early filters. The pool judges these while the learner updates, so
 they are one step old when they are learned from. A checkpoint holds the next round's drafts and
@@ -26,7 +27,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.selfplay import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.selfplay.composer import open_composer, teach_composer
+from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
 from proverrl.loops.selfplay.composition import drop_long, weigh_operators
 from proverrl.loops.selfplay.state import Checked, JudgedRound, Rounds, solve_rate
 from proverrl.rewards import is_modified, penalise_modified
@@ -45,11 +46,14 @@ async def run_selfplay(session: Session) -> None:
     if session.policy.world.size > 1:
         raise UsageError('loop = "selfplay" runs in one process; start it without a launcher')
     _say_who_composes(session)
+    settings = session.config.selfplay
     state = GrpoState(session)
-    if session.config.learner.replay_samples:
+    writes = settings.composer == "policy"
+    own = OwnComposer(session) if writes and settings.weights != "shared" else None
+    if own is None and session.config.learner.replay_samples:
         # Weights that learn proofs alone forget how to write scripts within a few steps.
         state.other_role = teach_composer(session)
-    rounds = state.extension = Rounds(state)
+    rounds = state.extension = Rounds(state, own)
     plain = make_reward(state)
 
     def reward(rollout: Rollout) -> Reward:
@@ -59,10 +63,13 @@ async def run_selfplay(session: Session) -> None:
 
 
 def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
-    settings, weigh = rounds.settings, None
+    settings, own = rounds.settings, rounds.own
+    weigh = None
     if settings.operator_choice == "useful":
         weigh = partial(weigh_operators, rounds.archive, *settings.solve_rates)
-    return SelfplaySource(state, rounds, open_composer(state.session, weigh=weigh))
+    writer = state.session.sampler if own is None else own.policy
+    composer = open_composer(state.session, writer, weigh=weigh)
+    return SelfplaySource(state, rounds, composer)
 
 
 def _say_who_composes(session: Session) -> None:
@@ -72,7 +79,9 @@ def _say_who_composes(session: Session) -> None:
     elif settings.composer != "policy":
         text = f"{settings.composer}, one statement a call"
     else:
-        text = "a policy with the solver's weights"
+        whose = "the solver's weights" if settings.weights == "shared" else "weights of its own"
+        trained = "not trained" if settings.weights == "frozen" else "trained"
+        text = f"a policy with {whose}, {trained}"
     session.monitor.phase("composer", text)
 
 
@@ -99,6 +108,8 @@ class SelfplaySource(Source):
         self._pipeline = Pipeline(
             session, state.reviewer, session.config.grpo.group_size, usage=self.usage
         )
+        self._own = rounds.own if rounds.own is not None and rounds.own.learner else None
+        self._samples: list[TrainingSample] = []
         self._next: Composition | None = None
         self._flights: list[Flight] = []
         self._ahead: Flight | None = None
@@ -151,16 +162,21 @@ class SelfplaySource(Source):
             yield Judged(used, judged.seconds, judged.age)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
-        """The composer's samples, and the figures of the round."""
+        """The composer's samples, unless it learns apart, and the figures of the round."""
         assert self._judged is not None
         samples, tally.figures = self._rounds.reward(self._judged, groups)
         tally.verifier_calls += self._judged.filter_calls
-        return samples
+        self._samples = samples if self._own is not None else []
+        return samples if self._own is None else ()
 
     async def learned(self) -> dict[str, float]:
-        """Bring the new weights to the sampler."""
+        """Bring the solver's weights to the sampler, and train a composer that has its own."""
         session = self._session
-        return await asyncio.to_thread(session.sampler.push, session.policy.version)
+        metrics = await asyncio.to_thread(session.sampler.push, session.policy.version)
+        if self._own is not None and self._samples:
+            with self.usage.busy("learner"):
+                metrics |= await asyncio.to_thread(self._own.step, self._samples)
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         following = self._next

@@ -3,7 +3,7 @@
 Flows in: drafts of a composer, the filters' answers, judged rounds. Flows out: the next pairs of
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
 samples, the figures of a round. A round is a step. Not handled here: when anything happens
-(``selfplay``).
+(``selfplay``), the composer's own weights (``composer``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from proverrl.compose.archive import Composed
@@ -18,6 +19,7 @@ from proverrl.compose.composers import REPEATED, Draft, Pair, measure_truncated
 from proverrl.compose.filters import FilterRun, make_filters, run_filters
 from proverrl.config.selfplay import FilterName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
+from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.composition import ComposedProblems
 from proverrl.rewards import (
     StatementOutcome,
@@ -107,11 +109,12 @@ class Checked:
 
 
 class Rounds:
-    """The rounds of a run: the extension of its state. ``early`` and ``late`` filters are asked
-    before and after the solver's attempts."""
+    """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
+    it has some; ``early`` and ``late`` filters are asked before and after the solver's attempts."""
 
-    def __init__(self, state: GrpoState) -> None:
+    def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
         session = state.session
+        self.own = own
         self.settings = settings = session.config.selfplay
         self._composed = ComposedProblems(session)
         self.archive = self._composed.archive
@@ -171,7 +174,7 @@ class Rounds:
         self._composed.filters.calls += checked.calls
         for stop in checked.run.stops:
             composed = made[stop.problem_id]
-            self._composed.filters.record(stop)
+            self._composed.filters.record(composed.problem, stop)
             # What a late filter stops is in the archive since it was tried.
             if self.archive.add(composed) or stop.filter in self.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.filter, reason=stop.reason)
@@ -214,7 +217,8 @@ class Rounds:
         problems = {problem.id: problem for problem in self._session.problems.all}
         samples = []
         for number, (draft, advantage) in enumerate(zip(this.drafts, advantages, strict=True)):
-            if draft.completion is not None and advantage != 0.0:
+            learned = self.settings.weights != "frozen" and draft.completion is not None
+            if learned and advantage != 0.0:
                 problem = problems[draft.parents[0]]
                 samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)
         return samples, figures
@@ -260,6 +264,14 @@ class Rounds:
         # Whatever was composed is in the archive, stopped or not.
         self._composed.see(composed.problem for composed in self.archive)
         self._figures = [RoundFigures(**figures) for figures in state["rounds"]]
+
+    def save_files(self, folder: Path) -> None:
+        if self.own is not None:
+            self.own.save(folder)
+
+    def load_files(self, folder: Path) -> None:
+        if self.own is not None:
+            self.own.load(folder)
 
 
 def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
