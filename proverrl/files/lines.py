@@ -99,6 +99,28 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
 
 
+def iter_given_lines(
+    path: Path, *, unique_keys: bool = False, allow_nan: bool = False
+) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """The lines of somebody else's JSON lines that are not blank: number, object, and the reason
+    why one holds none. See ``load_json``; raises ``ProblemError`` if the file cannot be read."""
+    with reading_text(path), path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            row, fault = {}, ""
+            try:
+                text = line.rstrip("\n")
+                row = load_json(text, unique_keys=unique_keys, allow_nan=allow_nan)
+            except json.JSONDecodeError as error:
+                fault = f"not JSON at column {error.colno} ({error.msg})"
+            except ValueError as error:
+                fault = f"not JSON ({error})"
+            if not isinstance(row, dict):
+                row, fault = {}, f"a {type(row).__name__}, not a JSON object"
+            yield number, row, fault
+
+
 def find_text_fault(text: str) -> str:
     """The reason why no file could hold a text; empty when one can."""
     if "\0" in text:
