@@ -85,6 +85,7 @@ def test_each_check_can_be_left_out() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_real_problems() -> None:
     try:
         find_dafny_toolchain()
@@ -120,6 +121,7 @@ def test_real_problems() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_generated_drafts_are_not_vacuous() -> None:
     try:
         find_dafny_toolchain()
