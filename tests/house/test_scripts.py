@@ -116,7 +116,7 @@ def test_the_test_script_runs_every_check_in_order() -> None:
     assert re.findall(r"^check (.*)$", text, re.MULTILINE) == [
         "ruff format --check .",
         "ruff check .",
-        "mypy --strict",
+        'mypy --strict --num-workers "$(getconf _NPROCESSORS_ONLN)"',
         'python -m pytest --durations=20 "${chosen[@]}" "$@"',
     ]
 

@@ -51,6 +51,7 @@ def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_which_answers_are_right() -> None:
     bodies = [
         f"answer 22;\n{IND}",
@@ -68,6 +69,7 @@ def test_dafny_decides_which_answers_are_right() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_negative_answers_truth_values_and_names_that_could_be_caught() -> None:
     negative = ask("exists c: int :: Val(m) + c == 18 * m")
     assert [v.proved for v in judge(negative, [f"answer -22; {IND}", f"answer 22; {IND}"])] == [

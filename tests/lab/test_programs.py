@@ -117,6 +117,7 @@ def earn(body: str, verdict: Verdict, problem: Problem | None = None) -> float:
     [(PROVED, 1.0), (VERIFIED, 0.6), (UNPROVED, 0.2), (UNREAD, 0.01), (REFUSED, 0.0)],
     ids=["meant", "verified", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_a_program_is_worth(bodies: Sequence[str], score: float) -> None:
     verdicts = judge(ask(), bodies)
     assert [v.proved for v in verdicts] == [score == 1.0] * len(bodies), verdicts
@@ -125,6 +126,7 @@ def test_dafny_decides_what_a_program_is_worth(bodies: Sequence[str], score: flo
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_proof_verifies_the_code_even_where_its_contract_asks_for_nothing() -> None:
     (verdict,) = judge(ask("k > 1"), ["{ }"])
     assert verdict.status is Status.UNSOUND
@@ -181,6 +183,7 @@ def test_evaluations_say_who_meets_which_contract() -> None:
     ],
     ids=["proved", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_code_is_worth(bodies: Sequence[str], score: float) -> None:
     verdicts = judge(test_code.ASKED, bodies)
     assert [earn(b, v, test_code.ASKED) for b, v in zip(bodies, verdicts, strict=True)] == (
@@ -301,6 +304,7 @@ def test_no_meaning_is_in_two_splits() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_idle_code_meets_is_dropped() -> None:
     """Of three contracts only the last asks for code that does something."""
 
@@ -333,6 +337,7 @@ def test_what_idle_code_meets_is_dropped() -> None:
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_the_reference_of_each_family() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 40)}.values())
     for draft in drafts:

@@ -317,6 +317,7 @@ UNREADABLE = (
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_agrees() -> None:
     problem = ask(MEANT)
     formalizing = find_formalizing("dafny")
@@ -332,6 +333,7 @@ def test_dafny_decides_what_agrees() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_agrees_with_a_reference_of_each_family_and_with_no_other() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 40)}.values())
     for one, other in itertools.pairwise(drafts[:11]):
@@ -384,6 +386,7 @@ def test_equivalence_is_true_false_or_unknown(body: str, means: bool | None) -> 
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_wrong_statements_are_certified_and_never_right() -> None:
     drafts = [d for d in draw("train", 6) if d.level < 3]
     problems = [build_problem(GENERATOR, draft, "train") for draft in drafts]
@@ -407,6 +410,7 @@ def test_wrong_statements_are_certified_and_never_right() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_reference_differs_from_itself_nowhere() -> None:
     formalizing = find_formalizing("dafny")
     assert formalizing is not None
