@@ -29,7 +29,6 @@ OPTIONAL = {
     "peft": "low-rank adapters",
     "tensorboard": "curves in TensorBoard",
     "wandb": "curves in Weights & Biases",
-    "trackio": "curves in Trackio",
     "ray": "verifiers on many machines",
     "mcp": "tools for agents",
     "lean_dojo": "traced Lean repositories",

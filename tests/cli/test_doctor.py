@@ -285,7 +285,7 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         "Python",
         *("torch", "training"),
         *("Dafny", "DafnyServer", "mono", "second judge", "z3", "Lean"),
-        *("vllm", "peft", "tensorboard", "wandb", "trackio", "ray", "mcp", "lean-dojo"),
+        *("vllm", "peft", "tensorboard", "wandb", "ray", "mcp", "lean-dojo"),
         *("run folder", "verdict cache"),
     ]
 
