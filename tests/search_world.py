@@ -14,10 +14,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import pytest
+
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RecordError
 from proverrl.lang.records import Prefix, Segment
-from proverrl.search.base import Functions, Proposal, SearchResult
+from proverrl.search.base import Functions, Proposal, Search, SearchResult
 from proverrl.search.run import TreeSearch
 from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Status, Verdict
@@ -113,21 +115,24 @@ def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
     return asyncio.run(build_search(world, seed=seed, **config).run(watch))
 
 
-def list_nodes(tree: Tree | None) -> list[dict[str, Any]]:
-    """The nodes of a tree as a reader wants them, sums to six places."""
-    assert tree is not None
-    return [
-        {
-            "parent": None if node.parent is None else node.parent.id,
-            "state": node.state,
-            "texts": [body[:end] for body, end in node.prefixes],
-            "own": [round(value, 6) for value in (node.own_reward, node.own_count, node.own_jobs)],
-            "subtree": [
-                round(value, 6) for value in (node.sub_reward, node.sub_count, node.sub_jobs)
-            ],
-        }
-        for node in tree.nodes
-    ]
+def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchResult:
+    """What one search finds from the state that another had after so many calls."""
+
+    class StopError(Exception):
+        pass
+
+    saved: list[dict[str, Any]] = []
+
+    def watch(search: Search) -> None:
+        if len(search.curve) == after:
+            saved.append(search.state_dict())
+            raise StopError
+
+    with pytest.raises(StopError):
+        run(build().run(watch))
+    resumed = build()
+    resumed.load_state_dict(saved[0])
+    return run(resumed.run())
 
 
 def check_invariants(tree: Tree) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--config", "config_file", type=FILE, help="Search with its policy.path or server.")
 @OVERRIDES
 @click.option("--out", type=FOLDER, help="Write one folder per problem here.  [searches/NAME]")
-@click.option("--resume", is_flag=True, help="Keep what has ended in --out, search the rest.")
+@click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Problems at once; above 1 a search does not repeat bit for bit.")
 @count_option(
     "--minimise",
@@ -88,7 +88,7 @@ def search(
     options = SearchOptions(place, resume, parallel, minimise, samples)
     weights = choose_run(run, overrides)
     searching = search_problems(config, found, from_run=weights, options=options, stream=sys.stdout)
-    how = f"{place} holds what has ended, the same command with --resume searches the rest"
+    how = f"{place} is saved, the same command with --resume continues"
     results = run_until_interrupted(searching, how)
     open_console().print(make_summary(config.search.name, results))
     for warning in list_warnings(results):

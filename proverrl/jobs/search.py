@@ -3,32 +3,32 @@
 Flows in: a configuration, problems, where the policy comes from. Flows out: a folder per problem
 (``proverrl.search.folder``). What a search calls a proof was judged twice: by the verifier and, as
 a whole file, by a fresh worker; so was the minimised proof. Interrupted, the same call with
-``resume`` searches those problems that have no result yet.
-Not handled here: strategies, estimates over many problems (``evaluation``).
+``resume`` continues. Not handled here: strategies, estimates over many problems (``evaluation``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RunError, UsageError, VerifierError
 from proverrl.jobs.evaluate import open_policy, open_prover
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.plugins import is_place
 from proverrl.policy.engines import name_weights
 from proverrl.run.run_folder import lock_run
 from proverrl.search.base import Search, SearchResult
-from proverrl.search.folder import SAMPLES, SearchFolder, check_folder, name_folders
+from proverrl.search.folder import SearchFolder, check_folder, describe_result, name_folders
 from proverrl.search.minimise import Minimised, minimise
-from proverrl.search.samples import collect_samples, read_samples, write_samples
+from proverrl.search.run import SEARCHES
+from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.cache import CachedVerifier
@@ -57,8 +57,8 @@ async def search_problems(
 ) -> list[dict[str, Any]]:
     """Search each problem under ``config.search``; returns what ``result.json`` of each holds.
     Raises ``UsageError``: a folder holds something already, or the policy or the search cannot be
-    used; ``RunError``: a search that has ended is of other settings; ``VerifierError``: the
-    verifier is broken."""
+    used; ``RunError``: a search that is continued is of other settings; ``VerifierError``: the
+    verifier is broken; what was searched is saved."""
     if is_place(config.rollout.mode):
         raise UsageError(
             f"rollout.mode = {config.rollout.mode!r} finds bodies in its own way, and a search "
@@ -77,9 +77,7 @@ async def search_problems(
             run = _SearchRun(config, options, tools, verifier, display, settings)
             results = await run.search_all(problems, folders)
             if options.samples is not None:
-                samples = [
-                    sample for path in folders.values() for sample in read_samples(path / SAMPLES)
-                ]
+                samples = [sample for p in problems for sample in run.samples[p.id]]
                 write_samples(options.samples, samples)
                 counted = f"{len(samples)} samples of {len(problems)} problems"
                 display.note(f"{options.samples}: {counted}")
@@ -88,7 +86,7 @@ async def search_problems(
 
 @dataclass(frozen=True, slots=True)
 class _SearchRun:
-    """The searches of one call, and what they share."""
+    """The searches of one call, and what they share; ``samples`` by problem."""
 
     config: Config
     options: SearchOptions
@@ -96,6 +94,7 @@ class _SearchRun:
     verifier: CachedVerifier
     display: SearchDisplay
     settings: Mapping[str, Any]
+    samples: dict[str, list[SearchSample]] = field(default_factory=dict)
 
     async def search_all(
         self, problems: Sequence[Problem], folders: dict[str, Path]
@@ -123,23 +122,45 @@ class _SearchRun:
         settings = {**self.settings, "verifier": identity}
         with lock_run(path):
             folder = SearchFolder(path, config.search, config.seed, settings)
-            if options.resume and (found := await self._find_finished(search, folder)):
-                self.display.note(f"{problem.id}: searched before, with {found['calls']} calls")
-                return found
-            folder.drop_proofs(problem)
-            started = time.monotonic()
-            self.display.watch(search)
-            result = await search.run(self.display.watch)
-            bodies = [proof.body for proof in result.proofs]
-            folder.write_tree(search, bodies)
-            if bodies:
-                folder.write_proof(problem, min(bodies, key=len))
-            minimised = await self._minimise(folder, search, result)
+            if options.resume and folder.load(search):
+                self.display.note(f"{problem.id}: going on after {search.calls} calls")
+                if not await _judge_saved(search, path):
+                    folder.drop_proofs(problem)
+            result = await self._run_saved(search, folder)
+            shown = await self._find_finished(folder, search, result)
+            if shown is None:
+                minimised = await self._minimise(folder, search, result)
+                shown = folder.write_result(search, result, minimised)
             if options.samples is not None:
-                write_samples(path / SAMPLES, collect_samples(search))
-            shown = folder.write_result(search, result, minimised, time.monotonic() - started)
+                self.samples[problem.id] = collect_samples(search)
             self.display.end(search)
             return shown
+
+    async def _run_saved(self, search: Search, folder: SearchFolder) -> SearchResult:
+        """Run it; however it ends, what was found out is saved, the shortest proof as a whole
+        file."""
+
+        def watch(_: Search) -> None:
+            folder.save_if_due(search)
+            self.display.watch(search)
+
+        self.display.watch(search)
+        # What a strategy of somebody's own wrote down as proved is verified when the search ends.
+        is_trusted = search.config.base_name in SEARCHES
+        try:
+            result = await search.run(watch)
+            is_trusted = True
+        except VerifierError:
+            # It may have been caught proving what is false.
+            is_trusted = False
+            raise
+        finally:
+            bodies = [proof.body for proof in search.all_proofs] if is_trusted else []
+            folder.save(search)
+            folder.write_tree(search, bodies)
+            if bodies:
+                folder.write_proof(search.problem, min(bodies, key=len))
+        return result
 
     async def _minimise(
         self, folder: SearchFolder, search: Search, result: SearchResult
@@ -156,29 +177,38 @@ class _SearchRun:
         folder.write_proof(problem, minimised.body, minimised=True)
         return minimised
 
-    async def _find_finished(self, search: Search, folder: SearchFolder) -> dict[str, Any] | None:
-        """The result of a search that has ended, its proofs judged again: what a file says proves
-        nothing. None where there is none, where a proof is none any more, and where it left no
-        samples and they are wanted. Raises ``RunError`` where a proof cannot be judged now."""
-        found = folder.read_result(search.problem)
-        lacks_samples = self.options.samples is not None and not (folder.path / SAMPLES).exists()
-        if found is None or lacks_samples or found["proved"] != bool(found["proofs"]):
+    async def _find_finished(
+        self, folder: SearchFolder, search: Search, result: SearchResult
+    ) -> dict[str, Any] | None:
+        """The summary that an earlier call wrote about this very end of the search, its proofs
+        minimised if they are to be; None where it says anything else."""
+        earlier = folder.read_result()
+        if earlier is None or not self.options.resume:
             return None
-        bodies = [proof["body"] for proof in found["proofs"]]
-        bodies += [found["minimised"]["body"]] if found["minimised"] else []
-        for body in dict.fromkeys(bodies):
-            candidate = Candidate(search.problem, body)
-            for judge in filter(None, (search.functions.verify, search.functions.confirm)):
-                verdict = await judge(candidate)
-                if not verdict.status.judged:
-                    raise RunError(
-                        f"{folder.path}: a saved proof could not be verified again "
-                        f"({verdict.status.value}); continue with --resume when the machine has "
-                        "time, or raise pool.deadline_seconds"
-                    )
-                if not verdict.proved:
-                    return None
-        return found
+        described = json.loads(json.dumps(describe_result(result)))
+        if any(earlier.get(name) != value for name, value in described.items()):
+            return None
+        if not result.proofs or not self.options.minimise_calls:
+            return earlier
+        shortest = earlier.get("minimised")
+        body = shortest.get("body") if isinstance(shortest, dict) else None
+        if not isinstance(body, str):
+            return None
+        verdict = await search.functions.verify(Candidate(search.problem, body))
+        return earlier if verdict.proved else None
+
+
+async def _judge_saved(search: Search, path: Path) -> bool:
+    """Judge the proofs of a saved search again, and say whether all still are. Raises ``RunError``
+    where that is not possible now: nothing has been saved then, and no proof is lost."""
+    verdicts = await search.judge_proofs_again()
+    for verdict in verdicts:
+        if not verdict.status.judged:
+            raise RunError(
+                f"{path}: a saved proof could not be verified again ({verdict.status.value}); "
+                "continue with --resume when the machine has time, or raise pool.deadline_seconds"
+            )
+    return all(verdict.proved for verdict in verdicts)
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:

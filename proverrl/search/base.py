@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, Self
 
 from proverrl.config.search import SearchConfig
+from proverrl.errors import RunError
 from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
 from proverrl.policy.base import Policy
 from proverrl.search.spending import FoundProof, SearchSpending, SearchTurn
@@ -20,6 +21,9 @@ from proverrl.search.tree import Tree
 from proverrl.types import Candidate, Problem, Verdict
 
 StopReason = Literal["proved", "calls", "idle", "exhausted"]
+
+# Keys that may change when a search is continued: how long, and how many at once.
+_FREE_KEYS = frozenset({"calls", "stop_after", "max_in_flight", "max_idle"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,7 @@ class SearchResult:
     """The findings of a search and its spending.
 
     ``refuted`` holds bodies that ``verify`` called proved and ``confirm`` did not, with the second
-    verdict. ``tree`` is None where no search of whole bodies has begun; ``walk`` is what a search
-    that is made around another says of itself, as JSON values.
+    verdict. ``tree`` is the strategy's state as JSON values (``Tree.state_dict`` under "tree").
     """
 
     name: str
@@ -129,8 +132,7 @@ class SearchResult:
     expansions: int
     curve: tuple[CurvePoint, ...]
     turns: tuple[SearchTurn, ...]
-    tree: Tree | None
-    walk: dict[str, Any] | None = None
+    tree: dict[str, Any]
 
     @property
     def proved(self) -> bool:
@@ -150,9 +152,10 @@ class SearchResult:
 
 
 class Search(ABC):
-    """A search of a problem that can be run and watched.
+    """A search of a problem that can be run, watched, saved and continued.
 
-    ``config.calls`` bounds the verifier calls of all its parts together.
+    ``config.calls`` bounds the verifier calls of all its parts together. ``run`` may be called
+    again after an error or a cancellation: what was under way is then made again.
     """
 
     def __init__(
@@ -193,6 +196,11 @@ class Search(ABC):
         return len(self.spent.proofs)
 
     @property
+    def all_proofs(self) -> list[FoundProof]:
+        """Proofs of the problem by all that has ended, also where ``run`` was stopped."""
+        return list(self.spent.proofs)
+
+    @property
     @abstractmethod
     def all_turns(self) -> list[SearchTurn]:
         """All turns so far, those of parts under way as well."""
@@ -204,6 +212,10 @@ class Search(ABC):
         Cancelled or failing, it leaves nothing running.
         """
 
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """All that the search knows, as JSON values; the tree under "tree"."""
+
     @property
     @abstractmethod
     def tree(self) -> Tree | None:
@@ -213,6 +225,35 @@ class Search(ABC):
     def is_enough(self) -> bool:
         """True if there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
+
+    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
+        """Keep the proofs that both verifiers prove now: what a file says proves nothing. Returns
+        what they said; of bodies in ``told`` it is known, and the others are added."""
+        told = {} if told is None else told
+        asked: list[Verdict] = []
+
+        async def ask(body: str) -> Verdict:
+            if body not in told:
+                candidate = Candidate(self.problem, body)
+                verdict = await self.functions.verify(candidate)
+                if verdict.proved and self.functions.confirm is not None:
+                    second = await self.functions.confirm(candidate)
+                    # Only the first verifier's verdict may hold the states of a proof.
+                    verdict = verdict if second.proved else second
+                told[body] = verdict
+                asked.append(verdict)
+            return told[body]
+
+        claimed = [(proof, await ask(proof.body)) for proof in self.spent.proofs]
+        # All at once: what is stopped before loses none.
+        self.spent.proofs = [replace(proof, verdict=now) for proof, now in claimed if now.proved]
+        self.spent.refuted += [(proof.body, now) for proof, now in claimed if not now.proved]
+        differ = {body for body, _ in self.spent.refuted} - {*told}
+        for body, verdict in self.spent.verdicts.items():
+            if verdict.proved and body not in differ:
+                # The order stays: a walk that is repeated counts them.
+                self.spent.verdicts[body] = await ask(body)
+        return asked
 
     def _add_point(self) -> None:
         nodes = len(self.tree) if self.tree is not None else 0
@@ -236,5 +277,32 @@ class Search(ABC):
             expansions=self.num_expansions,
             curve=tuple(self.curve),
             turns=tuple(self.spent.turns),
-            tree=self.tree,
+            tree=self.describe(),
         )
+
+    def _identity(self) -> dict[str, Any]:
+        """The settings that must be the same when a search is continued."""
+        values = self.config.model_dump(mode="json")
+        kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
+        return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, without what is under way."""
+        return {
+            "of": self._identity(),
+            "spent": self.spent.state_dict(),
+            "curve": [astuple(point) for point in self.curve],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken; ``RunError`` when it is of another problem, seed or
+        kind of search."""
+        saved = state["of"]
+        other = [key for key, value in self._identity().items() if saved.get(key) != value]
+        if other:
+            raise RunError(
+                f"this saved search differs in {', '.join(other)}: continue with its own settings, "
+                "or start in another folder"
+            )
+        self.spent = SearchSpending.from_state(state["spent"])
+        self.curve = [CurvePoint(*point) for point in state["curve"]]

@@ -10,7 +10,10 @@ pool proves all that they would. When nothing new is written, it is the turn of 
 
 A hint is tried again when others stand that did not before, unless it was refuted for good.
 
-Not handled here: which hints a proof could do without (``minimise``).
+A search is a walk (``_work``). When a saved search is continued, the walk is repeated from its
+beginning. Every number that it decided by, every verdict and the search of whole bodies were saved,
+so it comes back to where it was without a call. One that had ended is not walked again. Not handled
+here: which hints a proof could do without (``minimise``).
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang import find_language, list_languages
@@ -29,11 +34,13 @@ from proverrl.lang.parts import Pooling
 from proverrl.lang.records import PooledHint, Prefix, RefusedHints
 from proverrl.search.base import Functions, Search, SearchResult
 from proverrl.search.run import TreeSearch
-from proverrl.search.spending import FoundProof, SearchTurn
+from proverrl.search.spending import FoundProof, SearchTurn, check_count, dump_verdict, read_verdict
 from proverrl.search.tree import Tree
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
+_WRITTEN: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])
+_NUMBERS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, int], config={"strict": True})
 _WIDTH = 8
 _OPENINGS = 4
 
@@ -55,16 +62,14 @@ class PooledHints(Search):
             )
         self._pooling: Pooling = pooling
         self.whole: TreeSearch | None = None
+        self._written: dict[str, list[str]] = {}
+        self._log: dict[str, int] = {}
+        self._unjudged: dict[str, list[Verdict]] = {}
+        self._repeated: Counter[str] = Counter()
+        self._walk: dict[str, Any] | None = None
         self._taken = 0
         self._watch: Callable[[Any], None] | None = None
-        self.pool: dict[str, PooledHint] = {}
-        self.counts: Counter[str] = Counter()
-        self.refuted: set[str] = set()
-        self.standing: list[str] = []
-        self.turns: list[dict[str, Any]] = []
-        self.bodies: list[list[str]] = []
-        self.continued: Counter[str] = Counter()
-        self._num_seen = 0
+        self._begin()
 
     @property
     def calls(self) -> int:
@@ -73,6 +78,11 @@ class PooledHints(Search):
     @property
     def tokens(self) -> int:
         return self.spent.tokens + (self.whole.tokens if self.whole else 0)
+
+    @property
+    def all_proofs(self) -> list[FoundProof]:
+        found = [*self.spent.proofs, *(self.whole.spent.proofs if self.whole else ())]
+        return list({proof.body: proof for proof in reversed(found)}.values())[::-1]
 
     @property
     def all_turns(self) -> list[SearchTurn]:
@@ -100,22 +110,29 @@ class PooledHints(Search):
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
         """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
         self._watch = watch
-        moved = True
-        while self.left and moved:
-            before = self.calls
-            await self._run_round()
-            moved = self.calls > before
-        return replace(self._result(), walk=self._describe_walk())
+        self._repeated.clear()
+        if self.left:
+            self._walk = None
+            await self._work()
+        return self._result()
 
-    async def search_whole(self, calls: int) -> TreeSearch:
-        """The search of whole bodies, run until it has made ``calls`` more calls. Its proofs are
-        handed on."""
+    def decide(self, key: str, number: int) -> int:
+        """The number that the walk decided by at ``key``: now, or when it was there first."""
+        return self._log.setdefault(key, number)
+
+    async def search_whole(self, calls: int, turn: int) -> TreeSearch:
+        """The search of whole bodies, run until it has made ``calls`` more calls, in its turn
+        ``turn``. Its proofs are handed on."""
         search = self._open_whole()
-        apart, tokens = self.spent.calls, self.spent.tokens
-        limit = search.calls + min(calls, self.left)
-        if search.calls < limit:
+        name = f"whole#{turn}"
+        before = self.decide(f"{name}/calls before", search.calls)
+        apart = self.decide(f"{name}/calls apart", self.spent.calls)
+        tokens = self.decide(f"{name}/tokens apart", self.spent.tokens)
+        limit = min(before + self.decide(f"{name}/calls", calls), search.calls + self.left)
+        if f"{name}/ended" not in self._log and search.calls < limit:
             search.config = search.config.model_copy(update={"calls": limit})
             await search.run(lambda _: self._tick())
+        self.decide(f"{name}/ended", 1)
         self.spent.turns += search.spent.turns[self._taken :]
         self._taken = len(search.spent.turns)
         self._take_proofs(search, apart, tokens)
@@ -123,8 +140,11 @@ class PooledHints(Search):
 
     async def judge(self, body: str) -> Verdict | None:
         """The verdict on a body; one that was judged before costs no call. None if no call is left.
-        A body that was not judged is asked again."""
-        known = self.spent.verdicts.get(body)
+        A body that was not judged is asked again; a repeated walk is told so as often as before."""
+        unjudged, known = self._unjudged.get(body, []), self.spent.verdicts.get(body)
+        if self._repeated[body] < len(unjudged):
+            known = unjudged[self._repeated[body]]
+            self._repeated[body] += 1
         if known is None and self.whole is not None:
             known = self.whole.spent.verdicts.get(body)
         if known is not None:
@@ -132,6 +152,7 @@ class PooledHints(Search):
         if not self.left:
             return None
         verdict = await self.functions.verify(Candidate(self.problem, body))
+        # Counted when it has ended: what a stop cuts off is asked again.
         self.spent.calls += 1
         judged = verdict.status.judged
         self.spent.turns.append(
@@ -139,6 +160,9 @@ class PooledHints(Search):
         )
         if judged:
             self.spent.verdicts[body] = verdict
+        else:
+            self._unjudged.setdefault(body, []).append(verdict)
+            self._repeated[body] += 1
         self._tick()
         return verdict
 
@@ -153,6 +177,7 @@ class PooledHints(Search):
             second = await confirm(Candidate(self.problem, body))
             self.spent.confirmations += 1
             if not second.proved:
+                # Without a verdict too, so that a walk which is repeated takes the same path.
                 self.spent.refuted.append((body, second))
             if not second.status.judged:
                 self._withhold(body)
@@ -169,6 +194,12 @@ class PooledHints(Search):
         for place, turn in enumerate(self.spent.turns):
             if turn.body == body:
                 self.spent.turns[place] = replace(turn, judged=False)
+
+    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
+        """See ``Search``; those of whole bodies too, since some may not be handed on."""
+        told = {} if told is None else told
+        asked = await super().judge_proofs_again(told)
+        return asked + (await self.whole.judge_proofs_again(told) if self.whole else [])
 
     def _open_whole(self) -> TreeSearch:
         if self.whole is None:
@@ -192,18 +223,79 @@ class PooledHints(Search):
         if self._watch is not None:
             self._watch(self)
 
-    async def _run_round(self) -> None:
+    def describe(self) -> dict[str, Any]:
+        return {**(self.whole.describe() if self.whole else {}), **self.last_walk}
+
+    @property
+    def last_walk(self) -> dict[str, Any]:
+        """The findings of the walk, also where the search had ended before it was loaded."""
+        return self._describe_walk() if self._walk is None else self._walk
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "walk": self.last_walk,
+            "log": dict(self._log),
+            "taken": self._taken,
+            "unjudged": {
+                body: [dump_verdict(verdict) for verdict in found]
+                for body, found in self._unjudged.items()
+            },
+            "whole": self.whole.state_dict() if self.whole else None,
+            "written": dict(self._written),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._walk = state["walk"]
+        self._log = _NUMBERS.validate_python(state["log"])
+        self._taken = check_count(state["taken"])
+        self._unjudged = {
+            body: [read_verdict(raw) for raw in found] for body, found in state["unjudged"].items()
+        }
+        self.whole = None
+        if state["whole"] is not None:
+            self._open_whole().load_state_dict(state["whole"])
+        self._written = _WRITTEN.validate_python(state["written"])
+
+    def _begin(self) -> None:
+        self.pool: dict[str, PooledHint] = {}
+        self.counts: Counter[str] = Counter()
+        self.refuted: set[str] = set()
+        self.standing: list[str] = []
+        self.turns: list[dict[str, Any]] = []
+        self.bodies: list[list[str]] = []
+        self.continued: Counter[str] = Counter()
+        self._num_seen = 0
+
+    async def _work(self) -> None:
+        """Rounds of whole bodies and of the pool."""
+        self._begin()
+        number, moved = 0, True
+        while self.left and moved:
+            before = self.decide(f"round {number}", self.calls)
+            await self._run_round(number)
+            moved = self.calls > before
+            number += 1
+
+    async def _run_round(self, number: int) -> None:
         """Whole bodies with a share of the calls; then the pool, until nothing new is written."""
-        search = await self.search_whole(math.ceil(self.left * self.config.whole_share))
-        verdicts = dict(list(search.spent.verdicts.items())[self._num_seen :])
-        self._num_seen = len(search.spent.verdicts)
+        calls = math.ceil(self.left * self.config.whole_share)
+        search = await self.search_whole(calls, number)
+        seen = self.decide(f"round {number}/seen", len(search.spent.verdicts))
+        verdicts = dict(list(search.spent.verdicts.items())[self._num_seen : seen])
+        self._num_seen = seen
         for body, verdict in verdicts.items():
             if self._pooling.is_covered(self.problem, body):
                 self._refute(Candidate(self.problem, body), verdict)
         if new := self._take_up(verdicts):
             await self._settle(new)
-        idle = 0
-        while self.left and idle < self.config.max_idle:
+        idle = turn = 0
+        name = f"round {number}/max_idle"
+        most_idle = self._log.get(name, self.config.max_idle)
+        if f"round {number + 1}" not in self._log:
+            # The last round may go on; one that ended is repeated as it was.
+            most_idle = self._log[name] = max(most_idle, self.config.max_idle)
+        while self.left and idle < most_idle:
             bodies = await self._continue()
             if new := self._take_up(bodies):
                 await self._settle(new)
@@ -213,8 +305,9 @@ class PooledHints(Search):
             others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
             # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
             most = math.ceil(self.left * self.config.whole_share)
-            for body in others[:most]:
+            for body in others[: self.decide(f"round {number}/others {turn}", most)]:
                 await self.prove(body)
+            turn += 1
 
     def _describe_walk(self) -> dict[str, Any]:
         """The hints with the number of bodies that held each, and what stood in each turn."""
@@ -335,10 +428,13 @@ class PooledHints(Search):
         bodies: list[str] = []
         for opening in self._choose_openings():
             self.continued[opening] += 1
-            bodies += await self._write(f"{opening}#{self.continued[opening]}", opening)
+            name = f"{opening}#{self.continued[opening]}"
+            if name not in self._written:
+                await self._write(name, opening)
+            bodies += self._written[name]
         return bodies
 
-    async def _write(self, name: str, opening: str) -> list[str]:
+    async def _write(self, name: str, opening: str) -> None:
         seed = derive_seed(self.seed, self.problem.id, name)
         width = self.config.width or _WIDTH
         written = await self.functions.propose(self.problem, Prefix(opening, ""), width, seed)
@@ -348,8 +444,8 @@ class PooledHints(Search):
             self.spent.turns.append(
                 SearchTurn(body, one.num_tokens, False, one.truncated, one.reason)
             )
+        self._written[name] = [one.body if one.is_read else "" for one in written]
         self._tick()
-        return [one.body if one.is_read else "" for one in written]
 
 
 def _explain_kinds() -> str:

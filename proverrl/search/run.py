@@ -1,30 +1,33 @@
-"""One search of one problem: expansions under way, and the budget.
+"""One search of one problem: expansions under way, the budget, and what is kept for a resume.
 
 Flows in: ``[search]`` and the functions of the search. Flows out: a ``SearchResult``. The budget is
 in verifier calls (and, second, generated tokens). A body that was judged in this search costs no
 second call. With one job in flight a search repeats bit for bit; with more, expansions end in any
-order. What a strategy of somebody's own leaves as proofs is judged again when it ends.
-Not handled here: which node comes next (strategies), files.
+order. An expansion under way is saved as a job and made again. What a strategy of somebody's own
+leaves as proofs is judged again when it ends. Not handled here: which node comes next (strategies),
+files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Self
+from dataclasses import asdict
+from typing import Any, Self
 
 from proverrl.concurrency import cancel_all
 from proverrl.config.search import BaseName, SearchConfig
 from proverrl.errors import UsageError
+from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
 from proverrl.search.base import Functions, Job, Search, SearchResult, StopReason
 from proverrl.search.metering import Asked, MeteredFunctions
-from proverrl.search.spending import SearchSpending, SearchTurn
+from proverrl.search.spending import SearchSpending, SearchTurn, check_count
 from proverrl.search.strategy import BestFirst, BestOfN, Expansion, RMaxTS, SelfCorrect, Strategy
 from proverrl.search.tree import Tree
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Problem
 
 SEARCHES: dict[BaseName, type[Strategy]] = {
     "best_of_n": BestOfN,
@@ -89,9 +92,10 @@ class TreeSearch(Search):
         free = asyncio.Semaphore(self.config.max_in_flight)
         self._asked = Asked(dict(self.spent.verdicts), free)
         tasks: dict[asyncio.Task[Expansion | None], Job] = {}
+        waiting = sorted(self._jobs.values(), key=lambda job: job.number, reverse=True)
         try:
             while True:
-                self._fill(tasks)
+                self._fill(tasks, waiting)
                 if not tasks or self.is_enough:
                     break
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -102,39 +106,20 @@ class TreeSearch(Search):
                         watch(self)
         finally:
             await cancel_all(tasks)
-        for job in tasks.values():
+        for job in [*tasks.values(), *waiting]:
             self.strategy.withdraw(job)
             self._close(job)
         if self.config.base_name not in SEARCHES:
             # A strategy of somebody's own could write into its spending.
-            await self._judge_proofs_again()
+            await self.judge_proofs_again()
         return self._result()
 
-    async def _judge_proofs_again(self) -> None:
-        """Keep the proofs that both verifiers prove now, and of the verdicts only what they say."""
-        spent, said = self.spent, dict[str, Verdict]()
-        claimed = [body for body, verdict in spent.verdicts.items() if verdict.proved]
-        for body in dict.fromkeys([*(proof.body for proof in spent.proofs), *claimed]):
-            said[body] = await self.functions.verify(Candidate(self.problem, body))
-            if said[body].proved and self.functions.confirm is not None:
-                second = await self.functions.confirm(Candidate(self.problem, body))
-                # Only the first verifier's verdict may hold the states of a proof.
-                said[body] = said[body] if second.proved else second
-        refused = [proof.body for proof in spent.proofs if not said[proof.body].proved]
-        spent.refuted += [(body, said[body]) for body in refused]
-        spent.proofs = [
-            replace(proof, verdict=said[proof.body])
-            for proof in spent.proofs
-            if said[proof.body].proved
-        ]
-        spent.verdicts |= {body: said[body] for body in claimed}
-
-    def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job]) -> None:
-        """Start as many jobs as may be under way."""
+    def _fill(self, tasks: dict[asyncio.Task[Expansion | None], Job], waiting: list[Job]) -> None:
+        """Start as many jobs as may be under way, those of a saved search first."""
         while len(tasks) < self.config.max_in_flight:
             if self.is_enough:
                 return
-            job = self._choose()
+            job = waiting.pop() if waiting else self._choose()
             if job is None:
                 return
             self._spent_by_job[job.number] = SearchSpending()
@@ -188,3 +173,36 @@ class TreeSearch(Search):
     def _stop_reason(self) -> StopReason | None:
         is_idle = self._idle >= self.config.max_idle
         return super()._stop_reason() or ("idle" if is_idle else None)
+
+    def describe(self) -> dict[str, Any]:
+        return self.strategy.state_dict()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values; jobs under way as jobs, without what they spent so far."""
+        return super().state_dict() | {
+            "expansions": self.num_expansions,
+            "next": self._next,
+            "idle": self._idle,
+            "jobs": [asdict(job) for job in self._jobs.values()],
+            "strategy": self._strategy_state(),
+        }
+
+    def _strategy_state(self) -> dict[str, Any]:
+        state, name = self.strategy.state_dict(), self.config.base_name
+        if name not in SEARCHES:
+            try:
+                json.dumps(state)
+            except (TypeError, ValueError) as error:
+                raise refuse(
+                    "search", name, state, "its state", f"JSON values ({error})"
+                ) from error
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._num_expansions = check_count(state["expansions"])
+        self._next, self._idle = check_count(state["next"]), check_count(state["idle"])
+        jobs = [Job(**{**raw, "prefix": Prefix(**raw["prefix"])}) for raw in state["jobs"]]
+        self._jobs = {job.number: job for job in jobs}
+        self._spent_by_job.clear()
+        self.strategy.load_state_dict(state["strategy"])

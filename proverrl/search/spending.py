@@ -1,14 +1,23 @@
 """The spending of a search, or of one expansion of it, and what it learned.
 
-Flows in: bodies, verdicts and counts as they come. Flows out: ``SearchSpending``.
-Not handled here: when a search stops (``base``), who counts (``metering``).
+Flows in: bodies, verdicts and counts as they come. Flows out: ``SearchSpending``, also as JSON
+values and back. Not handled here: when a search stops (``base``), who counts (``metering``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from proverrl.types import Verdict
+
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+_Count = Annotated[int, Field(strict=True, ge=0)]
+check_count: Callable[[Any], int] = TypeAdapter(_Count).validate_python
+"""A count of a saved search; ``ValueError`` for any other value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +52,21 @@ class SearchTurn:
     judged: bool = True
 
 
+def dump_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON values."""
+    raw: dict[str, Any] = _VERDICT.dump_python(verdict, mode="json")
+    return raw
+
+
+def read_verdict(raw: dict[str, Any]) -> Verdict:
+    """The verdict that ``dump_verdict`` wrote."""
+    return _VERDICT.validate_python(raw)
+
+
 @dataclass(slots=True)
 class SearchSpending:
-    """Cost and findings of one expansion, or of all that have ended."""
+    """Cost and findings of one expansion, or of all that have ended. A saved search leaves out
+    those of expansions under way, because they will be made again."""
 
     calls: int = 0
     tokens: int = 0
@@ -64,3 +85,33 @@ class SearchSpending:
         self.proofs += other.proofs
         self.refuted += other.refuted
         self.turns += other.turns
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "confirmations": self.confirmations,
+            "verdicts": [[body, dump_verdict(v)] for body, v in self.verdicts.items()],
+            "proofs": [
+                [p.body, dump_verdict(p.verdict), p.calls, p.tokens, p.confirmed]
+                for p in self.proofs
+            ],
+            "refuted": [[body, dump_verdict(v)] for body, v in self.refuted],
+            "turns": [astuple(turn) for turn in self.turns],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> SearchSpending:
+        """The spending that ``state_dict`` gave, read back."""
+        return cls(
+            calls=check_count(state["calls"]),
+            tokens=check_count(state["tokens"]),
+            confirmations=check_count(state["confirmations"]),
+            verdicts={body: read_verdict(raw) for body, raw in state["verdicts"]},
+            proofs=[
+                FoundProof(body, read_verdict(raw), *spent) for body, raw, *spent in state["proofs"]
+            ],
+            refuted=[(body, read_verdict(raw)) for body, raw in state["refuted"]],
+            turns=[SearchTurn(*turn) for turn in state["turns"]],
+        )

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
@@ -105,6 +105,14 @@ class Strategy(ABC):
             return steps
         whole = len(body.rstrip())
         return tuple(step for step in steps if step[0] < whole)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed search needs, as JSON values."""
+        return {"tree": self.tree.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace everything by what ``state_dict`` gave."""
+        self.tree.load_state_dict(state["tree"])
 
 
 _CORRECTIONS = 2
@@ -206,6 +214,15 @@ class BestFirst(Strategy):
         super().withdraw(job)
         if job.node:
             heapq.heappush(self._open, (-self.score(self.tree.nodes[job.node]), job.node))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "open": sorted(number for _, number in self._open)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        nodes = self.tree.nodes
+        self._open = [(-self.score(nodes[number]), number) for number in state["open"]]
+        heapq.heapify(self._open)
 
 
 GAMMA = 0.99

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from proverrl.errors import RecordError
 from proverrl.lang.records import Prefix, Segment
@@ -166,6 +167,37 @@ class Tree:
         node.count = count
         node.mean = reward / floor
         node.scale = 1 / math.sqrt(floor)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as JSON values; each body once."""
+        bodies: dict[str, int] = {}
+        nodes = [
+            {
+                "parent": None if node.parent is None else node.parent.id,
+                "state": node.state,
+                "texts": [[bodies.setdefault(b, len(bodies)), end] for b, end in node.prefixes],
+                "own": [node.own_reward, node.own_count, node.own_jobs],
+                "subtree": [node.sub_reward, node.sub_count, node.sub_jobs],
+                "value": node.value,
+            }
+            for node in self.nodes
+        ]
+        return {"bodies": list(bodies), "nodes": nodes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace everything by what ``state_dict`` gave."""
+        bodies, self.nodes = state["bodies"], []
+        for number, raw in enumerate(state["nodes"]):
+            parent = None if raw["parent"] is None else self.nodes[raw["parent"]]
+            node = self._add(Node(number, parent, raw["state"]))
+            node.prefixes = [(bodies[index], end) for index, end in raw["texts"]]
+            if any(isinstance(n, str) or not n >= 0 for n in (*raw["own"], *raw["subtree"])):
+                raise ValueError(f"node {number}: wrong counts")
+            node.own_reward, node.own_count, node.own_jobs = raw["own"]
+            node.sub_reward, node.sub_count, node.sub_jobs = raw["subtree"]
+            node.value = raw["value"]
+            self._refresh(node)
+        self.root = self.nodes[0]
 
 
 def steps_of(body: str, segments: Sequence[Segment]) -> tuple[tuple[int, str], ...]:

@@ -15,15 +15,17 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.search import find_problems, search
 from proverrl.config import Config, SearchConfig
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import CanaryError, ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.seal import add_seal
-from proverrl.jobs.search import SearchOptions, _SearchRun
+from proverrl.jobs.search import SearchOptions, _judge_saved, _SearchRun
 from proverrl.monitor.search_display import open_display
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.search.base import Proposal
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import read_samples
 from proverrl.search.spending import FoundProof
+from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Status, Verdict
 from tests import ROOT
 from tests.policy.test_policy import tiny_policy
@@ -104,25 +106,29 @@ def call(place: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.slow
-def test_a_killed_search_begins_anew_and_finds_the_same(place: Path) -> None:
+def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
     whole = run_drawn(place, "whole", *LONG)
     assert whole.returncode == 0, whole.stderr
     killed = run_drawn(place, "killed", *LONG, event=("SIGKILL", 7))
     assert killed.returncode == -9
     folder = place / "killed" / "loop_38"
-    assert [path.name for path in folder.iterdir()] == [".lock"]
-    gone_on = run_drawn(place, "killed", *LONG, "--resume")
-    assert gone_on.returncode == 0, gone_on.stderr
-    other = place / "whole" / "loop_38"
-    assert (folder / "tree.json").read_bytes() == (other / "tree.json").read_bytes()
-    assert len(read(other / "tree.json")["nodes"]) > 2
-    apart = {"seconds": 0, "sha256": ""}
-    ours, theirs = read(folder / "result.json"), read(other / "result.json")
-    assert {**ours, **apart} == {**theirs, **apart}
-    assert ours["calls"] == 12
+    half = read(folder / "search.json")["search"]
+    # Six expansions had ended, not each of them saved; the seventh was under way.
+    assert 1 <= half["expansions"] <= 6
+    assert not (folder / "result.json").exists()
     refused = run_drawn(place, "killed", *LONG)
     assert refused.returncode == 2
     assert "--resume" in refused.stderr
+    assert read(folder / "search.json")["search"] == half
+    gone_on = run_drawn(place, "killed", *LONG, "--resume")
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert f"going on after {half['spent']['calls']} calls" in gone_on.stdout
+    other = place / "whole" / "loop_38"
+    assert (folder / "tree.json").read_bytes() == (other / "tree.json").read_bytes()
+    assert len(read(other / "tree.json")["nodes"]) > 2
+    ours, theirs = read(folder / "result.json"), read(other / "result.json")
+    assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+    assert ours["calls"] == 12
 
 
 def test_samples_do_not_overwrite_the_problems(place: Path) -> None:
@@ -142,76 +148,169 @@ def test_samples_do_not_overwrite_the_problems(place: Path) -> None:
 @pytest.mark.slow
 def test_a_search_that_has_ended_is_left_as_it_is(place: Path) -> None:
     pooled = ("--set", "search.name=pooled_hints", "--set", "search.calls=3")
-    samples = ("--emit-samples", "samples.jsonl")
-    done = run_drawn(place, "ended", *pooled, *samples)
+    done = run_drawn(place, "ended", *pooled)
     assert done.returncode in (0, 1), done.stderr
     folder = place / "ended" / "loop_38"
     before = {name: (folder / name).read_bytes() for name in ("tree.json", "result.json")}
     assert read(folder / "result.json")["walk"]["turns"]
-    left = (place / "samples.jsonl").read_text()
-    again = run_drawn(place, "ended", *pooled, "--resume", *samples)
+    again = run_drawn(place, "ended", *pooled, "--resume", "--emit-samples", "samples.jsonl")
     assert again.returncode == done.returncode, again.stderr
-    assert "searched before, with 3 calls" in again.stdout
     assert {name: (folder / name).read_bytes() for name in before} == before
-    assert (place / "samples.jsonl").read_text() == left != ""
+    assert (place / "samples.jsonl").read_text().count("\n") >= 1
 
 
 @pytest.mark.slow
-def test_a_proof_that_a_file_claims_is_judged_again(place: Path) -> None:
-    given = ("--set", "search.calls=1")
-    done = run_drawn(place, "forged", *given)
+@pytest.mark.parametrize("name", ["best_of_n", "pooled_hints"])
+def test_a_proof_that_a_file_claims_is_judged_again(place: Path, name: str) -> None:
+    out = f"forged-{name}"
+    given = ("--set", f"search.name={name}", "--set", "search.calls=1")
+    done = run_drawn(place, out, *given)
     assert done.returncode == 1, done.stdout
-    folder = place / "forged" / "loop_38"
-    path, result = folder / "result.json", read(folder / "result.json")
+    folder = place / out / "loop_38"
+    result = read(folder / "result.json")
+    state = read(folder / "search.json")
+    search = state["search"]
+    verdicts = search["spent"]["verdicts"] or search["whole"]["spent"]["verdicts"]
+    verdict = verdicts[0][1] | {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
+    for part in [search, *([search["whole"]] if "whole" in search else [])]:
+        part["spent"]["proofs"] = [["assume false;", verdict, 1, 1, True]]
+    (folder / "search.json").write_text(json.dumps(state))
+    refused = run_drawn(place, out, *given, "--resume")
+    assert refused.returncode == 2
+    assert "search.json: changed after it was written (sha256 does not fit)" in refused.stderr
+    # A checksum that fits proves nothing either.
+    (folder / "search.json").write_text(json.dumps(add_seal(state)))
     claimed = {"body": "assume false;", "calls": 1, "tokens": 1, "confirmed": True}
-    for forged in ({"proved": True, "proofs": [claimed]}, {"proved": True}):
-        path.write_text(json.dumps(result | forged))
-        refused = run_drawn(place, "forged", *given, "--resume")
-        assert refused.returncode == 2
-        assert "result.json: changed after it was written (sha256 does not fit)" in refused.stderr
-        # A checksum that fits proves nothing either.
-        path.write_text(json.dumps(add_seal(result | forged)))
-        again = run_drawn(place, "forged", *given, "--resume")
-        assert again.returncode == 1, again.stdout
-        assert "0 of 1 proved" in again.stdout
-        assert (read(path)["proved"], read(path)["proofs"]) == (False, [])
-        assert not (folder / "proof.dfy").exists()
+    (folder / "result.json").write_text(json.dumps(result | {"proved": True, "proofs": [claimed]}))
+    again = run_drawn(place, out, *given, "--resume")
+    assert again.returncode == 1, again.stdout
+    assert "0 of 1 proved" in again.stdout
+    assert (read(folder / "result.json")["proved"], read(folder / "result.json")["proofs"]) == (
+        False,
+        [],
+    )
+    assert not (folder / "proof.dfy").exists()
+
+
+@pytest.mark.parametrize("name", ["best_of_n", "pooled_hints"])
+def test_no_verdict_of_a_file_is_a_sample_and_no_problem_of_it_is_ours(
+    place: Path, name: str
+) -> None:
+    out = f"believed-{name}"
+    given = ("--set", f"search.name={name}", "--set", "search.calls=2")
+    assert run_drawn(place, out, *given).returncode == 1
+    path = place / out / "loop_38" / "search.json"
+    state = read(path)
+    search = state["search"]
+    parts = [search, *([search["whole"]] if "whole" in search else [])]
+    for part in parts:
+        for _, verdict in part["spent"]["verdicts"]:
+            verdict |= {"status": "proved", "checks": ["obligations:9"], "diagnostics": []}
+    path.write_text(json.dumps(add_seal(state)))
+    done = run_drawn(place, out, *given, "--resume", "--emit-samples", f"{out}.jsonl")
+    assert "0 of 1 proved" in done.stdout
+    samples = read_samples(place / f"{out}.jsonl")
+    assert samples
+    assert not any(sample.proved for sample in samples)
 
 
 def test_a_saved_proof_that_cannot_be_judged_now_ends_the_command(tmp_path: Path) -> None:
-    world = World()
-    config = SearchConfig(name="best_of_n")
-    folder = SearchFolder(tmp_path, config, 0, {})
-    tools: Any = None
-    display = open_display(io.StringIO(), 64)
-    run = _SearchRun(Config(search=config), SearchOptions(tmp_path), tools, tools, display, {})
-    search = TreeSearch(PROBLEM, world.functions(), config)
-    for body, told in (("abba", True), ("abb", False)):
-        verdict = Verdict(Status.PROVED, checks=("obligations:4",))
-        search.spent.proofs = [FoundProof(body, verdict, 1, 4, True)]
-        folder.write_result(search, search._result(), None, 1.0)
-        assert bool(asyncio.run(run._find_finished(search, folder))) is told
-
     async def verify(candidate: Candidate) -> Verdict:
         return Verdict(Status.TIMEOUT)
 
-    late = TreeSearch(PROBLEM, world.functions(verify=verify), config)
+    world = World()
+    config = SearchConfig(name="best_of_n")
+    saved = TreeSearch(PROBLEM, world.functions(verify=verify), config)
+    verdict = Verdict(Status.PROVED, checks=("obligations:4",))
+    saved.spent.proofs.append(FoundProof("abba", verdict, 1, 4, True))
     with pytest.raises(RunError, match="a saved proof could not be verified again"):
-        asyncio.run(run._find_finished(late, folder))
+        asyncio.run(_judge_saved(saved, tmp_path))
+    saved.functions = world.functions()
+    saved.spent.proofs.append(FoundProof("abba", verdict, 1, 4, True))
+    saved.spent.proofs.append(FoundProof("abb", verdict, 1, 4, True))
+    assert not asyncio.run(_judge_saved(saved, tmp_path))
+    assert [proof.body for proof in saved.spent.proofs] == ["abba"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "is_written"),
+    [
+        ("best_of_n", StoppedError, True),
+        ("pooled_hints", StoppedError, True),
+        # What somebody's own search called proved has not been verified yet.
+        ("lying_search:Chance", StoppedError, False),
+        ("best_of_n", CanaryError, False),
+    ],
+)
+def test_a_proof_that_was_found_before_a_stop_is_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    error: type[Exception],
+    is_written: bool,
+) -> None:
+    (tmp_path / "lying_search.py").write_text(
+        "from proverrl.search.strategy import BestOfN as Chance\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    world = World(script=["abxba", "abba", "abnba"])
+
+    async def propose(*given: Any) -> list[Proposal]:
+        if not world.script:
+            raise error("enough")
+        return await world.propose(*given)
+
+    config = SearchConfig(name=name, stop_after=9, width=1)
+    search = make_search(PROBLEM, world.functions(propose=propose), config)
+    display = open_display(io.StringIO(), 64)
+    tools: Any = None
+    run = _SearchRun(Config(search=config), SearchOptions(tmp_path), tools, tools, display, {})
+    folder = SearchFolder(tmp_path / "search", config, 0, {})
+    with pytest.raises(error):
+        asyncio.run(run._run_saved(search, folder))
+    proofs = json.loads((folder.path / "tree.json").read_text("utf-8"))["proofs"]
+    assert bool(proofs) == is_written
+    written = [path.read_text("utf-8") for path in folder.path.glob("proof.*")]
+    assert written == [Candidate(PROBLEM, "abba").source] * is_written
+    folder.drop_proofs(PROBLEM)
+    assert not list(folder.path.glob("proof.*"))
+    # The search holds them, and they are judged again when it is continued.
+    assert {proof.body for proof in search.all_proofs} == {"abba", "abnba"}
+
+
+def test_proofs_that_are_judged_again_are_not_lost_when_that_is_stopped() -> None:
+    world = World()
+    told: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        if told:
+            raise asyncio.CancelledError
+        told.append(candidate.body)
+        return await world.verify(candidate)
+
+    search = TreeSearch(PROBLEM, world.functions(verify=verify), SearchConfig())
+    verdict = Verdict(Status.PROVED, checks=("obligations:4",))
+    search.spent.proofs = [FoundProof(body, verdict, 1, 4, True) for body in ("abb", "abba")]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(search.judge_proofs_again())
+    assert [proof.body for proof in search.spent.proofs] == ["abb", "abba"]
+    assert search.spent.refuted == []
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(place: Path) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
     assert done.returncode == 130
-    assert "interrupted; stopped holds what has ended, the same command with" in done.stderr
-    assert not (place / "stopped" / "loop_38" / "result.json").exists()
+    assert "interrupted; stopped is saved, the same command with --resume continues" in done.stderr
+    saved = read(place / "stopped" / "loop_38" / "search.json")["search"]
+    assert (saved["expansions"], len(saved["jobs"])) == (3, 1)
+    nodes = read(place / "stopped" / "loop_38" / "tree.json")["nodes"]
+    assert len(nodes) == len(saved["strategy"]["tree"]["nodes"])
 
 
 @pytest.mark.slow
 def test_a_proof_is_confirmed_minimised_and_both_verify(place: Path) -> None:
-    given = ("--set", "search.calls=60", "--emit-samples", "s.jsonl")
-    done = run_drawn(place, "proved", *given)
+    done = run_drawn(place, "proved", "--set", "search.calls=60")
     assert done.returncode == 0, done.stderr
     assert "1 of 1 proved" in done.stdout
     folder = place / "proved" / "loop_38"
@@ -230,9 +329,11 @@ def test_a_proof_is_confirmed_minimised_and_both_verify(place: Path) -> None:
     assert (folder / "proof.min.dfy").read_text() == before + small + after
     (way,) = (row["way"] for row in read(folder / "tree.json")["proofs"])
     assert way[0] == 0
-    # Asked again, it has nothing to do.
+    # Asked again, it has nothing to do and writes nothing but the samples that are asked for.
     changed = (folder / "result.json").stat().st_mtime_ns
-    again = run_drawn(place, "proved", *given, "--resume")
+    again = run_drawn(
+        place, "proved", "--set", "search.calls=60", "--resume", "--emit-samples", "s.jsonl"
+    )
     assert again.returncode == 0, again.stderr
     assert (folder / "result.json").stat().st_mtime_ns == changed
     samples = read_samples(place / "s.jsonl")
@@ -251,6 +352,7 @@ def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [
         ".lock",
         "result.json",
+        "search.json",
         "tree.json",
     ]
     # The same search with another policy is another search.

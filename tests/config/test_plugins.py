@@ -52,7 +52,7 @@ from tests.run.test_grpo import (  # noqa: F401  (fixtures)
     verifiers,
 )
 from tests.search_world import PROBLEM as LETTERS
-from tests.search_world import World, run_search
+from tests.search_world import World, build_search, run_search, run_stopped
 
 EXAMPLE = ROOT / "examples" / "own_parts"
 OWN = "own_parts:short_proofs"
@@ -605,6 +605,10 @@ class Text(BestOfN):
     def pick(self):
         return "root"
 
+class Odd(BestOfN):
+    def state_dict(self):
+        return {**super().state_dict(), "seen": {1}}
+
 class Ending(BestOfN):
     async def expand(self, job, functions):
         raise SystemExit(0)
@@ -630,6 +634,19 @@ def test_what_a_search_of_ones_own_gives_wrongly_is_one_error(
         run_search(World(script=["ab"]), name=f"faulty_part:{name}", calls=4, max_idle=2)
 
 
+def test_the_state_of_a_search_of_ones_own_is_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_part.py").write_text(FAULTS)
+    monkeypatch.chdir(tmp_path)
+    search = build_search(World(script=["ab"]), name="faulty_part:Odd", calls=1)
+    told = (
+        r"faulty_part:Odd gave \{.* for its state; return JSON values \(Object of type set is not"
+    )
+    with pytest.raises(UsageError, match=told):
+        search.state_dict()
+
+
 def test_the_search_of_the_example_tries_cheap_bodies_first() -> None:
     name = "own_search:CheapFirst"
     world = World(script=["ab", "abba"])
@@ -640,6 +657,14 @@ def test_the_search_of_the_example_tries_cheap_bodies_first() -> None:
     assert world.verified == ["x", "abb", "ab", "abba", "abba"]
     # The letters of the last two are the policy's tokens; the first two cost none.
     assert (found.calls, found.tokens, found.stopped) == (4, 6, "proved")
+    saved = run_stopped(
+        lambda: build_search(
+            World(script=["ab", "abba"]), name=name, options=options, width=1, calls=9
+        ),
+        asyncio.run,
+        after=1,
+    )
+    assert (saved.proofs[0].body, saved.calls, saved.tokens) == ("abba", 4, 6)
     with pytest.raises(UsageError, match="unknown 'body'; own_search:CheapFirst knows: bodies"):
         run_search(World(), name=name, options={"body": ["x"]})
     # A problem without states is searched as well: this search asks for none.

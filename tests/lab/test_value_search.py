@@ -82,10 +82,9 @@ def test_puct_keeps_the_three_best_by_value() -> None:
     # Values of the last states: aab 1/4, ab 2/4, b 0, abb 3/4, a 1/4.
     world = World(target="abba", script=["aab", "ab", "b", "abb", "a"])
     found = run_search(world, name=LETTERS, options=OPTIONS, calls=5)
-    assert found.tree is not None
-    nodes = found.tree.nodes
+    nodes = found.tree["tree"]["nodes"]
     # abb and ab lie on one way; of aab and a, both 1/4, the first is kept.
-    assert [(n.state, n.value) for n in nodes] == [
+    assert [(n["state"], n["value"]) for n in nodes] == [
         ("", 0.0),
         ("a", 0.25),
         ("ab", 0.5),
@@ -94,7 +93,7 @@ def test_puct_keeps_the_three_best_by_value() -> None:
         ("aab", 0.25),
     ]
     # The expansion is worth its best last state.
-    assert (nodes[0].own_reward, nodes[0].own_count, nodes[0].own_jobs) == (0.75, 1.0, 0)
+    assert nodes[0]["own"] == [0.75, 1.0, 0]
 
 
 def test_puct_weighs_value_and_visits() -> None:

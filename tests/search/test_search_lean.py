@@ -62,7 +62,7 @@ def test_a_search_goes_on_from_what_holds(lean: Lean, name: SearchName) -> None:
     What fails behind a line leaves no state but those before it."""
     result = lean.search(follow_proof(PROOF), SPLIT, name=name, width=2, calls=60)
     assert (result.stopped, result.proofs[0].body) == ("proved", PROOF)
-    assert len(result.tree or ()) == len(PROOF.split("\n"))
+    assert len(result.tree["tree"]["nodes"]) == len(PROOF.split("\n"))
 
 
 @pytest.mark.lean

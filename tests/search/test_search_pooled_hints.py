@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints, Verify
 from proverrl.problems.load import load_problems, load_references
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.samples import collect_samples
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
@@ -25,6 +26,7 @@ from proverrl.verifier.base import refuse_text
 from scripts.choose_poolable import choose
 from tests import ROOT
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
+from tests.search_world import run_stopped
 
 RANGE, SUM = "invariant 0 <= m <= cap", "invariant b == 10 * m + 54"
 NEVER, LOST, ODD = "invariant b > 54", "invariant b <= 64", "invariant b % 2 == 0"
@@ -102,15 +104,38 @@ class Writer:
         return written
 
 
-def walk_of(result: SearchResult) -> dict[str, Any]:
-    assert result.walk is not None
-    return result.walk
-
-
 def search(writer: Writer, loop: Loop, **config: object) -> SearchResult:
     settings = {"name": "pooled_hints", "calls": 8, "width": 2, "whole_share": 0.25, **config}
     functions = Functions(writer.propose, loop.verify, confirm=Loop().verify)
     return asyncio.run(make_search(LOOP, functions, SearchConfig.model_validate(settings)).run())
+
+
+def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
+    ours, fresh = Loop(), Loop()
+    writer = Writer([f"{RANGE}\n{SUM}"], [])
+    settings = SearchConfig(name="pooled_hints", calls=4, width=1)
+    functions = Functions(writer.propose, ours.verify, confirm=fresh.verify)
+    one = make_search(LOOP, functions, settings)
+    assert isinstance(one, PooledHints)
+    (proof,) = asyncio.run(one.run()).proofs
+    root = one.whole
+    assert root is not None
+    assert [p.body for p in root.spent.proofs] == [proof.body]
+    ours.judged, fresh.judged = [], []
+    # The problem's own search had found another that was not handed on when it was killed.
+    root.spent.proofs.append(replace(proof, body=NEVER))
+    kept, failed = asyncio.run(one.judge_proofs_again())
+    assert kept.proved
+    assert failed.diagnostics[0].message == ENTRY
+    assert (ours.judged, fresh.judged) == ([proof.body, NEVER], [proof.body])
+    assert [p.body for p in one.spent.proofs] == [p.body for p in root.spent.proofs] == [proof.body]
+    # One that does not hold any more is kept by neither.
+    ours.limit = 1
+    (failed,) = asyncio.run(one.judge_proofs_again())
+    assert failed.status is Status.EXHAUSTED
+    assert not any(sample.proved for sample in collect_samples(one))
+    assert (one.spent.proofs, root.spent.proofs) == ([], [])
+    assert [body for body, _ in root.spent.refuted] == [NEVER, proof.body]
 
 
 def test_hints_are_read_from_refused_bodies_and_pooled_without_duplicates() -> None:
@@ -174,7 +199,7 @@ def test_good_parts_of_failed_bodies_are_a_proof() -> None:
     assert (result.calls, result.proofs[0].calls, result.confirmations) == (5, 5, 1)
     assert sum(turn.is_call for turn in result.turns) == result.calls
     assert sum(turn.num_tokens for turn in result.turns) == result.tokens == 4
-    assert [(hint["bodies"], hint["refuted"]) for hint in walk_of(result)["hints"]] == [
+    assert [(hint["bodies"], hint["refuted"]) for hint in result.tree["hints"]] == [
         (1, False),
         (1, False),
         (1, True),
@@ -218,7 +243,7 @@ def test_bodies_are_continued_after_what_stands() -> None:
         "\n".join([RANGE, SUM]),
     ]
     assert (result.calls, result.tokens) == (6, 12)
-    assert walk_of(result)["turns"][0]["standing"] == [RANGE]
+    assert result.tree["turns"][0]["standing"] == [RANGE]
 
 
 def test_bodies_begin_from_nothing_where_asked_for() -> None:
@@ -227,7 +252,7 @@ def test_bodies_begin_from_nothing_where_asked_for() -> None:
     # The missing clause is written only after one that stands.
     assert not result.proved
     assert set(writer.openings) == {""}
-    assert walk_of(result)["turns"][0]["standing"] == [RANGE]
+    assert result.tree["turns"][0]["standing"] == [RANGE]
 
 
 def test_hints_that_failed_are_tried_again_beside_what_comes_later() -> None:
@@ -235,7 +260,7 @@ def test_hints_that_failed_are_tried_again_beside_what_comes_later() -> None:
     loop = Loop()
     result = search(Writer([ODD, SUM], [SUM]), loop, width=1, calls=4)
     assert loop.judged[:2] == [ODD, f"{ODD}\n{SUM}"]
-    assert walk_of(result)["turns"][1]["standing"] == [ODD, SUM]
+    assert result.tree["turns"][1]["standing"] == [ODD, SUM]
 
 
 def test_nothing_is_asked_twice_by_the_parts_of_a_search() -> None:
@@ -265,6 +290,37 @@ def test_one_measure_stands() -> None:
     assert loop.judged[3:] == [f"{RANGE}\n{SUM}\ndecreases m", result.proofs[0].body]
 
 
+def test_more_calls_go_on_with_an_unsolved_problem() -> None:
+    def build(calls: int, writer: Writer) -> Search:
+        config = SearchConfig(name="pooled_hints", calls=calls, width=2, whole_share=0.25)
+        return make_search(LOOP, Functions(writer.propose, Loop().verify), config)
+
+    bodies = [f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"]
+    first = build(3, Writer(bodies, [SUM]))
+    stopped = asyncio.run(first.run())
+    assert (stopped.proved, stopped.calls) == (False, 3)
+    more = build(12, Writer(bodies, [SUM]))
+    more.load_state_dict(first.state_dict())
+    result = asyncio.run(more.run())
+    assert result.proved
+    assert result.calls == sum(turn.is_call for turn in result.turns) == 4
+
+
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_it_goes_on_where_it_was(after: int) -> None:
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        later = [SUM, NEVER][seed % 2]
+        return [Proposal(prefix.text + (later if prefix.text else f"{RANGE}\n{LOST}"), 2, -1.0)]
+
+    def build(calls: int = 8) -> Search:
+        config = SearchConfig(name="pooled_hints", calls=calls, width=1, whole_share=0.1)
+        return make_search(LOOP, Functions(propose, Loop().verify), config, seed=4)
+
+    whole = asyncio.run(build().run())
+    assert run_stopped(build, asyncio.run, after) == whole
+    assert whole.proved
+
+
 FREE = [f"invariant m <= cap + {number}" for number in range(1, 5)]
 HEAVY = "invariant m * m * m <= cap * cap * cap"
 POST = ("A postcondition might not hold on this return path.", 0)
@@ -290,11 +346,82 @@ def test_what_stands_is_kept_when_a_limit_runs_out() -> None:
     asked: list[str] = []
     result = asyncio.run(build_slow(asked).run())
     assert any(HEAVY in body for body in asked)
-    standing = [set(turn["standing"]) for turn in walk_of(result)["turns"]]
+    standing = [set(turn["standing"]) for turn in result.tree["turns"]]
     assert standing[0] == set(FREE[:2])
     assert standing[-1] == set(FREE)
     # After an answer out of time what is left out is the heavy clause, and no other.
     assert all(one <= other for one, other in itertools.pairwise(standing))
+
+
+def test_what_was_not_judged_is_not_paid_twice_on_the_way_back() -> None:
+    asked: list[str] = []
+    whole = asyncio.run(build_slow(asked, Status.TIMEOUT).run())
+    assert any(HEAVY in body for body in asked)
+    for after in range(1, len(whole.curve)):
+        assert run_stopped(lambda: build_slow([], Status.TIMEOUT), asyncio.run, after) == whole
+
+
+def test_what_was_judged_the_second_time_is_not_known_the_first_time_on_the_way_back() -> None:
+    said = [Status.TIMEOUT, Status.EXHAUSTED]
+
+    async def verify(candidate: Candidate) -> Verdict:
+        return Verdict(said.pop(0))
+
+    def build() -> PooledHints:
+        config = SearchConfig(name="pooled_hints", calls=8)
+        search = make_search(LOOP, Functions(Writer([SUM], []).propose, verify), config)
+        assert isinstance(search, PooledHints)
+        return search
+
+    async def ask(search: PooledHints) -> list[Status]:
+        found = [await search.judge(SUM) for _ in range(3)]
+        return [verdict.status for verdict in found if verdict is not None]
+
+    first, again = build(), build()
+    told = asyncio.run(ask(first))
+    assert told == [Status.TIMEOUT, Status.EXHAUSTED, Status.EXHAUSTED]
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert asyncio.run(ask(again)) == told
+
+
+def test_a_call_that_a_stop_cuts_off_is_not_counted() -> None:
+    bodies = [f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"]
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return [Proposal(bodies[number % 2], 2, -1.0) for number in range(num)]
+
+    def build(verify: Verify, confirm: Verify) -> Search:
+        config = SearchConfig(name="pooled_hints", calls=8, width=2, whole_share=0.25)
+        return make_search(LOOP, Functions(propose, verify, confirm=confirm), config)
+
+    whole = asyncio.run(build(Loop().verify, Loop().verify).run())
+    assert (whole.proved, whole.calls, whole.confirmations) == (True, 4, 1)
+
+    async def stop(at: int) -> Search:
+        """The search, stopped while its call ``at`` (its second verdict is the last) is made."""
+        waiting, number = asyncio.Event(), 0
+
+        async def verify(candidate: Candidate) -> Verdict:
+            nonlocal number
+            number += 1
+            if number == at:
+                waiting.set()
+                await asyncio.Event().wait()
+            return await Loop().verify(candidate)
+
+        search = build(verify, verify)
+        task = asyncio.create_task(search.run())
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return search
+
+    for at in (3, 4, 5):
+        first = asyncio.run(stop(at))
+        again = build(Loop().verify, Loop().verify)
+        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert asyncio.run(again.run()) == whole
 
 
 def test_a_pooled_proof_that_could_not_be_confirmed_is_neither_proved_nor_refuted() -> None:
@@ -315,6 +442,49 @@ def test_a_pooled_proof_that_could_not_be_confirmed_is_neither_proved_nor_refute
     assert not any(sample.proved for sample in collect_samples(search))
     unjudged = [turn.body for turn in found.turns if turn.is_call and not turn.judged]
     assert f"{RANGE}\n{SUM}" in unjudged
+    again = build()
+    again.load_state_dict(json.loads(json.dumps(search.state_dict())))
+    assert asyncio.run(again.run()) == found
+
+
+def test_a_search_that_has_ended_stays_as_it_was() -> None:
+    writer = Writer([f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}"], [])
+
+    def build() -> Search:
+        functions = Functions(writer.propose, Loop().verify, confirm=Loop().verify)
+        config = SearchConfig(name="pooled_hints", calls=8, width=2, whole_share=0.25)
+        return make_search(LOOP, functions, config)
+
+    first, again = build(), build()
+    whole = asyncio.run(first.run())
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert asyncio.run(again.run()) == whole
+    assert len(whole.tree["hints"]) == 4
+    assert collect_samples(again) == collect_samples(first) != []
+    assert again.tree is not None
+    assert first.tree is not None
+    assert len(again.tree) == len(first.tree)
+    assert again.state_dict() == first.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("log", {"round 0": "x"}), ("written", {"#1": None}), ("taken", {"root": -0.5})],
+)
+def test_a_damaged_state_is_refused_before_the_search_goes_on(key: str, value: object) -> None:
+    def build() -> Search:
+        functions = Functions(Writer([ODD], [SUM]).propose, Loop().verify)
+        return make_search(LOOP, functions, SearchConfig(name="pooled_hints", calls=2))
+
+    first = build()
+    asyncio.run(first.run())
+    for damaged in (
+        first.state_dict() | {key: value},
+        first.state_dict() | {"spent": {**first.state_dict()["spent"], "calls": -1000}},
+        first.state_dict() | {"spent": {**first.state_dict()["spent"], "tokens": float("nan")}},
+    ):
+        with pytest.raises(ValueError, match="validation error"):
+            build().load_state_dict(damaged)
 
 
 def test_a_hint_is_tried_behind_what_came_after_it() -> None:
@@ -371,6 +541,36 @@ def test_a_round_ends_after_so_many_answers_without_a_new_hint() -> None:
 
     # Of two rounds; a turn is of two answers after what stands and two after nothing.
     assert [count(most) for most in (4, 5, 8, 9)] == [2, 4, 4, 6]
+
+
+def test_rounds_that_were_begun_keep_their_limit_when_a_search_is_continued() -> None:
+    settings = {"name": "pooled_hints", "width": 2, "whole_share": 0.25}
+    writer, loop = Writer([RANGE], [RANGE]), Loop()
+    functions = Functions(writer.propose, loop.verify)
+
+    def build(calls: int, max_idle: int) -> Search:
+        config = SearchConfig.model_validate({**settings, "calls": calls, "max_idle": max_idle})
+        return make_search(LOOP, functions, config)
+
+    one = build(2, 4)
+    asyncio.run(one.run())
+    assert (one.calls, len(writer.openings)) == (1, 9)
+    state = json.loads(json.dumps(one.state_dict()))
+    # The walk is repeated: nothing is written for it again, and nothing more.
+    for max_idle in (4, 1):
+        writer.openings.clear()
+        other = build(2, max_idle)
+        other.load_state_dict(state)
+        asyncio.run(other.run())
+        assert (other.calls, writer.openings) == (1, [])
+    # Its last round goes on with a larger limit.
+    writer.later = [SUM]
+    other = build(4, 64)
+    other.load_state_dict(state)
+    assert asyncio.run(other.run()).proved
+    again = build(4, 4)
+    again.load_state_dict(json.loads(json.dumps(other.state_dict())))
+    assert again.state_dict() == other.state_dict()
 
 
 def test_a_policy_that_writes_nothing_ends_the_search() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -13,19 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config.search import BaseName, SearchConfig, SearchName
-from proverrl.errors import ConfigError, RecordError, WorkerError
-from proverrl.search.base import Functions
+from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
+from proverrl.search.base import Functions, SearchResult
 from proverrl.search.run import SEARCHES, TreeSearch
 from proverrl.types import Candidate, Status, Verdict
-from tests.builders import build_verdict
-from tests.search_world import (
-    PROBLEM,
-    World,
-    build_search,
-    check_invariants,
-    list_nodes,
-    run_search,
-)
+from tests.builders import build_problem, build_verdict
+from tests.search_world import PROBLEM, World, build_search, check_invariants, run_search
 
 NAMES: tuple[BaseName, ...] = get_args(BaseName)
 HARD: dict[str, Any] = {"target": "abababab", "letters": "aabbnx"}
@@ -112,7 +107,7 @@ def test_any_search_keeps_its_budget_and_its_invariants(
     assert world.most <= in_flight
     assert all(proof.calls <= calls for proof in found.proofs)
     assert [p.calls for p in found.curve] == sorted(p.calls for p in found.curve)
-    assert search.strategy.tree.root.sub_jobs == 0
+    assert (search.state_dict()["jobs"], search.strategy.tree.root.sub_jobs) == ([], 0)
     check_invariants(search.strategy.tree)
     assert found.curve[-1].calls <= found.calls
 
@@ -120,11 +115,105 @@ def test_any_search_keeps_its_budget_and_its_invariants(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_search_with_one_job_repeats(name: BaseName) -> None:
     one, two, other = (
-        list_nodes(run_search(World(**HARD), name=name, seed=seed, calls=30).tree)
+        json.dumps(run_search(World(**HARD), name=name, seed=seed, calls=30).tree)
         for seed in (5, 5, 6)
     )
     assert one == two
     assert one != other
+
+
+def run_with_break(name: BaseName, after: int) -> tuple[SearchResult, list[str]]:
+    """A search that is saved after so many expansions, through JSON, and gone on with."""
+    kept: list[str] = []
+
+    def watch(search: TreeSearch) -> None:
+        if search.num_expansions == after:
+            kept.append(json.dumps(search.state_dict()))
+            raise KeyError
+
+    first = build_search(World(**HARD), name=name, calls=40, stop_after=2)
+    with pytest.raises(KeyError):
+        asyncio.run(first.run(watch))
+    second = World(**HARD)
+    search = build_search(second, name=name, calls=40, stop_after=2)
+    search.load_state_dict(json.loads(kept[0]))
+    return asyncio.run(search.run()), second.verified
+
+
+@pytest.mark.parametrize("after", [1, 2, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resumed_search_is_the_search_that_was_not_interrupted(
+    name: BaseName, after: int
+) -> None:
+    world = World(**HARD)
+    whole = run_search(world, name=name, calls=40, stop_after=2)
+    found, verified = run_with_break(name, after)
+    assert found == whole
+    assert world.verified[-len(verified) :] == verified
+    assert 0 < len(verified) < len(world.verified)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_that_was_under_way_is_made_again(name: BaseName) -> None:
+    """Saved in the middle of an expansion, with a part of its calls made."""
+    whole = run_search(World(**HARD), name=name, calls=25)
+    states: list[str] = []
+
+    class SavingWorld(World):
+        async def work(self, candidate: Candidate) -> None:
+            states.append(json.dumps(search.state_dict()))
+
+    search = build_search(SavingWorld(**HARD), name=name, calls=25)
+    asyncio.run(search.run())
+    assert len(states) == 25
+    for state in states[1::8]:
+        again = build_search(World(**HARD), name=name, calls=25)
+        again.load_state_dict(json.loads(state))
+        assert len(again.state_dict()["jobs"]) == 1
+        assert asyncio.run(again.run()) == whole
+
+
+def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
+    states: list[dict[str, Any]] = []
+
+    def watch(search: TreeSearch) -> None:
+        check_invariants(search.strategy.tree)
+        states.append(json.loads(json.dumps(search.state_dict())))
+
+    options: dict[str, Any] = {"name": "rmax_ts", "calls": 40, "max_in_flight": 8}
+    asyncio.run(build_search(LateWorld(3, **HARD), **options).run(watch))
+    state = states[10]
+    numbers = [job["number"] for job in state["jobs"]]
+    assert len(numbers) >= 6
+    world = LateWorld(4, **HARD)
+    search = build_search(world, **options)
+    search.load_state_dict(state)
+    assert len(search.state_dict()["jobs"]) == len(numbers)
+    found = asyncio.run(search.run())
+    assert found.calls == 40
+    assert found.calls - state["spent"]["calls"] == len(world.verified)
+    prefixes = [job["prefix"]["text"] for job in state["jobs"]]
+    assert [text for text, *_ in world.asked[: len(numbers)]] == prefixes
+
+
+def test_a_saved_search_is_not_that_of_another_problem() -> None:
+    state = build_search(World()).state_dict()
+    other = TreeSearch(
+        build_problem("other", n=7), World().functions(), SearchConfig(length_power=1)
+    )
+    with pytest.raises(RunError, match=r"differs in problem, .*search\.length_power"):
+        other.load_state_dict(state)
+    longer = build_search(World(), calls=99, max_in_flight=3)
+    longer.load_state_dict(state)
+
+
+def test_a_finished_search_goes_on_with_a_larger_budget() -> None:
+    whole = run_search(World(**HARD), calls=30, name="rmax_ts")
+    short = build_search(World(**HARD), calls=12, name="rmax_ts")
+    asyncio.run(short.run())
+    longer = build_search(World(**HARD), calls=30, name="rmax_ts")
+    longer.load_state_dict(short.state_dict())
+    assert asyncio.run(longer.run()).tree == whole.tree
 
 
 def test_expansions_end_out_of_order() -> None:
@@ -244,12 +333,31 @@ def test_a_proof_that_the_fresh_verifier_could_not_judge_is_not_refuted(status: 
         return fresh.pop(0)
 
     functions = world.functions(confirm=confirm)
-    search = TreeSearch(PROBLEM, functions, SearchConfig(calls=1, name="best_of_n", width=1))
-    found = asyncio.run(search.run())
+    once = TreeSearch(PROBLEM, functions, SearchConfig(calls=1, name="best_of_n", width=1))
+    found = asyncio.run(once.run())
     # One call without a verdict says nothing of the problem, and the body may be asked again.
     assert (found.proofs, found.refuted, found.judged, found.calls) == ((), (), False, 1)
-    search.config = search.config.model_copy(update={"calls": 2})
-    assert [proof.body for proof in asyncio.run(search.run()).proofs] == ["ab"]
+    again = TreeSearch(PROBLEM, functions, SearchConfig(calls=2, name="best_of_n", width=1))
+    again.load_state_dict(once.state_dict())
+    assert [proof.body for proof in asyncio.run(again.run()).proofs] == ["ab"]
+
+
+def test_a_proof_that_is_judged_again_keeps_the_verdict_with_its_states() -> None:
+    """Fresh workers do not read states: their verdict would leave a proof without any."""
+    first = replace(build_verdict(Status.PROVED), checks=("with states",))
+
+    async def verify(candidate: Candidate) -> Verdict:
+        return first
+
+    async def confirm(candidate: Candidate) -> Verdict:
+        return build_verdict(Status.PROVED)
+
+    functions = World(script=["ab"]).functions(verify=verify, confirm=confirm)
+    search = TreeSearch(PROBLEM, functions, SearchConfig(calls=1, name="rmax_ts"))
+    asyncio.run(search.run())
+    asyncio.run(search.judge_proofs_again())
+    assert [proof.verdict for proof in search.spent.proofs] == [first]
+    assert search.spent.verdicts == {"ab": first}
 
 
 def test_what_is_not_judged_is_asked_again_and_costs_a_call_each_time() -> None:

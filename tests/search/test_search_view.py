@@ -101,41 +101,60 @@ def make_folder(path: Path, search: TreeSearch, **settings: Any) -> SearchFolder
     return SearchFolder(path, search.config, search.seed, {"policy": "a", **settings})
 
 
-def test_a_result_under_other_settings_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_saved_search_goes_on_from_its_folder(tmp_path: Path) -> None:
+    given = {"calls": 12, "stop_after": 99}
+    whole = build_search(World(), **given)
+    run(whole)
+    half = build_search(World(), **{**given, "calls": 5})
+    run(half)
+    make_folder(tmp_path, half).save(half)
+    other = build_search(World(), **given)
+    assert make_folder(tmp_path, other).load(other)
+    assert other.calls == 5
+    run(other)
+    assert other.state_dict() == whole.state_dict()
+
+
+def test_a_search_under_other_settings_is_refused_by_name(tmp_path: Path) -> None:
     search = build_search(World())
-    result = asyncio.run(search.run())
-    folder = make_folder(tmp_path, search)
-    assert folder.read_result(search.problem) is None
-    shown = folder.write_result(search, result, None, 1.5)
-    found = folder.read_result(search.problem)
-    assert found is not None
-    assert (found["calls"], found["seconds"]) == (shown["calls"], 1.5)
-    with pytest.raises(RunError, match=r"other settings \(settings\.policy\).*--out"):
-        make_folder(tmp_path, search, policy="b").read_result(search.problem)
+    make_folder(tmp_path, search).save(search)
+    with pytest.raises(RunError, match=r"other settings \(policy\).*--out"):
+        make_folder(tmp_path, search, policy="b").load(search)
     changed = build_search(World(), length_power=1.0)
-    with pytest.raises(RunError, match=r"result\.json was .*\(config\.length_power\).*--out"):
-        make_folder(tmp_path, changed).read_result(search.problem)
-    with pytest.raises(RunError, match=r"other settings \(problem\.id.*--out"):
-        folder.read_result(build_problem("other", n=7))
-    path = tmp_path / "result.json"
+    with pytest.raises(RunError, match=r"search\.json: .*differs in search.length_power.*--out"):
+        make_folder(tmp_path, changed).load(changed)
+    path = tmp_path / "search.json"
     path.write_text(path.read_text()[:-9])
     with pytest.raises(RunError, match=r"cannot be read .*--out"):
-        folder.read_result(search.problem)
-    path.write_text('{"settings": {"policy": "a"}, "seconds": 1}')
+        make_folder(tmp_path, search).load(search)
+    path.write_text('{"settings": {"policy": "a"}, "seconds": 1, "search": {"of": 3}}')
     with pytest.raises(RunError, match=r"changed after it was written .*--out"):
-        folder.read_result(search.problem)
+        make_folder(tmp_path, search).load(search)
+
+
+def test_saving_takes_its_share_of_the_time_and_no_more(tmp_path: Path) -> None:
+    search = build_search(World())
+    times = iter([0.0, 10.0, 10.0, 11.0, 30.0, 31.0, 32.0, 32.0, 33.0])
+    folder = SearchFolder(tmp_path, search.config, 0, {}, clock=lambda: next(times))
+    saved = tmp_path / "search.json"
+    folder.save(search)  # begun at 10, done at 11: a cost of 1 s
+    saved.unlink()
+    folder.save_if_due(search)  # at 30: 19 s later, less than 1 s / 5 % = 20 s
+    assert not saved.exists()
+    folder.save_if_due(search)  # at 31: 20 s later
+    assert saved.exists()
 
 
 def test_a_folder_with_a_search_is_refused_without_resume(tmp_path: Path) -> None:
     check_folder(tmp_path / "new", resume=False)
     check_folder(tmp_path, resume=False)
-    (tmp_path / "result.json").write_text("{}")
+    (tmp_path / "search.json").write_text("{}")
     check_folder(tmp_path, resume=True)
     with pytest.raises(RunError, match="--resume"):
         check_folder(tmp_path, resume=False)
     with pytest.raises(RunError, match="is a file"):
-        check_folder(tmp_path / "result.json", resume=True)
-    (tmp_path / "result.json").rename(tmp_path / "notes")
+        check_folder(tmp_path / "search.json", resume=True)
+    (tmp_path / "search.json").rename(tmp_path / "notes")
     with pytest.raises(RunError, match="other things"):
         check_folder(tmp_path, resume=True)
 
@@ -204,7 +223,7 @@ def test_the_table_says_what_became_of_each(tmp_path: Path) -> None:
         search = build_search(World(target="ab", script=script), calls=6, max_idle=2)
         result = asyncio.run(search.run())
         folder = make_folder(tmp_path / name, search)
-        results.append(folder.write_result(search, result, None, 1.0))
+        results.append(folder.write_result(search, result, None))
         assert json.loads((tmp_path / name / "result.json").read_text()) == json.loads(
             json.dumps(results[-1])
         )
