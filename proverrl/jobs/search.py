@@ -191,6 +191,6 @@ def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
         "max_new_tokens": sampling.max_new_tokens,
         "deadline_seconds": tools.deadline_seconds,
     }
-    if config.search.base_name == "self_correct":
+    if config.search.name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found

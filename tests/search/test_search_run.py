@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import BaseName, SearchConfig, SearchName
+from proverrl.config.search import SearchConfig, SearchName, TreeSearchName
 from proverrl.errors import ConfigError, RecordError, WorkerError
 from proverrl.search.base import Functions
 from proverrl.search.run import SEARCHES, TreeSearch
@@ -27,7 +27,7 @@ from tests.search_world import (
     run_search,
 )
 
-NAMES: tuple[BaseName, ...] = get_args(BaseName)
+NAMES: tuple[TreeSearchName, ...] = get_args(TreeSearchName)
 HARD: dict[str, Any] = {"target": "abababab", "letters": "aabbnx"}
 
 
@@ -66,7 +66,7 @@ def test_the_names_of_the_configuration_are_the_searches() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
+def test_an_easy_problem_is_proved_within_the_budget(name: TreeSearchName) -> None:
     world = World(target="ab", letters="ab", length=2)
     found = run_search(world, name=name, calls=64, seed=2)
     assert found.stopped == "proved"
@@ -89,7 +89,7 @@ def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
     width=st.integers(0, 6),
 )
 def test_any_search_keeps_its_budget_and_its_invariants(
-    name: BaseName,
+    name: TreeSearchName,
     seed: int,
     calls: int,
     in_flight: int,
@@ -118,7 +118,7 @@ def test_any_search_keeps_its_budget_and_its_invariants(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_search_with_one_job_repeats(name: BaseName) -> None:
+def test_a_search_with_one_job_repeats(name: TreeSearchName) -> None:
     one, two, other = (
         list_nodes(run_search(World(**HARD), name=name, seed=seed, calls=30).tree)
         for seed in (5, 5, 6)
@@ -167,7 +167,7 @@ def test_the_same_body_from_two_jobs_at_once_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cancelled_search_leaves_nothing_running(name: BaseName) -> None:
+def test_a_cancelled_search_leaves_nothing_running(name: TreeSearchName) -> None:
     world = HangingWorld(**HARD)
     search = build_search(world, name=name, calls=40, max_in_flight=4)
 
