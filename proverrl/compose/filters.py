@@ -29,7 +29,6 @@ from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_st
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
-MAX_EXAMPLES = 5
 DEADLINE_SECONDS = 60.0
 _MAX_KNOWN = 10_000
 _NUM_IN_FLIGHT = 4
@@ -61,24 +60,17 @@ Filter = Callable[[Problem], Awaitable[Stop | None]]
 
 @dataclass(slots=True)
 class FilterTally:
-    """Counts of the filters' work: problems seen and kept, stops by filter and reason, a few
-    examples of each filter, and verifier calls by filter (each candidate counts once)."""
+    """Counts of the filters' work: problems seen and kept, stops by filter and reason, and verifier
+    calls by filter (each candidate counts once)."""
 
     num_seen: int = 0
     num_kept: int = 0
     stops: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
 
-    def record(self, problem: Problem, stop: Stop) -> None:
-        """Count a stop, and keep it as an example while there are few."""
+    def record(self, stop: Stop) -> None:
+        """Count a stop."""
         self.stops[f"{stop.filter}: {stop.reason}"] += 1
-        kept = self.examples.setdefault(stop.filter, [])
-        if len(kept) < MAX_EXAMPLES:
-            text = problem.preamble + problem.statement
-            kept.append(
-                {"id": problem.id, "reason": stop.reason, "statement": text, "body": stop.body}
-            )
 
     def describe(self) -> str:
         """One line for a person."""
@@ -92,7 +84,6 @@ class FilterTally:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.num_seen, self.num_kept = state["num_seen"], state["num_kept"]
         self.stops, self.calls = Counter(state["stops"]), Counter(state["calls"])
-        self.examples = {name: list(rows) for name, rows in state["examples"].items()}
 
 
 class Asker:
@@ -183,9 +174,8 @@ async def run_filters(
     results = [task.result() for task in running]
     tally.num_seen += len(problems)
     tally.num_kept += sum(stop is None for stop in results)
-    for problem, stop in zip(problems, results, strict=True):
-        if stop is not None:
-            tally.record(problem, stop)
+    for stop in filter(None, results):
+        tally.record(stop)
     spent = tools.asker.calls - before
     tally.calls += spent
     return FilterRun(

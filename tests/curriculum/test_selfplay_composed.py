@@ -133,7 +133,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         monitor=SimpleNamespace(phase=lambda *_: None),
     )
     before = FilterTally(num_seen=5, num_kept=3)
-    before.record(problem, Stop("trivial", "p", "proved at once", "r"))
+    before.record(Stop("trivial", "p", "proved at once", "r"))
     before.calls["trivial"] = 7
     found = ComposedProblems(session)
     archive = found.state_dict()["archive"]

@@ -67,7 +67,7 @@ def make_result(proofs: tuple[FoundProof, ...] = ()) -> SearchResult:
         3,
         curve,
         turns,
-        None,
+        {},
     )
 
 

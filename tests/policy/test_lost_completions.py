@@ -484,6 +484,11 @@ def test_a_search_shows_what_came_to_nothing_while_it_runs(tmp_path: Path) -> No
     glance = take_glance(search, 12)
     assert describe_glance(glance).endswith("  75% cut off, 50% without a candidate")
     assert "75% cut off, 50% without a candidate" in render(make_live_table([glance]))
+    # It is kept by a resume.
+    again = cut_search()
+    again.spent.turns.clear()
+    again.load_state_dict(json.loads(json.dumps(search.state_dict())))
+    assert again.all_turns == search.all_turns
 
 
 def test_a_search_says_at_its_end_what_came_to_nothing(tmp_path: Path) -> None:
@@ -492,7 +497,7 @@ def test_a_search_says_at_its_end_what_came_to_nothing(tmp_path: Path) -> None:
     folder = SearchFolder(tmp_path, search.config, 0, settings)
     # Calls are spent: nothing more is written.
     search.spent.calls = 12
-    shown = folder.write_result(search, asyncio.run(search.run()), None, 1.0)
+    shown = folder.write_result(search, asyncio.run(search.run()), None)
     assert (shown["completions"], shown["truncated"], shown["without_candidate"]) == (4, 3, 2)
     assert (shown["truncated_share"], shown["without_candidate_share"]) == (0.75, 0.5)
     table = render(make_summary("rmax_ts", [shown]))

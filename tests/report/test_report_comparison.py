@@ -91,8 +91,6 @@ def test_who_solved_what(tmp_path: Path) -> None:
     assert count_overlap(shelf, 0, 0) == McNemar(0, 0, 2, 1, 1.0)
     assert count_overlap(shelf, 1, 1) == McNemar(0, 0, 3, 1, 1.0)
     page = build_page([tmp_path / "one", tmp_path / "two"])
-    text = Page(page).text
-    assert "both solved 1, only the first 1, only the second 1, neither 0; 1 have no judged" in text
     assert page.count('class="count"') == 4
 
 

@@ -232,7 +232,7 @@ class Statements:
         )
         for stop in run.stops:
             this.stops[stop.filter] += 1
-            self._filters.record(found[stop.problem_id].problem, stop)
+            self._filters.record(stop)
             self._note_stop(found[stop.problem_id], stop.filter, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)
