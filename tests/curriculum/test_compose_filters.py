@@ -85,6 +85,7 @@ HELD_OUT = loop("held", rename(LOOP.replace("7", "11"), {"Sum": "Fold", "i": "k"
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_each_filter_stops_its_example_on_real_dafny() -> None:
     try:
         find_dafny_toolchain()

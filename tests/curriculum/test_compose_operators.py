@@ -325,6 +325,7 @@ def test_lean_statements_as_text() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_real_dafny_proves_what_keeps_a_reference() -> None:
     try:
         find_dafny_toolchain()
