@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[-+−]?\d[\d.,]*")
 PORT = "8765"
 """The port in the endpoint's guide; a test takes a free one."""
 SMALLER = {
-    "own-checkpoint": {"steps = 5": "steps = 1", "--per-level 10": "--per-level 5"},
+    "own-checkpoint": {"steps = 5": "steps = 1"},
     "own-problems": {
         "range(2, 42)": "range(2, 22)",
         "range(42, 52)": "range(42, 47)",
@@ -144,16 +144,16 @@ def test_own_checkpoint(guide: Followed) -> None:
         json.loads((guide.folder / f"runs/own/evals/{name}.json").read_text())
         for name in ("before", "again")
     )
-    assert before["num_problems"] == again["num_problems"] == 5
+    assert before["num_problems"] == again["num_problems"] == 10
     # Random weights prove nothing; these were warmed up.
-    assert again["levels"][0]["pass"]["1"]["value"] > 0.2
+    assert again["levels"][0]["pass"]["1"]["value"] > 0.1
 
 
 @follows("own-problems")
 def test_own_problems(guide: Followed) -> None:
     assert set(guide.statuses.values()) == {0}
     verdicts = guide.read("verdicts.jsonl")
-    assert len(verdicts) >= 10  # the references of the warm start, at least
+    assert len(verdicts) >= 3  # of the evaluations and the loop
     assert {row["status"] for row in verdicts} == {"proved"}
 
 
