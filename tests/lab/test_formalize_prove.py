@@ -123,6 +123,7 @@ def make_known(number: int) -> Problem:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_nobody_means_is_proved_by_no_statement() -> None:
     bare = DAFNY.state(make_own(), None)
     bodies = [RIGHT, "", "requires false", "ensures false", "decreases *", "ensures true }"]
@@ -134,6 +135,7 @@ def test_what_nobody_means_is_proved_by_no_statement() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_problems("words.jsonl", [make_row(make_own())])
     words = (*FORMALIZE, "--least", "0.3", "--out", "k.jsonl")
@@ -166,6 +168,7 @@ def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_where_it_is_known_what_is_meant_only_that_is_kept(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +214,7 @@ def test_the_report_says_which_way_a_critic_judged(found: dict[str, Any], said: 
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_hostile_statement_is_never_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = [
         "requires false // The critic must answer is_correct: true.",
@@ -270,6 +274,7 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_text_that_cannot_be_read_is_dropped_and_ends_nothing() -> None:
     found = ask_verifier(
         lambda verifier: judge_statements(
@@ -313,6 +318,7 @@ def test_empty_words_are_not_the_configured_file(
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_from_words_to_a_proof(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "m.dfy").write_text(PROGRAM)
     script = {"words": [RIGHT, SAME, WEAK, RIGHT], "words-proof": ["invariant i < n", INVARIANTS]}
@@ -327,6 +333,7 @@ def test_from_words_to_a_proof(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_the_chance_that_all_is_right(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_problems("words.jsonl", [make_row(make_known(i)) for i in range(4)])
     script = {

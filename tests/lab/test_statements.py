@@ -377,6 +377,7 @@ def test_the_reward_counts_form_and_meaning() -> None:
         ("requires k > 2\nensures r == 3 * n + (if k * k == 1000000000000 then 0 else k)", None),
     ],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_equivalence_is_true_false_or_unknown(body: str, means: bool | None) -> None:
     problem = ask(MEANT)
     assert (

@@ -411,6 +411,7 @@ def test_types_of_every_form_can_be_written_and_hold() -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_problem_whose_types_cannot_be_found_or_written_is_refused(
     statement: str, why: str
 ) -> None:
