@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import shutil
@@ -31,7 +32,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel, and of this one's packages those that it needs."""
     place = tmp_path_factory.mktemp("installed")
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
-    subprocess.run([*build, "-w", str(place), str(ROOT)], check=True)
+    with (ROOT / "pyproject.toml").open() as project:
+        # Setuptools builds in the folder itself, and other modules want a wheel too.
+        fcntl.flock(project, fcntl.LOCK_EX)
+        subprocess.run([*build, "-w", str(place), str(ROOT)], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "env")], check=True)
     python = place / "env" / "bin" / "python"
     [wheel] = place.glob("*.whl")
