@@ -173,7 +173,8 @@ FIGURES = {
     "critic_formaliser": Figure(
         (
             train("configs/lab/critic_formaliser.toml"),
-            "proverrl words fit-critic {run} dafny/critiques/valid.jsonl --out {run}/critic",
+            "proverrl words fit-critic --run {run} --benchmark dafny/critiques/valid.jsonl "
+            "--out {run}/critic",
             "proverrl eval configs/lab/critic.toml --set policy.path={run}/critic --set run={run} "
             "--benchmark dafny/critiques/heldout.jsonl --name after -k 1",
         ),
@@ -290,14 +291,12 @@ FIGURES = {
                 for name, settings in (
                     ("best_of_n", "--set search.name=best_of_n"),
                     ("pooled_hints", "--set search.name=pooled_hints"),
-                    ("none", "--set search.name=pooled_hints --set search.openings=none"),
                 )
             ),
         ),
         {
             "best_of_n": {0: (44.1, 36.8, 51.5), 2: (38.2, 31.2, 45.6)},
             "pooled_hints": {0: (51.6, 44.2, 59.0), 2: (44.6, 37.3, 52.1)},
-            "none": {2: (47.8, 40.5, 55.3)},
         },
         calls={0: 3167, 2: 2580},
     ),

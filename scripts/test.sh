@@ -57,7 +57,7 @@ if [[ -n $core ]]; then
 fi
 check ruff format --check .
 check ruff check .
-check mypy --strict
+check mypy --strict --num-workers "$(getconf _NPROCESSORS_ONLN)"
 if [[ $# -eq 0 ]]; then
   # --dist loadfile: what a module's tests share is made once.
   processes=$(($(getconf _NPROCESSORS_ONLN) + 1))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,12 @@ from tests.shared_verifier import close_verifier
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with many slow tests first, so that two processes end together."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    """Files with many slow tests first, so that all processes end together."""
+    slow: Counter[Path] = Counter()
+    for item in items:
+        if item.get_closest_marker("slow"):
+            # Whoever follows a guide trains a policy.
+            slow[item.path] += 10 if "guide" in getattr(item, "fixturenames", ()) else 1
     items.sort(key=lambda item: -slow[item.path])
 
 

@@ -108,8 +108,8 @@ _FIRST_NUMBER = 1000
 
 
 def trim(said: str) -> str:
-    """Of what Dafny tells of types, which is long, what is read of it. A server numbers unknown
-    types from question to question; here each answer begins at the same number."""
+    """Of what Dafny tells of types, which is long, what is read of it, each line once. A server
+    numbers unknown types from question to question; here each answer begins at the same number."""
     if "DEBUG: " not in said:
         return said
     lines = [
@@ -119,7 +119,7 @@ def trim(said: str) -> str:
         or " proxy ?" in line
         or "IsNullableRefType: ?" in line
     ]
-    text = "\n".join(lines)
+    text = "\n".join(dict.fromkeys(lines))
     lowest = min(map(int, _UNKNOWN.findall(text)), default=0)
     return _UNKNOWN.sub(lambda found: f"?{int(found[1]) - lowest + _FIRST_NUMBER}", text)
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
-from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.kimina import make_kimina_routes
 from proverrl.serve.run import configure
 from proverrl.serve.run import listen as bind
 from proverrl.serve.settings import ServeSettings
@@ -47,9 +47,9 @@ def judge(candidate: Candidate) -> Status:
 
 def build_app(
     settings: ServeSettings, fake: FakeVerifier, about: Mapping[str, LanguageAbout] = ABOUT
-) -> FastAPI:
+) -> Starlette:
     verifier = CachedVerifier(fake, None, identify=fake.identify)
-    return make_app(settings, verifier, about, [add_kimina_routes])
+    return make_app(settings, verifier, about, make_kimina_routes)
 
 
 async def wait_for(is_so: Callable[[], bool], seconds: float = 20.0) -> None:

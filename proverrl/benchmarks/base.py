@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError
-from proverrl.files.lines import read_text
+from proverrl.files.lines import iter_given_lines, read_text
 from proverrl.files.strict_json import load_json
 from proverrl.types import Problem, Split
 
@@ -30,8 +30,6 @@ BenchmarkFormat = Literal[
     "deepseek",
     "minif2f_v2",
     "proofnet_verified",
-    "formalmath",
-    "criticlean",
     "lean_rows",
     "minif2f_lean4",
     "putnambench",
@@ -170,10 +168,11 @@ def open_source(path: Path, name: str = "") -> RawBenchmark:
         if not path.exists():
             raise ProblemError(f"cannot read {path}: No such file or directory; check the path")
         return RawBenchmark(name, path)
-    text = read_text(path)
     if path.suffix == ".json":
-        return RawBenchmark(name, path, tuple(_read_array(name, text)), is_rows=True)
-    return RawBenchmark(name, path, tuple(_read_lines(name, text)), is_rows=True)
+        return RawBenchmark(name, path, tuple(_read_array(name, read_text(path))), is_rows=True)
+    lines = iter_given_lines(path, allow_nan=True)
+    rows = tuple(RawRow(f"{name}, line {number}", row, fault) for number, row, fault in lines)
+    return RawBenchmark(name, path, rows, is_rows=True)
 
 
 def is_saved(path: Path) -> bool:
@@ -277,22 +276,6 @@ def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None
     if not isinstance(value, str):
         raise ProblemError(f"field {field!r} is a {type(value).__name__}; make it a string")
     return value.removeprefix("\ufeff").replace("\r\n", "\n")
-
-
-def _read_lines(name: str, text: str) -> Iterator[RawRow]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{name}, line {number}"
-        try:
-            data = load_json(line, allow_nan=True)
-        except json.JSONDecodeError as error:
-            yield RawRow(where, {}, f"not JSON at column {error.colno} ({error.msg})")
-            continue
-        except ValueError as error:
-            yield RawRow(where, {}, f"not JSON ({error})")
-            continue
-        yield _make_row(where, data)
 
 
 def _read_array(name: str, text: str) -> Iterator[RawRow]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,9 @@ from proverrl.files.disk import refuse_overwriting, saving
 from proverrl.problems.load import benchmark_sha256, make_row, write_problems
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The three files; the second is not there when nothing was refused."""
-
-    problems: Path
-    refused: Path | None
-    source: Path
-
-
-def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
-    """Write all that loaded and all that was refused; existing files are replaced. Raises
+def write_benchmark(benchmark: Benchmark, out: Path) -> list[Path]:
+    """Write all that loaded and all that was refused; existing files are replaced. The files that
+    are there then, the problems first. Raises
     ``UsageError`` if ``out`` is not called ``.jsonl``, or is the source itself."""
     if out.suffix != ".jsonl":
         raise UsageError(f"{out}: problems are written as .jsonl; give such a name")
@@ -44,7 +36,7 @@ def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
         refused.unlink(missing_ok=True)
     with saving(source):
         source.write_text(json.dumps(_describe(benchmark, out), indent=2) + "\n", "utf-8")
-    return Written(out, refused if benchmark.refused else None, source)
+    return [out, *([refused] if benchmark.refused else []), source]
 
 
 def _iter_rows(benchmark: Benchmark) -> Iterator[dict[str, Any]]:

@@ -160,8 +160,6 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "deepseek": _statement_rows("deepseek"),
     "minif2f_v2": _statement_rows("minif2f_v2"),
     "proofnet_verified": _statement_rows("proofnet_verified"),
-    "formalmath": _statement_rows("formalmath"),
-    "criticlean": _statement_rows("criticlean"),
     "lean_rows": _statement_rows("lean_rows"),
     "verina": Format(_explain_no_verina, code_blocks.read_verina),
     "clever": _files(".lean", code_blocks.read_clever, _explain_no_clever),

@@ -36,9 +36,7 @@ class RowFormat:
     """Names of fields; of several the first that a row has is read. A row must have one of each of
     ``id``, ``statement`` and all of ``needs``, and none of ``lacks``.
 
-    ``header`` may hold the imports, ``helper`` definitions between them and the statement. Where
-    rows are labelled, ``right`` is the field and the label of a statement that says what its words
-    say; others are refused.
+    ``header`` may hold the imports, ``helper`` definitions between them and the statement.
     """
 
     id: tuple[str, ...]
@@ -50,7 +48,6 @@ class RowFormat:
     informal: tuple[str, ...] = ()
     proof: str = ""
     labels: tuple[str, ...] = ()
-    right: tuple[str, str] | None = None
 
 
 ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
@@ -90,23 +87,6 @@ ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
         informal=("informal_stmt",),
         labels=("textbook",),
     ),
-    # The statement in words is the refined one, and the Lean text was written from it.
-    "formalmath": RowFormat(
-        id=("theorem_names",),
-        statement=("autoformalization",),
-        informal=("refined_statement", "problem", "informal_statement"),
-        labels=("source", "domain"),
-    ),
-    # CriticLeanBench (Peng et al. 2025, arXiv 2507.06181): right and wrong statements for critics.
-    "criticlean": RowFormat(
-        id=("id",),
-        statement=("autoformalization",),
-        needs=("tag", "refined_statement"),
-        lacks=("theorem_names",),
-        informal=("refined_statement",),
-        labels=("source", "tag"),
-        right=("tag", "compile_right_is_right"),
-    ),
     # Anything else with an id and a statement: ProofNet-lean4, PutnamBench as jsonl, ProverBench,
     # Gaokao-Formal.
     "lean_rows": RowFormat(
@@ -138,11 +118,6 @@ def read_lean_rows(collector: Collector) -> None:
         with collector.reading(shown, row.where):
             if not name:
                 raise ProblemError(f"field {spec.id[0]!r} is missing or empty; add it")
-            if spec.right is not None and row.data.get(spec.right[0]) != spec.right[1]:
-                raise ProblemError(
-                    f"field {spec.right[0]!r} is {row.data.get(spec.right[0])!r}: a statement that "
-                    "does not say what its words say is for critics, not to be proved"
-                )
             add_lean(collector, _read_row(row, name, spec))
 
 

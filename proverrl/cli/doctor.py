@@ -7,7 +7,6 @@ how a language's tools are found (``Language.diagnose``); installing.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 import tempfile
@@ -25,13 +24,11 @@ from proverrl.verifier.cache import default_cache
 from proverrl.version import find_version
 
 RUNS_FOLDER = Path("runs")
-MEMORY_WANTED_GB = 4.0
 OPTIONAL = {
     "vllm": "fast generation on a GPU",
     "peft": "low-rank adapters",
     "tensorboard": "curves in TensorBoard",
     "wandb": "curves in Weights & Biases",
-    "trackio": "curves in Trackio",
     "ray": "verifiers on many machines",
     "mcp": "tools for agents",
     "lean_dojo": "traced Lean repositories",
@@ -51,8 +48,6 @@ def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Part]:
         *check_training(),
         *(part for language in list_languages() for part in language.diagnose()),
         *(check_optional(module) for module in OPTIONAL),
-        check_processors(),
-        check_memory(),
         check_writable(runs_folder),
         check_cache(default_cache()),
     ]
@@ -101,40 +96,6 @@ def check_optional(module: str) -> Part:
     if importlib.util.find_spec(module) is None:
         return Part(name, "absent", OPTIONAL[module], install_extra(EXTRAS[module]))
     return Part(name, "ok", find_version(name) or "version unknown")
-
-
-def check_processors() -> Part:
-    """The number of processors that this process may use."""
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if count < 2:
-        return Part("processors", "weak", f"{count}; verifiers and the policy share it")
-    return Part("processors", "ok", str(count))
-
-
-def check_memory() -> Part:
-    """The machine's memory, or the container's limit where that is lower."""
-    total = read_memory_gb()
-    if total is None:
-        return Part("memory", "ok", "not known on this system")
-    text = f"{total:.1f} GB"
-    if total < MEMORY_WANTED_GB:
-        return Part("memory", "weak", f"{text}; {MEMORY_WANTED_GB:.0f} GB is comfortable")
-    return Part("memory", "ok", text)
-
-
-def read_memory_gb(limit_file: Path = Path("/sys/fs/cgroup/memory.max")) -> float | None:
-    """Gigabytes (10**9 bytes) that this process may use; None where the system does not say."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-    try:
-        limit = limit_file.read_text("ascii").strip()
-    except OSError:
-        limit = "max"
-    return (min(total, int(limit)) if limit.isdigit() else total) / 1e9
 
 
 def check_writable(folder: Path) -> Part:

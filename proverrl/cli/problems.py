@@ -113,9 +113,8 @@ def convert(
     for reason, count in Counter(entry.reason for entry in benchmark.refused).most_common():
         click.echo(f"refused {count}: {reason}")
     _warn_of_overlaps(benchmark)
-    for path in (written.problems, written.refused, written.source):
-        if path is not None:
-            click.echo(f"written: {path}")
+    for path in written:
+        click.echo(f"written: {path}")
 
 
 @problems.command("list")

@@ -29,7 +29,6 @@ from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_st
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier
 
-MAX_EXAMPLES = 5
 DEADLINE_SECONDS = 60.0
 _MAX_KNOWN = 10_000
 _NUM_IN_FLIGHT = 4
@@ -58,30 +57,20 @@ class NotJudgedError(Exception):
 Filter = Callable[[Problem], Awaitable[Stop | None]]
 """Looks at one problem; None lets it pass."""
 
-Attack = Callable[[Problem], Awaitable[Sequence[str]]]
-"""Bodies to try on a problem, from a policy for instance."""
-
 
 @dataclass(slots=True)
 class FilterTally:
-    """Counts of the filters' work: problems seen and kept, stops by filter and reason, a few
-    examples of each filter, and verifier calls by filter (each candidate counts once)."""
+    """Counts of the filters' work: problems seen and kept, stops by filter and reason, and verifier
+    calls by filter (each candidate counts once)."""
 
     num_seen: int = 0
     num_kept: int = 0
     stops: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
 
-    def record(self, problem: Problem, stop: Stop) -> None:
-        """Count a stop, and keep it as an example while there are few."""
+    def record(self, stop: Stop) -> None:
+        """Count a stop."""
         self.stops[f"{stop.filter}: {stop.reason}"] += 1
-        kept = self.examples.setdefault(stop.filter, [])
-        if len(kept) < MAX_EXAMPLES:
-            text = problem.preamble + problem.statement
-            kept.append(
-                {"id": problem.id, "reason": stop.reason, "statement": text, "body": stop.body}
-            )
 
     def describe(self) -> str:
         """One line for a person."""
@@ -95,7 +84,6 @@ class FilterTally:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.num_seen, self.num_kept = state["num_seen"], state["num_kept"]
         self.stops, self.calls = Counter(state["stops"]), Counter(state["calls"])
-        self.examples = {name: list(rows) for name, rows in state["examples"].items()}
 
 
 class Asker:
@@ -128,12 +116,13 @@ class Asker:
 @dataclass(frozen=True, slots=True)
 class FilterTools:
     """The tools of the filters. ``held_out`` is the index of problems that must not leak; ``seen``
-    holds the skeletons of known problems and grows; ``attack`` gives further bodies to try."""
+    holds the skeletons of known problems and grows; ``attacks`` are bodies that ``refuted`` tries
+    too, by the id of what they may prove."""
 
     asker: Asker
     held_out: OverlapIndex
     seen: set[str]
-    attack: Attack | None = None
+    attacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +174,8 @@ async def run_filters(
     results = [task.result() for task in running]
     tally.num_seen += len(problems)
     tally.num_kept += sum(stop is None for stop in results)
-    for problem, stop in zip(problems, results, strict=True):
-        if stop is not None:
-            tally.record(problem, stop)
+    for stop in filter(None, results):
+        tally.record(stop)
     spent = tools.asker.calls - before
     tally.calls += spent
     return FilterRun(
@@ -294,12 +282,9 @@ async def _attack_both(
     makes do not depend on the verifier's speed.
     """
     composing = find_composing(problem.language)
-    for_it: Sequence[str] = composing.list_proofs(problem)
-    against: Sequence[str] = composing.list_refutations(problem)
-    num_plain = len(against)
-    if tools.attack is not None:
-        for_it = (*for_it, *await tools.attack(problem))
-        against = (*against, *await tools.attack(negation))
+    for_it = (*composing.list_proofs(problem), *tools.attacks.get(problem.id, ()))
+    plain = composing.list_refutations(problem)
+    against = (*plain, *tools.attacks.get(negation.id, ()))
 
     async def judge(attacked: Problem, body: str | None) -> Verdict | None:
         return body if body is None else await tools.asker.ask("refuted", Candidate(attacked, body))
@@ -310,7 +295,7 @@ async def _attack_both(
         )
         holds, fails = (isinstance(answer, Verdict) and answer.proved for answer in answers)
         if fails:
-            whose = "" if turn < num_plain else " by the solver"
+            whose = "" if turn < len(plain) else " by the solver"
             return other or "", f"its negation is proved{whose}"
         if holds:
             return None

@@ -1,7 +1,7 @@
 """The section ``[search]``: the search, its budget, and the constants of each.
 
-The strategies that ``name`` chooses stand in ``proverrl.search.run.SEARCHES``; ``pooled_hints`` is
-made around one of them.
+The strategies that ``name`` chooses stand in ``proverrl.search.run.SEARCHES``, but for
+``pooled_hints``, which is made around ``best_of_n``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from proverrl.config.base import (
     name_of,
 )
 
-BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts"]
-SearchName = Literal[BaseName, "pooled_hints"]
+TreeSearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts"]
+SearchName = Literal[TreeSearchName, "pooled_hints"]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
 
@@ -29,8 +29,7 @@ class SearchConfig(Section):
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
     name: Annotated[str, name_of("search", SearchName)] = "best_of_n"
-    """``best_of_n``, ``self_correct``, ``best_first`` or ``rmax_ts``; ``pooled_hints`` is made
-    around one of these"""
+    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``pooled_hints``"""
     options: Options = Field(default_factory=dict)
     """of a search of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: SearchStates = "obligations"
@@ -53,15 +52,5 @@ class SearchConfig(Section):
     stands (``self_correct`` has its own)"""
     length_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """``best_first``: log-probability is divided by depth to this power"""
-    base: BaseName = "best_of_n"
-    """``pooled_hints``: the search that writes whole bodies"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     """``pooled_hints``: share of the remaining calls that goes to whole proofs"""
-    openings: Literal["standing", "none"] = "standing"
-    """``pooled_hints``: ``standing``: new bodies begin with the hints that stand; ``none``: from
-    nothing, with fewer calls for a proof and more tokens"""
-
-    @property
-    def base_name(self) -> str:
-        """The search that writes bodies: ``base`` in a search that is made around another."""
-        return self.base if self.name == "pooled_hints" else self.name

@@ -218,7 +218,7 @@ class PoolConfig(Section):
         return value
 
 
-LoggingBackend = Literal["jsonl", "tensorboard", "wandb", "trackio"]
+LoggingBackend = Literal["jsonl", "tensorboard", "wandb"]
 
 
 class LoggingConfig(Section):
@@ -226,8 +226,7 @@ class LoggingConfig(Section):
 
     backends: tuple[LoggingBackend, ...] = ("jsonl",)
     """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases, which
-    reads ``WANDB_PROJECT`` and ``WANDB_MODE=offline``), ``trackio``; each is an extra of its
-    name"""
+    reads ``WANDB_PROJECT`` and ``WANDB_MODE=offline``); each is an extra of its name"""
     callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
     """functions of your own that are told of each step, round, evaluation and checkpoint
     ([plugins.md](plugins.md#callbacks))"""

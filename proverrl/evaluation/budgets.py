@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.evaluation.tally import ProblemTally
@@ -19,8 +19,6 @@ from proverrl.types import Status
 BudgetUnit = Literal["turns", "calls", "tokens"]
 """``turns``: completions. ``calls``: candidates that their problem has not had before, since only
 those go to the verifier. ``tokens``: tokens that the policy wrote, prompts not counted."""
-
-UNITS: tuple[BudgetUnit, ...] = get_args(BudgetUnit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ TRAINING = (
 """Modules that only training, evaluation and reports import."""
 EXTRAS = (
     dict.fromkeys(TRAINING, "train")
-    | {name: name for name in ("mcp", "ray", "tensorboard", "trackio", "vllm", "wandb")}
+    | {name: name for name in ("mcp", "ray", "tensorboard", "vllm", "wandb")}
     | {"lean_dojo": "leandojo", "peft": "lora"}
 )
 """The extra that brings a module which the core of the package does without."""

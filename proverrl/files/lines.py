@@ -99,6 +99,28 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
 
 
+def iter_given_lines(
+    path: Path, *, unique_keys: bool = False, allow_nan: bool = False
+) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """The lines of somebody else's JSON lines that are not blank: number, object, and the reason
+    why one holds none. See ``load_json``; raises ``ProblemError`` if the file cannot be read."""
+    with reading_text(path), path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            row, fault = {}, ""
+            try:
+                text = line.rstrip("\n")
+                row = load_json(text, unique_keys=unique_keys, allow_nan=allow_nan)
+            except json.JSONDecodeError as error:
+                fault = f"not JSON at column {error.colno} ({error.msg})"
+            except ValueError as error:
+                fault = f"not JSON ({error})"
+            if not isinstance(row, dict):
+                row, fault = {}, f"a {type(row).__name__}, not a JSON object"
+            yield number, row, fault
+
+
 def find_text_fault(text: str) -> str:
     """The reason why no file could hold a text; empty when one can."""
     if "\0" in text:
@@ -112,16 +134,17 @@ def find_text_fault(text: str) -> str:
 
 def encode_line(row: Mapping[str, Any]) -> str:
     """One JSON object as a line with its newline; NaN and infinities become null."""
-    text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(make_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A policy may write half a surrogate pair, which UTF-8 cannot hold.
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
 
 
-def _strict(value: Any) -> Any:
+def make_strict(value: Any) -> Any:
+    """The value as JSON can hold it; what is not finite becomes None."""
     if isinstance(value, Mapping):
-        return {str(key): _strict(item) for key, item in value.items()}
+        return {str(key): make_strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [make_strict(item) for item in value]
     if value is None or isinstance(value, str | bool | int):
         return value
     number = float(value)  # also takes numpy and torch scalars

@@ -84,15 +84,15 @@ class Names:
 class ProgramText:
     """The work of a family: a statement line by line, and the body that should fill its hole.
 
-    ``informal`` is the statement in words, where one is to be shown. ``program`` is the program
-    that such a statement is about, for the metadata.
+    ``informal`` is the statement in words, where one is to be shown. ``metadata`` is for the
+    problem; no prompt shows it.
     """
 
     lines: list[str]
     reference: str
     kind: str = "statements"
     informal: str = ""
-    program: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 Family = Callable[[random.Random, Names], ProgramText]
@@ -108,7 +108,7 @@ class CurriculumDraft:
     statement: str
     reference: str
     informal: str = ""
-    program: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 LearnMetadata = Callable[[Problem], dict[str, Any] | None]
@@ -139,10 +139,6 @@ class Generator(ABC):
         """A verifier without a cache; call ``aclose`` after. Raises ToolchainError when the
         language is not installed."""
 
-    def note(self, draft: CurriculumDraft) -> dict[str, Any]:
-        """Further metadata of the draft's problem; no prompt shows it."""
-        return {}
-
     def assign_split(self, statement: str) -> Split:
         """The split that a program belongs to: 7 train, 1 valid, 2 held out."""
         digest = hashlib.sha256(self.normalise(statement).encode("utf-8")).digest()
@@ -169,7 +165,7 @@ class Generator(ABC):
         if self.assign_split(statement) != split:
             return None
         texts = (made.kind, statement, made.reference, made.informal)
-        return CurriculumDraft(level, family, *texts, made.program)
+        return CurriculumDraft(level, family, *texts, made.metadata)
 
     def stream_family(
         self, level: int, family: str, seed: int, split: Split, seen: set[str]

@@ -14,10 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, get_args
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
+from proverrl.config.search import SearchName
 from proverrl.errors import RunError, UsageError, VerifierError
 from proverrl.jobs.evaluate import open_policy, open_prover
 from proverrl.monitor.search_display import SearchDisplay, open_display
@@ -27,7 +28,6 @@ from proverrl.run.run_folder import lock_run
 from proverrl.search.base import Search, SearchResult
 from proverrl.search.folder import SearchFolder, check_folder, describe_result, name_folders
 from proverrl.search.minimise import Minimised, minimise
-from proverrl.search.run import SEARCHES
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.types import Candidate, Problem
@@ -146,7 +146,7 @@ class _SearchRun:
 
         self.display.watch(search)
         # What a strategy of somebody's own wrote down as proved is verified when the search ends.
-        is_trusted = search.config.base_name in SEARCHES
+        is_trusted = search.config.name in get_args(SearchName)
         try:
             result = await search.run(watch)
             is_trusted = True
@@ -221,6 +221,6 @@ def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
         "max_new_tokens": sampling.max_new_tokens,
         "deadline_seconds": tools.deadline_seconds,
     }
-    if config.search.base_name == "self_correct":
+    if config.search.name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found

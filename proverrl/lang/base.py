@@ -196,13 +196,21 @@ class Language(ABC):
         return body
 
     def show_text(self, problem: Problem) -> str:
-        """The part of a problem's text that a policy sees, with its hole. It is all of the text,
-        unless something is to be written from words: then the meaning stands behind the hole."""
+        """The part of a problem's text that a policy sees, with its hole."""
         if kind := self.find_kind(problem):
             with self._guard(kind, problem):
                 return kind.show(problem)
-        text = problem.preamble + problem.statement
-        return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
+        return problem.preamble + problem.statement
+
+    def shows_words(self, problem: Problem) -> bool:
+        """True if a policy sees the problem's words beside its text."""
+        return self.find_kind(problem) is not None
+
+    def hides_rest(self, problem: Problem) -> bool:
+        """True if something stands behind the hole, and a policy sees nothing of it. Then nothing
+        that is said of an answer may tell of it."""
+        rest = problem.statement.partition(HOLE)[2].strip()
+        return bool(rest) and not self.show_text(problem).partition(HOLE)[2].strip()
 
     def write_messages(self, problem: Problem) -> tuple[Message, ...]:
         """The messages of a conversation in the layout ``own``."""
@@ -211,15 +219,6 @@ class Language(ABC):
             f"{self.fences[0]} code block that holds it and nothing else."
         )
         return (Message("user", f"{text}\n\n{self.fence(self.show_text(problem))}"),)
-
-    def asks_statement(self, problem: Problem) -> bool:
-        """True if a statement, perhaps with its code, is to be written from the words in
-        ``problem.informal``."""
-        return False
-
-    def knows_meaning(self, problem: Problem) -> bool:
-        """True if what is meant stands behind the hole of a problem that asks for a statement."""
-        return bool(problem.statement.partition(HOLE)[2].strip())
 
     def show_problem(self, problem: Problem) -> str:
         """The problem as a file whose hole says that the proof is missing."""
@@ -261,6 +260,9 @@ class Language(ABC):
     def find_cheat(self, problem: Problem) -> str:
         """A thing in a stranger's problem that no bare file may hold, such as an axiom, or empty.
         What the audit does not read to its end could hide anything."""
+        settled = self.settle(Candidate(problem, ""))
+        if isinstance(settled, Candidate) and settled.problem.kind != problem.kind:
+            return self.find_cheat(settled.problem)
         text = self.show_problem(problem)
         verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
         if verdict is None or verdict.status is Status.INCOMPLETE:

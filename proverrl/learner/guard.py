@@ -17,6 +17,7 @@ from typing import Any
 from proverrl.config import GuardConfig
 from proverrl.errors import GuardError
 from proverrl.files.disk import saving
+from proverrl.files.lines import make_strict
 from proverrl.learner.learner import Update
 from proverrl.types import Group, Rollout
 
@@ -132,7 +133,7 @@ class Guard:
                 continue
             path = self.folder / f"{alarm.name}.json"
             # What is not a number is written as null: JSON has no word for it.
-            text = json.dumps(_replace_not_finite(dump(alarm)), indent=1, allow_nan=False)
+            text = json.dumps(make_strict(dump(alarm)), indent=1, allow_nan=False)
             with saving(path):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8")
@@ -185,13 +186,3 @@ def _describe_verdict(rollout: Rollout) -> dict[str, Any]:
         "status": str(rollout.status),
         "key": None if candidate is None else candidate.key,
     }
-
-
-def _replace_not_finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _replace_not_finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_not_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,4 +1,4 @@
-"""The same figures in the tools that people watch: TensorBoard, Weights & Biases, Trackio.
+"""The same figures in the tools that people watch: TensorBoard, Weights & Biases.
 
 Flows in: the lines of ``metrics.jsonl``. Flows out: scalars named ``KIND/FIGURE`` to each tool that
 ``logging.backends`` names, through accelerate's trackers. A tool that fails while the run goes on
@@ -45,13 +45,11 @@ def open_trackers(config: Config, folder: Path) -> dict[str, Any]:
 def _open(name: str, config: Config, folder: Path) -> Any:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
-    options: dict[str, Any] = {"name": folder.name}
     if name == "tensorboard":
-        options = {"logging_dir": folder}
-    elif name == "wandb":
-        options |= {"id": _find_id(name, folder), "resume": "allow", "dir": str(folder)}
+        options: dict[str, Any] = {"logging_dir": folder}
     else:
-        options |= {"resume": "allow"}
+        options = {"name": folder.name, "id": _find_id(name, folder), "resume": "allow"}
+        options["dir"] = str(folder)
     project = name if name == "tensorboard" else os.environ.get("WANDB_PROJECT", PROJECT)
     tracker = LOGGER_TYPE_TO_CLASS[name](project, **options)
     try:

@@ -47,8 +47,6 @@ def check_file(path: Path) -> FileCheck:
     for where, problem, reference in read_places(path, fault):
         language = find_language(problem.language)
         said = language.find_objection(problem, reference)
-        if not said and language.asks_statement(problem) and not problem.informal.strip():
-            said = "it asks for a statement from words and has none; fill 'informal'"
         can_hold = not said and FILE in language.kinds
         if can_hold and (cheat := language.find_cheat(problem)):
             said = f"the problem assumes something, of which a proof may then be made: {cheat}"

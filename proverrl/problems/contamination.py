@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proverrl.errors import ProblemError
-from proverrl.files.lines import reading_text
-from proverrl.files.strict_json import load_json
+from proverrl.files.lines import iter_given_lines
 from proverrl.lang import find_language, list_languages, list_names
 from proverrl.types import Problem
 
@@ -158,10 +157,11 @@ def read_statements(path: Path) -> Iterator[Statement]:
     ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``; what stands
     before it may be in ``preamble`` or ``header``. Raises ``ProblemError`` if the file cannot be
     read, or a line has no such field."""
-    with reading_text(path), path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _read_statement(f"{path}, line {number}", line, number)
+    for number, row, fault in iter_given_lines(path, allow_nan=True):
+        where = f"{path}, line {number}"
+        if fault:
+            raise ProblemError(f"{where}: {fault}; write one object per line")
+        yield _read_statement(where, row, number)
 
 
 def take_statements(problems: Iterable[Problem]) -> list[Statement]:
@@ -211,13 +211,9 @@ def describe_overlap(figures: Mapping[str, Any] | None) -> str:
     )
 
 
-def _read_statement(where: str, line: str, number: int) -> Statement:
-    try:
-        row = load_json(line, allow_nan=True)
-    except ValueError as error:
-        raise ProblemError(f"{where}: not JSON ({error}); write one object per line") from error
+def _read_statement(where: str, row: Mapping[str, Any], number: int) -> Statement:
     known = [field for field, _ in _STATEMENTS]
-    if not isinstance(row, dict) or not any(isinstance(row.get(f), str) for f in known):
+    if not any(isinstance(row.get(f), str) for f in known):
         raise ProblemError(f"{where}: no text in any of {', '.join(known)}; name the statement so")
     field, language = next((f, lang) for f, lang in _STATEMENTS if isinstance(row.get(f), str))
     name = next((row[key] for key in ("id", "name", "problem_id") if key in row), number)

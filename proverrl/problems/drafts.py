@@ -77,7 +77,7 @@ def build_problem(
             "level": draft.level,
             "family": draft.family,
             **(learned or {}),
-            **({"program": dict(draft.program)} if draft.program else {}),
+            **draft.metadata,
         },
     )
 
@@ -101,8 +101,7 @@ class DraftChecker:
         reason = await self._find_fault(problem, draft, full.status, learned)
         if not self.count(problem.id, reason):
             return []
-        known = {**(learned or {}), **self.generator.note(draft)}
-        row = make_row(build_problem(self.generator, draft, self.split, known))
+        row = make_row(build_problem(self.generator, draft, self.split, learned))
         if not draft.informal:
             # The published files have no such field.
             del row["informal"]

@@ -17,9 +17,8 @@ from typing import Any, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.disk import saving
-from proverrl.files.lines import find_text_fault, reading_text, replacing
+from proverrl.files.lines import find_text_fault, iter_given_lines, reading_text, replacing
 from proverrl.files.shipped import find_file
-from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, list_names
 from proverrl.lang.kinds import list_kinds
 from proverrl.types import Problem, Split
@@ -121,17 +120,12 @@ def _read_checked(
     """(place, row) of each line, its fields checked. Blank lines are skipped, and wrong ones where
     ``fault`` is told of them."""
     path = find_file(path)
-    with reading_text(path):
-        text = path.read_text(encoding="utf-8-sig")
     first_lines: dict[str, int] = {}
     num_faults = 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
+    for number, row, wrong in iter_given_lines(path, unique_keys=True):
         where = f"{path}, line {number}"
         try:
-            row = _parse_line(where, line)
-            _check_fields(where, row)
+            _check_fields(where, row, wrong)
             _check_id(where, row["id"], first_lines.setdefault(row["id"], number), number)
         except ProblemError as error:
             if fault is None:
@@ -144,27 +138,11 @@ def _read_checked(
         raise ProblemError(f"{path} holds no problem; write one JSON object per line")
 
 
-def _parse_line(where: str, line: str) -> dict[str, Any]:
-    try:
-        row = load_json(line, unique_keys=True)
-    except json.JSONDecodeError as error:
-        raise ProblemError(
-            f"{where}: not JSON at column {error.colno} ({error.msg}); "
-            "write one JSON object per line"
-        ) from error
-    except ValueError as error:
-        raise ProblemError(
-            f"{where}: not JSON ({error}); write one JSON object per line"
-        ) from error
-    if not isinstance(row, dict):
-        raise ProblemError(
-            f"{where}: a {type(row).__name__}, not a JSON object; write {{...}} with the fields "
-            f"{', '.join(_REQUIRED)}"
-        )
-    return row
-
-
-def _check_fields(where: str, row: Mapping[str, Any]) -> None:
+def _check_fields(where: str, row: Mapping[str, Any], wrong: str = "") -> None:
+    """``wrong`` is the reason why the line holds no row."""
+    if wrong:
+        needed = ", ".join(_REQUIRED)
+        raise ProblemError(f"{where}: {wrong}; write one JSON object per line, with {needed}")
     for field in _REQUIRED:
         if field not in row:
             raise ProblemError(f"{where}: field {field!r} is missing; add it")

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -39,19 +39,11 @@ _DAFNY_ASKS = {
     "statements": "Write the proof statements",
     "calc": "Write the steps of the calculation",
     "assertions": "Write the assertions",
-    "contract": "Write the contract (requires and ensures) that says what is said in words",
-    "program": "Write the contract (requires and ensures) that says what is said in words, and the "
-    "block of code with loop invariants that meets it,",
+    "program": "Write the rest of the method: a decreases clause where one is needed, and the "
+    "block of code with loop invariants that meets the contract,",
 }
-_DAFNY_ASKS_CODE = (
-    "Write the rest of the method: a decreases clause where one is needed, and the block of code "
-    "with loop invariants that meets the contract,"
-)
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
-
-_INSTRUCTION = "proverrl:instruction"
-"""The key of a problem's metadata under which its instruction is."""
 
 _WORD = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*|[0-9](?:\w|\.(?=[0-9]))*", re.DOTALL)
 """Comments and attributes (never changed), names, and numbers with all that belongs to them."""
@@ -87,12 +79,7 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
             f"problem {problem.id!r} is in {problem.language}, layout {layout!r} for "
             f"{chosen.language}; set policy.layout to one for {problem.language}, such as {other!r}"
         )
-    return _show_instruction(problem, chosen.messages(problem), chosen)
-
-
-def instruct(problem: Problem, instruction: str) -> Problem:
-    """The problem as it is shown with an instruction; nothing else of it changes."""
-    return replace(problem, metadata={**problem.metadata, _INSTRUCTION: instruction})
+    return chosen.messages(problem)
 
 
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
@@ -210,8 +197,6 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
             "executable code, no requires, no ensures. Answer with one dafny code block."
         )
     elif wanted := kind.ask if kind else _DAFNY_ASKS.get(problem.kind):
-        if problem.kind == "program" and not find_language("dafny").asks_statement(problem):
-            wanted = _DAFNY_ASKS_CODE
         ask = (
             f"{wanted} that belong at the mark {HOLE} so that Dafny verifies the program. Answer "
             "with one dafny code block that holds the text for the mark and nothing else."
@@ -247,30 +232,13 @@ def _show_text(problem: Problem) -> str:
 
 
 def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
-    """A comment that says in words what a claim states, or a statement that is to be written. Parts
-    of a program in it are in the words of ``mapping``."""
+    """A comment that says what is asked in words. Parts of a program in it are in the words of
+    ``mapping``."""
     language = find_language(problem.language)
-    if not _shows_words(problem):
+    if not language.shows_words(problem):
         return ""
     words = _QUOTED.sub(lambda match: _replace(match.group(), mapping), problem.informal)
     return "".join(f"{language.comment} {line}\n" for line in words.splitlines())
-
-
-def _show_instruction(
-    problem: Problem, messages: tuple[Message, ...], layout: Layout
-) -> tuple[Message, ...]:
-    """The messages with the problem's instruction, if it has one: at the end of a conversation,
-    and as a comment before the heading that ends a text, near to what is written."""
-    instruction = str(problem.metadata.get(_INSTRUCTION, "")).strip()
-    if not instruction:
-        return messages
-    *before, last = messages
-    content = f"{last.content}\n\nInstruction:\n{instruction}"
-    if not layout.in_block:
-        comment = find_language(problem.language).comment
-        lines = "".join(f"\n{comment} {line}" for line in instruction.splitlines())
-        content = last.content.removesuffix(BODY_HEADING) + lines + BODY_HEADING
-    return (*before, replace(last, content=content))
 
 
 def _show(problem: Problem) -> str:
@@ -304,12 +272,8 @@ def _canonical_words(problem: Problem) -> dict[str, str]:
 
 def _list_quoted(problem: Problem) -> str:
     """The parts of a program that the words shown with it quote."""
-    return " ".join(_QUOTED.findall(problem.informal)) if _shows_words(problem) else ""
-
-
-def _shows_words(problem: Problem) -> bool:
-    language = find_language(problem.language)
-    return language.asks_statement(problem) or language.find_kind(problem) is not None
+    shows = find_language(problem.language).shows_words(problem)
+    return " ".join(_QUOTED.findall(problem.informal)) if shows else ""
 
 
 def _letters(taken: set[str]) -> dict[bool, Iterator[str]]:

@@ -7,7 +7,6 @@ of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``bu
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -152,19 +151,3 @@ def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
 def _benchmark(column: Column) -> str:
     digest, name = column.evaluation.benchmark
     return f"{name} ({digest[:12] or 'no checksum'})"
-
-
-def describe_pairs(shelf: Shelf) -> list[str]:
-    """A sentence for every two columns: who solved how many problems that the other did not."""
-    found = []
-    for one, other in itertools.combinations(range(len(shelf.columns)), 2):
-        overlap = count_overlap(shelf, one, other)
-        text = (
-            f"{shelf.columns[one].title} and {shelf.columns[other].title}: both solved "
-            f"{overlap.both:,}, only the first {overlap.only_first:,}, only the second "
-            f"{overlap.only_second:,}, neither {overlap.neither:,}"
-        )
-        known = overlap.both + overlap.only_first + overlap.only_second + overlap.neither
-        lost = len(shelf.names) - known
-        found.append(text + (f"; {lost:,} have no judged attempt in one of them." if lost else "."))
-    return found

@@ -43,7 +43,7 @@ SCRIPTS = (
 STYLES = ("page.css", "rollouts.css", "problems.css")
 _ASKED_BY_TEMPLATES: tuple[Callable[..., Any], ...] = (
     *(headline.find_cell, headline.list_ks, headline.list_levels),
-    *(comparison.count_overlap, comparison.describe_pairs),
+    comparison.count_overlap,
     *(sections.capitalised, sections.describe_state, sections.find_size),
     *(sections.list_facts, sections.list_heads, sections.name_of),
 )

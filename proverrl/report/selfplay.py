@@ -1,4 +1,4 @@
-"""The section "Self-play": composed problems, stops of the filters, and idle times of the parts.
+"""The section "Self-play": composed problems, and stops of the filters.
 
 Flows in: the figures that a self-play run logs with every step, and its archive. Flows out: charts;
 sentences, tables and examples for ``selfplay.html``. Not handled here: problems drawn
@@ -16,14 +16,12 @@ from proverrl.report.figures import (
     Chart,
     counts_of,
     lines_chart,
-    read_number,
     shares_chart,
 )
 from proverrl.report.run import Row, RunRecord
 
 PARTS = ("composer", "generator", "pool", "learner")
 MAX_WARNINGS = 50
-MAX_ROUNDS = 1000
 MAX_TEXT_CHARS = 4000
 _KEPT, _UNREADABLE, _UNCHECKED = "kept", "no statement in it", "not asked about"
 _BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
@@ -40,16 +38,12 @@ _COLLAPSE = {
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
-    """One run in the section. The table ``rounds`` begins with its heads; ``examples`` has
-    the newest problem that each filter stopped."""
+    """One run in the section. ``examples`` has the newest problem that each filter stopped."""
 
     label: str
     totals: str
-    idle: Sequence[Sequence[str]]
     stops: Sequence[Sequence[str]]
     examples: Mapping[str, Row]
-    rounds: Sequence[Sequence[str]]
-    rounds_title: str
 
 
 def build_selfplay_charts(runs: Sequence[RunRecord]) -> list[Chart]:
@@ -104,22 +98,11 @@ def _composing(run: RunRecord) -> list[Row]:
 
 def list_played(runs: Sequence[RunRecord]) -> list[PlayedRun]:
     """The runs that composed problems. Raises RunError for a damaged archive."""
-    played = []
-    for run in runs:
-        if rows := _composing(run):
-            more = len(rows) > MAX_ROUNDS
-            played.append(
-                PlayedRun(
-                    run.label,
-                    _describe_totals(rows),
-                    _list_idle(rows),
-                    _list_stops(rows),
-                    list_stopped(run),
-                    _list_rounds(rows[-MAX_ROUNDS:]),
-                    f"The newest {MAX_ROUNDS:,} rounds" if more else "Every round",
-                )
-            )
-    return played
+    return [
+        PlayedRun(run.label, _describe_totals(rows), _list_stops(rows), list_stopped(run))
+        for run in runs
+        if (rows := _composing(run))
+    ]
 
 
 def list_compose_warnings(runs: Sequence[RunRecord]) -> list[str]:
@@ -167,20 +150,6 @@ def _describe_totals(rows: Sequence[Row]) -> str:
     )
 
 
-def _list_idle(rows: Sequence[Row]) -> list[list[str]]:
-    """Idle seconds of each part, and their share of the steps' time."""
-    cells = []
-    for part in PARTS:
-        found = [(row, read_number(row.get(f"idle_{part}_seconds"))) for row in rows]
-        known = [(row, value) for row, value in found if value is not None]
-        if known:
-            idle = sum(value for _, value in known)
-            whole = sum(read_number(row.get("step_seconds")) or 0.0 for row, _ in known)
-            share = f"{100 * min(1.0, idle / whole):.0f} %" if whole else "–"
-            cells.append([part, f"{idle:,.1f}", share])
-    return cells
-
-
 def _list_stops(rows: Sequence[Row]) -> list[list[str]]:
     """The number of statements that each filter stopped, the busiest first."""
     counts = _sum_outcomes(rows)
@@ -191,26 +160,6 @@ def _list_stops(rows: Sequence[Row]) -> list[list[str]]:
         [name, f"{n:,}", f"{100 * n / written:.1f} %", f"{n / len(rows):.2f}"]
         for name, n in counts.most_common()
     ]
-
-
-def _list_rounds(rows: Sequence[Row]) -> list[list[str]]:
-    """The heads, then the counts of each round."""
-    outcomes = [count_outcomes(row) for row in rows]
-    names = sorted({name for counts in outcomes for name in counts}, key=lambda n: (n != _KEPT, n))
-    table = [["Step", "written", *names, *(f"p {name}" for name in _BINS), "reward"]]
-    for row, counts in zip(rows, outcomes, strict=True):
-        bins = counts_of(row, "solve_rates")
-        cells = [counts[name] for name in names] + [bins[name] for name in _BINS]
-        reward = read_number(row.get("composer_reward"))
-        table.append(
-            [
-                str(row.get("step")),
-                f"{int(row['statements_written']):,}",
-                *(str(n or "") for n in cells),
-                "–" if reward is None else f"{reward:.3f}",
-            ]
-        )
-    return table
 
 
 def list_stopped(run: RunRecord) -> dict[str, Row]:

@@ -71,9 +71,9 @@ def render_missing(reason: str) -> str:
 
 
 def _hide_meaning(candidate: Candidate, verdict: Verdict) -> Verdict:
-    """The messages about the body alone, where a statement is asked for: the rest of the file, and
-    so the goals and the messages about it, hold what is meant."""
-    if not find_language(candidate.problem.language).asks_statement(candidate.problem):
+    """The messages about the body alone, where a policy does not see what stands behind the hole:
+    the goals and the messages about the rest of the file would tell of it."""
+    if not find_language(candidate.problem.language).hides_rest(candidate.problem):
         return verdict
     told = tuple(d for d in verdict.diagnostics if d.body_line is not None)
     return replace(verdict, diagnostics=told, goals=())
@@ -81,8 +81,8 @@ def _hide_meaning(candidate: Candidate, verdict: Verdict) -> Verdict:
 
 def _show_lines(candidate: Candidate) -> list[str]:
     """The lines of the file that a policy may see."""
-    asks = find_language(candidate.problem.language).asks_statement(candidate.problem)
-    return (candidate.head + candidate.body if asks else candidate.source).split("\n")
+    hides = find_language(candidate.problem.language).hides_rest(candidate.problem)
+    return (candidate.head + candidate.body if hides else candidate.source).split("\n")
 
 
 def _choose(verdict: Verdict, max_errors: int) -> tuple[Sequence[Diagnostic], int]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from proverrl.lang import find_language
@@ -113,6 +114,10 @@ class ProofStore:
         """(problem id, proof) of every proof kept, in an order that does not depend on when it
         was found."""
         return [(problem, p) for problem, kept in sorted(self.proofs.items()) for p in kept]
+
+    def view(self) -> Mapping[str, tuple[Proof, ...]]:
+        """The proofs of each problem as they are now, to be read only."""
+        return MappingProxyType({name: tuple(kept) for name, kept in self.proofs.items()})
 
     def pairs(self) -> list[tuple[str, str]]:
         return [(problem, proof.body) for problem, proof in self.entries()]

@@ -14,7 +14,7 @@ from proverrl.config import Config
 from proverrl.errors import UsageError
 from proverrl.learner.learner import LossTerm
 from proverrl.plugins import open_part
-from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.proofs import Proof
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.session import Session
 from proverrl.types import Group, Hint, Problem
@@ -29,10 +29,11 @@ class Experiment:
         return ""
 
     def choose(
-        self, session: Session, store: ProofStore, num_groups: int
+        self, session: Session, proofs: Mapping[str, Sequence[Proof]], num_groups: int
     ) -> Sequence[tuple[Problem, Hint]]:
         """Groups of the next draw, ``num_groups`` at most, that begin with a hint; the curriculum
-        draws the others. ``store`` has the proofs of the run."""
+        draws the others. ``proofs`` are those of the run by problem, the shortest first, to be read
+        only."""
         return ()
 
     def observe(self, session: Session, draws: Sequence[JudgedDraw]) -> Mapping[str, float]:

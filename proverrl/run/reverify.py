@@ -9,7 +9,7 @@ Not handled here: references of the training file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from proverrl.problems.inputs import Submission, read_lines
 from proverrl.rollout.proofs import IMPORTED, Proof, ProofStore
 from proverrl.run.session import Session
 from proverrl.search.samples import SearchSample, read_samples
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Candidate, Verdict
 from proverrl.verifier.base import verify_all
 
 DROPPED_FILE = "dropped_proofs.jsonl"
@@ -80,13 +80,7 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
         else:
             candidate = Candidate(by_id[name], entry.body)
             candidates[candidate.key] = candidate
-    verdicts = await _verify_all(session, list(candidates.values()), "imported proofs")
-    for candidate, verdict in zip(candidates.values(), verdicts, strict=True):
-        problem, body = candidate.problem, candidate.body
-        if verdict.proved:
-            _keep(session, store, problem, body)
-        else:
-            dropped.append(_describe_drop(problem.id, body, _explain_refusal(verdict)))
+    dropped += await _keep_proved(session, store, candidates.values(), "imported proofs")
     _report_drops(session, f"import of {path}", len(candidates), dropped)
     return len(candidates)
 
@@ -117,13 +111,7 @@ async def keep_sample_proofs(session: Session, store: ProofStore) -> int:
         else:
             candidate = Candidate(problem, sample.body)
             wanted[candidate.key] = candidate
-    verdicts = await _verify_all(session, list(wanted.values()), "proofs of searches")
-    for candidate, verdict in zip(wanted.values(), verdicts, strict=True):
-        problem, body = candidate.problem, candidate.body
-        if verdict.proved:
-            _keep(session, store, problem, body)
-        else:
-            dropped.append(_describe_drop(problem.id, body, _explain_refusal(verdict)))
+    dropped += await _keep_proved(session, store, wanted.values(), "proofs of searches")
     if wanted or dropped:
         _report_drops(session, "samples of searches", len(wanted), dropped)
     return len(wanted)
@@ -159,9 +147,20 @@ async def _verify_all(
     return verdicts
 
 
-def _keep(session: Session, store: ProofStore, problem: Problem, body: str) -> None:
-    num_tokens = len(session.policy.body_ids(problem, body))
-    store.keep(problem, body, num_tokens=num_tokens, policy_version=IMPORTED)
+async def _keep_proved(
+    session: Session, store: ProofStore, candidates: Collection[Candidate], phase: str
+) -> list[dict[str, Any]]:
+    """Keep what is proved now; returns a line about each of the others."""
+    dropped = []
+    verdicts = await _verify_all(session, [*candidates], phase)
+    for candidate, verdict in zip(candidates, verdicts, strict=True):
+        problem, body = candidate.problem, candidate.body
+        if verdict.proved:
+            num_tokens = len(session.policy.body_ids(problem, body))
+            store.keep(problem, body, num_tokens=num_tokens, policy_version=IMPORTED)
+        else:
+            dropped.append(_describe_drop(problem.id, body, _explain_refusal(verdict)))
+    return dropped
 
 
 def _explain_refusal(verdict: Verdict) -> str:

@@ -253,7 +253,7 @@ class GrpoState(RunState):
         number = self.number_draw()
         hinted: list[tuple[Problem, Hint]] = []
         for each in self.experiments.values():
-            hinted += each.choose(self.session, self.store, num_groups - len(hinted))
+            hinted += each.choose(self.session, self.store.view(), num_groups - len(hinted))
         problems = self.curriculum.draw(num_groups - len(hinted))
         return Order(
             number,

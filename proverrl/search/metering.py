@@ -70,7 +70,7 @@ class MeteredFunctions:
         body itself counts it with 0 tokens."""
         if not isinstance(proposal.body, str) or proposal.num_tokens < 0:
             wanted = "a Proposal with a text and the number of its tokens"
-            raise refuse("search", self._search.config.base_name, proposal, "a body", wanted)
+            raise refuse("search", self._search.config.name, proposal, "a body", wanted)
         spending, body = self._spending, proposal.body if proposal.is_read else ""
         spending.tokens += proposal.num_tokens
         turn = SearchTurn(

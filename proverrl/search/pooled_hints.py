@@ -203,7 +203,7 @@ class PooledHints(Search):
 
     def _open_whole(self) -> TreeSearch:
         if self.whole is None:
-            config = self.config.model_copy(update={"name": self.config.base})
+            config = self.config.model_copy(update={"name": "best_of_n"})
             self.whole = TreeSearch(self.problem, self.functions, config, seed=self.seed)
             self.whole.find_known = lambda candidate: self.spent.verdicts.get(candidate.body)
         return self.whole
@@ -411,10 +411,7 @@ class PooledHints(Search):
 
     def _choose_openings(self) -> list[str]:
         """Beginnings of bodies up to the first hint that does not stand, and none: those that were
-        continued least, then those that most bodies share. With ``search.openings = "none"`` all
-        are empty."""
-        if self.config.openings == "none":
-            return [""] * _OPENINGS
+        continued least, then those that most bodies share."""
         standing = set(self.standing)
         shared: Counter[str] = Counter({"": 1})
         for hints in self.bodies:

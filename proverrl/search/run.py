@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any, Self
 
 from proverrl.concurrency import cancel_all
-from proverrl.config.search import BaseName, SearchConfig
+from proverrl.config.search import SearchConfig, TreeSearchName
 from proverrl.errors import UsageError
 from proverrl.lang.records import Prefix
 from proverrl.plugins import choose, refuse, refuse_exit
@@ -29,7 +29,7 @@ from proverrl.search.tree import Tree
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
-SEARCHES: dict[BaseName, type[Strategy]] = {
+SEARCHES: dict[TreeSearchName, type[Strategy]] = {
     "best_of_n": BestOfN,
     "self_correct": SelfCorrect,
     "best_first": BestFirst,
@@ -45,7 +45,7 @@ class TreeSearch(Search):
         self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
         super().__init__(problem, functions, config, seed=seed)
-        name = config.base_name
+        name = config.name
         self.strategy: Strategy = choose("search", SEARCHES, name, config.options)(
             config, functions
         )
@@ -109,7 +109,7 @@ class TreeSearch(Search):
         for job in [*tasks.values(), *waiting]:
             self.strategy.withdraw(job)
             self._close(job)
-        if self.config.base_name not in SEARCHES:
+        if self.config.name not in SEARCHES:
             # A strategy of somebody's own could write into its spending.
             await self.judge_proofs_again()
         return self._result()
@@ -145,7 +145,7 @@ class TreeSearch(Search):
     async def _expand(self, job: Job) -> Expansion | None:
         """None when the budget ended before anything that was written could be judged."""
         functions = MeteredFunctions(self, self._spent_by_job[job.number], self._asked)
-        name = self.config.base_name
+        name = self.config.name
         with refuse_exit("search.name", name):
             expansion = await self.strategy.expand(job, functions)
         if not isinstance(expansion, Expansion):
@@ -188,7 +188,7 @@ class TreeSearch(Search):
         }
 
     def _strategy_state(self) -> dict[str, Any]:
-        state, name = self.strategy.state_dict(), self.config.base_name
+        state, name = self.strategy.state_dict(), self.config.name
         if name not in SEARCHES:
             try:
                 json.dumps(state)

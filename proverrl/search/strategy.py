@@ -75,7 +75,7 @@ class Strategy(ABC):
             return None
         if not isinstance(node, Node):
             wanted = "a node of its tree, or None"
-            raise refuse("search", self.config.base_name, node, "the next state", wanted)
+            raise refuse("search", self.config.name, node, "the next state", wanted)
         self.tree.start(node)
         return Job(number, node.id, self.tree.prefix(node, seed), num, seed)
 

@@ -26,10 +26,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from proverrl.concurrency import cancel_all, finish_all
@@ -49,15 +51,6 @@ Work = Callable[[], Coroutine[Any, Any, Row]]
 NDJSON = "application/x-ndjson"
 _LONG_BYTES = 2**18
 _MOST_FAULTS = 10
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "no key, or an unknown one"},
-    408: {"description": "the body did not arrive in time"},
-    413: {"description": "too long, or too many candidates"},
-    415: {"description": "a compressed body"},
-    422: {"description": "a request that cannot be read; detail names the places"},
-    429: {"description": "no room; Retry-After says when to ask again"},
-    503: {"description": "nothing can be judged now"},
-}
 
 
 class VerifyRequest(BaseModel):
@@ -115,7 +108,7 @@ async def _wait_until_gone(request: Request) -> None:
 
 async def parse(model: type[BaseModel], body: bytes) -> Any:
     """A request; a long one is read in a thread, so that the others' go on. Raises ``Refusal``: 422
-    with the places, as FastAPI says it."""
+    with the places."""
     if len(body) > _LONG_BYTES:
         return await asyncio.to_thread(_parse_now, model, body)
     return _parse_now(model, body)
@@ -133,27 +126,13 @@ def _parse_now(model: type[BaseModel], body: bytes) -> Any:
         raise Refusal(422, [fault]) from None
 
 
-def describe_body(app: FastAPI, model: type[BaseModel]) -> dict[str, Any]:
-    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. The
-    schemas that it refers to are kept in ``app.state.schemas``."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    app.state.schemas |= schema.pop("$defs", {})
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 Handler = Callable[[Desk, Request, str], Awaitable[Response]]
 """Answers a client's request; the text is the client's name."""
 
 
-def add_route(
-    app: FastAPI,
-    desk: Desk,
-    paths: Sequence[str],
-    handler: Handler,
-    model: type[BaseModel],
-) -> None:
-    """Have a handler answer POST requests: keys are asked for, refusals said, answers counted.
-    ``model`` describes the bodies on the OpenAPI page."""
+def make_routes(desk: Desk, paths: Sequence[str], handler: Handler) -> list[Route]:
+    """Routes on which a handler answers POST requests: keys are asked for, refusals said, answers
+    counted."""
 
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
@@ -179,74 +158,49 @@ def add_route(
             count()
         return response
 
-    for path in paths:
-        # Found first, and without what FastAPI does for arguments: a third of a request's cost.
-        app.router.routes.insert(0, Route(path, endpoint, methods=["POST"]))
-    app.add_api_route(
-        paths[0],
-        endpoint,
-        methods=["POST"],
-        name=getattr(handler, "__name__", ""),
-        description=handler.__doc__,
-        responses=_REFUSALS,
-        openapi_extra={**describe_body(app, model), "security": [{}, {"key": []}]},
-    )
+    return [Route(path, endpoint, methods=["POST"]) for path in paths]
 
 
 def make_app(
     settings: ServeSettings,
     verifier: CachedVerifier,
     about: Mapping[str, LanguageAbout],
-    more: Sequence[Callable[[FastAPI, Desk], None]] = (),
-) -> FastAPI:
+    more: Callable[[Desk], list[Route]] = lambda desk: [],
+) -> Starlette:
     """The application over an open verifier, which it closes at its end; ``about`` are the
-    languages that it judges, and each of ``more`` adds routes."""
+    languages that it judges, and ``more`` are further routes."""
     desk = Desk(settings, verifier, about)
 
     @contextlib.asynccontextmanager
-    async def live(app: FastAPI) -> AsyncIterator[None]:
+    async def live(app: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
             await verifier.aclose()
 
-    app = FastAPI(
-        title="ProverRL", version=__version__, lifespan=live, openapi_url="/api/openapi.json"
+    return Starlette(
+        routes=[*make_routes(desk, ["/v1/verify"], verify), *more(desk), *_make_state_routes(desk)],
+        exception_handlers={Refusal: _refuse, HTTPException: _refuse_path},
+        lifespan=live,
     )
-    app.state.schemas = {}
-    _add_state_routes(app, desk)
-    add_route(app, desk, ["/v1/verify"], verify, VerifyRequest)
-    for add in more:
-        add(app, desk)
-    # FastAPI keeps this page, and knows only the models of routes that it reads itself.
-    components = app.openapi().setdefault("components", {})
-    components.setdefault("schemas", {}).update(app.state.schemas)
-    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    return app
 
 
-def _add_state_routes(app: FastAPI, desk: Desk) -> None:
-    @app.get("/")
-    @app.get("/health")
-    @app.get("/health/", include_in_schema=False)
-    async def health() -> Row:
+def _make_state_routes(desk: Desk) -> list[Route]:
+    async def health(request: Request) -> Response:
         """The process answers."""
-        return {"status": "ok"}
+        return JSONResponse({"status": "ok"})
 
-    @app.get("/ready")
-    async def ready() -> Response:
+    async def ready(request: Request) -> Response:
         """There is room for a candidate."""
         full = "full" if desk.room.num_inside >= desk.settings.room else ""
         trouble = desk.distrust or full
         return JSONResponse({"status": trouble or "ok"}, 503 if trouble else 200)
 
-    @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         """Counters in Prometheus' format; needs a key where there are keys."""
         desk.authorise(request)
         return Response(desk.metrics.render(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/v1/about")
     async def about(request: Request) -> Response:
         """The languages that are judged here, by which toolchain, under which limits."""
         desk.admit(request)
@@ -254,10 +208,21 @@ def _add_state_routes(app: FastAPI, desk: Desk) -> None:
         workers = desk.settings.options.workers
         return JSONResponse({"version": __version__, "workers": workers, "languages": languages})
 
-    @app.exception_handler(Refusal)
-    async def refuse(request: Request, refusal: Exception) -> Response:
-        assert isinstance(refusal, Refusal)
-        return refusal.response
+    return [
+        *(Route(path, health) for path in ("/", "/health", "/health/")),
+        *(Route("/ready", ready), Route("/metrics", metrics), Route("/v1/about", about)),
+    ]
+
+
+async def _refuse(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)
+    return refusal.response
+
+
+async def _refuse_path(request: Request, error: Exception) -> Response:
+    """No such path, or no such method."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
 
 
 async def verify(desk: Desk, request: Request, client: str) -> Response:

@@ -22,11 +22,10 @@ from dataclasses import replace
 from typing import Any
 
 import prometheus_client as prometheus
-from fastapi import Request
-from fastapi.responses import JSONResponse
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
 
 from proverrl.concurrency import Breather
 from proverrl.errors import CanaryError, ProblemError, ToolchainError

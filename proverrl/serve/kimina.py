@@ -14,11 +14,13 @@ import math
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, FailFast, Field, field_validator
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
-from proverrl.serve.app import Row, add_route, answer_all, parse
+from proverrl.serve.app import Row, answer_all, make_routes, parse
 from proverrl.serve.desk import Desk
 from proverrl.types import Diagnostic, Status, Verdict
 
@@ -52,9 +54,9 @@ class CheckRequest(BaseModel):
         return snippets
 
 
-def add_kimina_routes(app: FastAPI, desk: Desk) -> None:
+def make_kimina_routes(desk: Desk) -> list[Route]:
     """``/api/check``, with or without a slash at its end."""
-    add_route(app, desk, ["/api/check", "/api/check/"], check, CheckRequest)
+    return make_routes(desk, ["/api/check", "/api/check/"], check)
 
 
 async def check(desk: Desk, request: Request, client: str) -> Response:

@@ -15,13 +15,13 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language, list_languages
 from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
-from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.kimina import make_kimina_routes
 from proverrl.serve.protocol import limit_headers
 from proverrl.serve.settings import ServeSettings
 from proverrl.verifier.cache import CachedVerifier
@@ -41,7 +41,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     router = open_router(settings.options)
     about = describe_languages(router, settings, say)
     verifier = CachedVerifier(router, settings.cache, identify=router.identify)
-    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
+    config = configure(make_app(settings, verifier, about, make_kimina_routes), settings)
     bound = listen(config)
     host, port = bound.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
@@ -55,7 +55,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     uvicorn.Server(config).run(sockets=[bound])
 
 
-def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+def configure(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
     """The settings of uvicorn for an application."""
     return uvicorn.Config(
         app,

@@ -25,7 +25,7 @@ from proverrl.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from proverrl.config.search import BaseName
+    from proverrl.config.search import TreeSearchName
     from scripts.bench.grpo import Side
 
 _OUT = click.option("--out", type=FILE, help="Write JSON here.")
@@ -171,7 +171,7 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
 @count_option("--expansions", 10_000)
 @_OUT
 def bench_search(
-    methods: tuple[BaseName, ...], nodes: int, expansions: int, out: Path | None
+    methods: tuple[TreeSearchName, ...], nodes: int, expansions: int, out: Path | None
 ) -> None:
     """Measure search trees: selections and backups per CPU second, memory per node."""
     from scripts.bench.search import METHODS, make_table, measure_search

@@ -16,14 +16,14 @@ from typing import Any, cast
 
 from rich.table import Table
 
-from proverrl.config.search import BaseName, SearchConfig
+from proverrl.config.search import SearchConfig, TreeSearchName
 from proverrl.lang.records import Segment
 from proverrl.search.base import Functions, Job, JudgedProposal, Proposal
 from proverrl.search.run import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict
 
-METHODS: tuple[BaseName, ...] = ("rmax_ts", "best_first")
+METHODS: tuple[TreeSearchName, ...] = ("rmax_ts", "best_first")
 TARGET_PER_SECOND = 5000
 TARGET_BYTES = 2048
 _REFUSED = Verdict(Status.REJECTED)
@@ -51,7 +51,7 @@ def _no_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     return ()
 
 
-def make_strategy(name: BaseName) -> Strategy:
+def make_strategy(name: TreeSearchName) -> Strategy:
     """A strategy with the default constants, on functions that are never called."""
     asked = cast(Callable[..., Awaitable[Any]], _never)
     functions = Functions(asked, asked, segment=_no_segments, correct=asked)
@@ -79,7 +79,7 @@ def _make_up(job: Job, rng: random.Random) -> Expansion:
     return Expansion((JudgedProposal(proposal, _REFUSED, tuple(segments)),))
 
 
-def measure_tree(name: BaseName, *, nodes: int, expansions: int, seed: int = 0) -> TreeCost:
+def measure_tree(name: TreeSearchName, *, nodes: int, expansions: int, seed: int = 0) -> TreeCost:
     """Grow a tree twice, once for its memory and once for its speed."""
     gc.collect()
     tracemalloc.start()
@@ -116,7 +116,7 @@ def _time_expansions(strategy: Strategy, expansions: int) -> float:
 
 def measure_search(
     *,
-    methods: Sequence[BaseName] = METHODS,
+    methods: Sequence[TreeSearchName] = METHODS,
     nodes: int = 10_000,
     expansions: int = 10_000,
     say: Callable[[str], None] = lambda _: None,

@@ -16,7 +16,7 @@ import uvicorn
 
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
-from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.kimina import make_kimina_routes
 from proverrl.serve.run import configure, listen
 from proverrl.serve.settings import ServeSettings
 from proverrl.verifier.base import Limits, Worker
@@ -49,7 +49,7 @@ async def serve(kind: str, seconds: float, workers: int) -> None:
     settings = ServeSettings(BackendOptions(workers=workers, limits=Limits()), port=0)
     about = {"lean": LanguageAbout("bench", "bench", settings.options.limits.rlimit, False)}
     verifier = CachedVerifier(pool, None, identify=lambda _: "bench")
-    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
+    config = configure(make_app(settings, verifier, about, make_kimina_routes), settings)
     bound = listen(config)
     print(bound.getsockname()[1], flush=True)
     server = uvicorn.Server(config)

@@ -26,29 +26,10 @@ from proverrl.lang.records import Made, Parent
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
 from scripts.measure_operators import draw_composed
+from tests.filter_tools import LEMMA, LOOP
 
 TRAIN = "dafny/curriculum/train.jsonl"
-LOOP = f"""method Sum(n: nat) returns (r: int)
-  ensures r == 7 * n + 5
-{{
-  r := 5;
-  var i := 0;
-  while i < n
-    {HOLE}
-  {{
-    i := i + 1;
-    r := r + 7;
-  }}
-}}
-"""
 LOOP_REFERENCE = "invariant 0 <= i <= n\ninvariant r == 7 * i + 5"
-LEMMA = f"""function F(n: nat): int {{ if n == 0 then 4 else F(n - 1) + 9 }}
-lemma {{:induction false}} Law(m: nat)
-  ensures F(m) == 9 * m + 4
-{{
-  {HOLE}
-}}
-"""
 LEMMA_REFERENCE = "if m > 0 { Law(m - 1); }"
 
 
@@ -344,6 +325,7 @@ def test_lean_statements_as_text() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_real_dafny_proves_what_keeps_a_reference() -> None:
     try:
         find_dafny_toolchain()

@@ -23,7 +23,6 @@ from proverrl.config import parse_config
 from proverrl.lang.records import Made
 from proverrl.loops.selfplay.composition import (
     ComposedProblems,
-    use_attacks,
     weigh_operators,
 )
 from proverrl.problems.load import make_row, write_problems
@@ -94,10 +93,10 @@ def run_filter(
 ) -> FilterRun:
     negation = make_negation(problem)
     assert negation is not None
-    attack = use_attacks({negation.problem.id: bodies})
+    attacks = {negation.problem.id: bodies}
 
     async def main() -> FilterRun:
-        tools = make_tools(verifier, existing=(), held_out=(), attack=attack)
+        tools = make_tools(verifier, existing=(), held_out=(), attacks=attacks)
         return await run_filters([problem], make_filters(tools), tools, tally=tally)
 
     return asyncio.run(main())
@@ -134,7 +133,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         monitor=SimpleNamespace(phase=lambda *_: None),
     )
     before = FilterTally(num_seen=5, num_kept=3)
-    before.record(problem, Stop("trivial", "p", "proved at once", "r"))
+    before.record(Stop("trivial", "p", "proved at once", "r"))
     before.calls["trivial"] = 7
     found = ComposedProblems(session)
     archive = found.state_dict()["archive"]

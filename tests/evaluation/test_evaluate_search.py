@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.evaluation.attempts import read_attempt
-from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
+from proverrl.evaluation.budgets import BudgetUnit, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
 from proverrl.files.seal import add_seal
@@ -78,7 +78,7 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
     assert keys == [Candidate(LOOP, "a").key, None, None, Candidate(LOOP, "b").key]
     # 3 + 2 + 1 + 4 tokens in 4 answers, of which 2 went to the verifier.
     problems = tally_rows([(0, read_attempt(add_seal(row), "a row"))]).problems
-    spent = {unit: measure_spending(problems, unit) for unit in UNITS}
+    spent = {unit: measure_spending(problems, unit) for unit in get_args(BudgetUnit)}
     expected = {"turns": Spending(4, 4), "calls": Spending(2, 2), "tokens": Spending(10, 10)}
     assert spent == {unit: {LOOP.id: found} for unit, found in expected.items()}
     assert row["search"]["verifier_seconds"] == 0.75

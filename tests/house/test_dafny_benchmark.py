@@ -289,6 +289,7 @@ def empty_body(kind: str, statement: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_a_sample_of_references_and_refuses_empty_bodies() -> None:
     # Every seventh problem; scripts/build_dafny_benchmark.py --verify --all judges them all.
     sample = PROBLEMS[3::7]

@@ -24,6 +24,16 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE |
 NUMBER = re.compile(r"[-+−]?\d[\d.,]*")
 PORT = "8765"
 """The port in the endpoint's guide; a test takes a free one."""
+SMALLER = {
+    "own-checkpoint": {"steps = 5": "steps = 1"},
+    "own-problems": {
+        "range(2, 42)": "range(2, 22)",
+        "range(42, 52)": "range(42, 47)",
+        "grpo = { steps = 2": "grpo = { steps = 1",
+    },
+    "own-reward": {"grpo = { steps = 2": "grpo = { steps = 1"},
+}
+"""What takes minutes, at a smaller size: the same files, commands and lines, with other figures."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,9 @@ def follow(name: str, programs: Path, folder: Path) -> Followed:
         port = str(found.getsockname()[1])
     folder_of = next(path for path in (GUIDES, LAB) if (path / f"{name}.md").exists())
     text = (folder_of / f"{name}.md").read_text("utf-8").replace(PORT, port)
+    for large, small in SMALLER.get(name, {}).items():
+        assert text.count(large) == 1, large
+        text = text.replace(large, small)
     own = own_environment() | {
         "PATH": f"{programs / 'bin'}:{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
@@ -133,14 +146,14 @@ def test_own_checkpoint(guide: Followed) -> None:
     )
     assert before["num_problems"] == again["num_problems"] == 10
     # Random weights prove nothing; these were warmed up.
-    assert again["levels"][0]["pass"]["1"]["value"] > 0.2
+    assert again["levels"][0]["pass"]["1"]["value"] > 0.1
 
 
 @follows("own-problems")
 def test_own_problems(guide: Followed) -> None:
     assert set(guide.statuses.values()) == {0}
     verdicts = guide.read("verdicts.jsonl")
-    assert len(verdicts) >= 10  # the references of the warm start, at least
+    assert len(verdicts) >= 3  # of the evaluations and the loop
     assert {row["status"] for row in verdicts} == {"proved"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import shutil
@@ -31,7 +32,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel, and of this one's packages those that it needs."""
     place = tmp_path_factory.mktemp("installed")
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
-    subprocess.run([*build, "-w", str(place), str(ROOT)], check=True)
+    with (ROOT / "pyproject.toml").open() as project:
+        # Setuptools builds in the folder itself, and other modules want a wheel too.
+        fcntl.flock(project, fcntl.LOCK_EX)
+        subprocess.run([*build, "-w", str(place), str(ROOT)], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "env")], check=True)
     python = place / "env" / "bin" / "python"
     [wheel] = place.glob("*.whl")
@@ -288,7 +292,7 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 def test_the_light_environment_has_no_extra(light: Path) -> None:
     code = "import sys; from importlib.util import find_spec as f; print(*filter(f, sys.argv[1:]))"
-    modules = [*extras.EXTRAS, "fastapi", "z3", "pandas", "rich"]
+    modules = [*extras.EXTRAS, "starlette", "z3", "pandas", "rich"]
     done = subprocess.run(
         [str(light / "bin" / "python"), "-c", code, *modules],
         env=own_environment(),
@@ -296,7 +300,7 @@ def test_the_light_environment_has_no_extra(light: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["fastapi", "z3", "rich"]
+    assert done.stdout.split() == ["starlette", "z3", "rich"]
 
 
 @pytest.mark.slow

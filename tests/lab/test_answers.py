@@ -51,6 +51,7 @@ def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_which_answers_are_right() -> None:
     bodies = [
         f"answer 22;\n{IND}",
@@ -68,6 +69,7 @@ def test_dafny_decides_which_answers_are_right() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_negative_answers_truth_values_and_names_that_could_be_caught() -> None:
     negative = ask("exists c: int :: Val(m) + c == 18 * m")
     assert [v.proved for v in judge(negative, [f"answer -22; {IND}", f"answer 22; {IND}"])] == [
@@ -150,7 +152,7 @@ def test_no_question_holds_its_answer() -> None:
     generator = QuestionGenerator(DAFNY)
     for level in (4, 5):
         for draft in islice(generator.stream_level(level, 7, "heldout"), 25):
-            answer = generator.note(draft)[EXPECTED]
+            answer = draft.metadata[EXPECTED]
             lemma = draft.statement.rpartition("lemma")[2]
             assert re.search(r"ensures exists \w+: int ::", lemma)
             assert not find_leak(answer, lemma, draft.informal)
@@ -174,7 +176,7 @@ def test_questions_are_generated_checked_and_shown(tmp_path: Path) -> None:
     ]
     for show, has_words, has_claim in (("words", True, False), ("formal", False, True)):
         shown = tmp_path / f"{show}.jsonl"
-        args = ["words", "show", str(out), show, "--out", str(shown)]
+        args = ["words", "convert", str(out), "--show", show, "--out", str(shown)]
         assert CliRunner().invoke(cli, args).exit_code == 0
         for problem in load_problems(shown):
             text = DAFNY.show_text(problem)

@@ -35,6 +35,7 @@ def test_the_layers_of_the_kinds_stop_something() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> None:
     statuses = core.measure_bare(monkeypatch, CASES, make_candidate)
     assert statuses == {case["name"]: case["status_without_audit"] for case in CASES}
@@ -42,6 +43,7 @@ def test_what_dafny_says_of_the_bare_text(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_passes_the_audit_is_not_proved() -> None:
     admitted = [case for case in CASES if case["caught_by"] in core.BEHIND_THE_AUDIT]
     found = core.measure(admitted, KnownProblems(), make_candidate)

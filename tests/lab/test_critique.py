@@ -205,7 +205,7 @@ def test_a_label_can_be_certified_again() -> None:
     problem, body = read_pair(WRONG_ONE)
     assert (problem.language, problem.kind, problem.statement) == (
         "dafny",
-        "contract",
+        "formalize",
         ASKED.statement,
     )
     assert body == " ".join(FALSE_GOAL.split())
@@ -350,6 +350,7 @@ def test_the_interval_of_a_balanced_mean() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_pairs_are_balanced_and_certified() -> None:
     problems = [
         (replace(ask(MEANT), id="a"), "\n".join(MEANT)),
@@ -379,6 +380,7 @@ def test_pairs_are_balanced_and_certified() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_several_pairs_of_a_text_have_different_errors() -> None:
     problem = replace(ask(MEANT), id="a")
 
@@ -405,6 +407,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_formalisers_statements_come_first_and_are_certified_again(tmp_path: Path) -> None:
     """Whatever the file says of them: the second is wrong there and right here."""
     rows = [

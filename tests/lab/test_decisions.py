@@ -146,6 +146,7 @@ REJECTED = [
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_the_side_that_was_chosen_and_no_other() -> None:
     for problem, body in PROVED:
         (verdict,) = judge(problem, [body])
@@ -311,6 +312,7 @@ def test_variants_are_of_one_theorem_and_of_its_split() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_rows_are_certified_and_no_prompt_tells_the_label() -> None:
     async def generate() -> list[dict[str, Any]]:
         verifier, learn = GENERATOR.open_verifier(2)

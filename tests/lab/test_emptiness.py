@@ -23,7 +23,7 @@ HEAD = "method Add(n: nat, k: int) returns (r: int)"
 STATED = Problem(
     "s",
     "dafny",
-    "contract",
+    "formalize",
     "",
     f"{HEAD}\n  {HOLE}\n  decreases *\n{{\n  r := Meant(n, k);\n}}\n"
     "method Meant(n: nat, k: int) returns (r: int)\n  requires k > 2\n  ensures r == n + k\n"
@@ -85,6 +85,7 @@ def mark(problem: Problem, bodies: Sequence[str]) -> JudgedDraw:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> None:
     empty = [*EMPTY_CONTRACTS, *DISGUISED]
     marked = mark(STATED, [*empty, *WEAK_CONTRACTS])
@@ -102,6 +103,7 @@ def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> N
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_code_for_a_contract_that_says_nothing_earns_nothing() -> None:
     empty = (
         f"requires k > 2 && k < 2\nensures r == 7 * n + k\n{LOOP}",

@@ -295,6 +295,7 @@ def test_the_sources_are_those_of_the_configuration() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_real_dafny_proves_a_hint_and_the_right_rest() -> None:
     """Nothing is believed of a hint: with a wrong rest it is refused, and what it lacks too."""
     hint = cut(0.25)

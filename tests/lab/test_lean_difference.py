@@ -34,7 +34,7 @@ STATEMENTS = Path(__file__).parents[1] / "lean" / "statements" / "train.jsonl"
 
 def ask(meant: str, given: str = "") -> Problem:
     statement = f"{given}def Asked : Prop :=\n  {HOLE}\n"
-    return FORMALIZING.state(Problem("p", "lean", "proposition", "", statement), meant)
+    return FORMALIZING.state(Problem("p", "lean", "formalize", "", statement), meant)
 
 
 def ask_text(meant: str, body: str, given: str = "") -> str:

@@ -4,26 +4,28 @@ told, and where a rollout ends."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from proverrl.config import Config, RolloutConfig, parse_config
+from proverrl.config import Config, LayoutName, RolloutConfig, parse_config
 from proverrl.errors import UsageError
 from proverrl.jobs.search import SearchOptions, search_problems
 from proverrl.lab.preface.modes import Instruct, InstructOptions
 from proverrl.lab.preface.rewards import conference_attempts
+from proverrl.lab.preface.shown import add_instruction
 from proverrl.lab.preface.writer import Writer
 from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
+from proverrl.problems.prompt import BODY_HEADING, join_messages, render_messages, render_prompt
 from proverrl.rollout.extract import PLAIN, open_mode
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
 from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem, Prompt, Sampling, Status
+from proverrl.types import Completion, Problem, Prompt, Sampling, Status
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.lean_builders import build_lean_problem
@@ -41,8 +43,13 @@ class ScriptedWriter(ScriptedPolicy):
     shown: list[str] = field(default_factory=list)
 
     def prompt(self, problem: Problem) -> Prompt:
-        self.shown.append(render_prompt(problem, self.layout))
-        return super().prompt(problem)
+        return replace(super().prompt(problem), text=render_prompt(problem, self.layout))
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        self.shown += [prompt.text for prompt in prompts]
+        return await super().generate(prompts, n=n, sampling=sampling)
 
 
 def play(
@@ -164,20 +171,20 @@ def test_layouts_of_their_own_share_words_of_the_problem() -> None:
     assert other.read_instruction(PROBLEM, "bound a", layout="canonical", turn=0) == "bound k"
 
 
-def test_an_instruction_is_shown_in_every_layout_and_changes_no_candidate() -> None:
-    shown = instruct(PROBLEM, "one\ntwo")
-    for layout in ("plain", "canonical"):
+def test_an_instruction_is_shown_in_every_layout() -> None:
+    layouts: tuple[LayoutName, ...] = ("plain", "canonical")
+    for layout in layouts:
         bare = render_prompt(PROBLEM, layout).removesuffix(BODY_HEADING)
-        assert render_prompt(shown, layout) == f"{bare}\n// one\n// two{BODY_HEADING}"
-    before, asked = render_messages(shown, "dafny")
+        shown = join_messages(add_instruction(PROBLEM, "one\ntwo", layout), layout)
+        assert shown == f"{bare}\n// one\n// two{BODY_HEADING}"
+    before, asked = add_instruction(PROBLEM, "one\ntwo", "dafny")
     assert before == render_messages(PROBLEM, "dafny")[0]
     assert asked.content == (
         render_messages(PROBLEM, "dafny")[1].content + "\n\nInstruction:\none\ntwo"
     )
     lean = build_lean_problem()
-    [message] = render_messages(instruct(lean, "simp"), "deepseek")
+    [message] = add_instruction(lean, "simp", "deepseek")
     assert message.content.endswith("\n\nInstruction:\nsimp")
-    assert (shown.statement, shown.preamble) == (PROBLEM.statement, PROBLEM.preamble)
 
 
 def parse(options: dict[str, object] | None = None, **changes: object) -> Config:

@@ -18,7 +18,6 @@ from proverrl.config import Config, parse_config
 from proverrl.errors import RunError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
-from proverrl.jobs import train as train_module
 from proverrl.lab.beside import open_beside
 from proverrl.lab.preface import modes as modes_module
 from proverrl.lab.preface.modes import Instruct, choose_bare_families
@@ -28,7 +27,15 @@ from proverrl.problems.load import load_problems, write_problems
 from proverrl.rollout.extract import open_mode
 from proverrl.run.session import load_weights
 from proverrl.types import HOLE, Candidate, Problem, Status
-from tests.run.test_grpo import StubVerifier, run, same, step_lines, weights
+from tests.run.test_grpo import (
+    TINY,
+    StubVerifier,
+    check_same_run,
+    make_row,
+    open_stubs,
+    run,
+    step_lines,
+)
 
 BODIES = ["invariant i <= 1", "invariant i == 1", "invariant i % 1"]
 WORDS = ["bound", "equals", "remainder"]
@@ -37,19 +44,7 @@ QUIET = {"before": False, "after": False, "ks": [1]}
 
 def write_split(path: Path, numbers: range) -> Path:
     """Problems that look alike, with one of three bodies each: which, nothing in a problem says."""
-    rows: list[dict[str, Any]] = [
-        {
-            "id": f"p{number}",
-            "language": "dafny",
-            "kind": "invariants",
-            "preamble": "",
-            "statement": f"method M() {{ while i < {10 + number}\n  {HOLE}\n  {{ }} }}\n",
-            "metadata": {"level": 1, "family": f"f{number % 3}"},
-            "reference": BODIES[number % 3],
-        }
-        for number in numbers
-    ]
-    write_problems(path, rows)
+    write_problems(path, (make_row(n, f"i < {10 + n}", BODIES[n % 3]) for n in numbers))
     return path
 
 
@@ -68,14 +63,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
-    opened: list[StubVerifier] = []
-
-    def open_stub(*_: Any, **__: Any) -> StubVerifier:
-        opened.append(StubVerifier(judge))
-        return opened[-1]
-
-    monkeypatch.setattr(train_module, "open_configured", open_stub)
-    return opened
+    return open_stubs(monkeypatch, judge)
 
 
 def make_table(folder: Path, splits: dict[str, str], **changes: Any) -> dict[str, Any]:
@@ -83,13 +71,7 @@ def make_table(folder: Path, splits: dict[str, str], **changes: Any) -> dict[str
         "run": str(folder),
         "checkpoint_every": 2,
         "problems": splits,
-        "policy": {
-            "num_layers": 2,
-            "hidden_size": 32,
-            "num_heads": 2,
-            "intermediate_size": 64,
-            "vocab_size": 400,
-        },
+        "policy": TINY,
         "warm_start": {
             "references_per_level": {"1": 24},
             "steps": 300,
@@ -107,7 +89,7 @@ def writer_run(tmp_path_factory: pytest.TempPathFactory, splits: dict[str, str])
     folder = tmp_path_factory.mktemp("writer")
     table = make_table(folder / "writer", splits, loop="warm_start")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_module, "open_configured", lambda *_, **__: StubVerifier(judge))
+        open_stubs(patch, judge)
         return run(parse_config(table, source="test"))
 
 
@@ -296,8 +278,4 @@ def test_a_run_of_instructions_resumes_bit_for_bit(
     run(make_config("parts", 2))
     shutil.rmtree(whole.parent / "parts" / "policy")
     again = run(make_config("parts"))
-    assert step_lines(whole) == step_lines(again)
-    assert same(weights(whole), weights(again))
-    for step in (3, 4):
-        name = f"rollouts/step_{step}.jsonl"
-        assert (whole / name).read_text() == (again / name).read_text()
+    check_same_run(whole, again)

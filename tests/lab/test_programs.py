@@ -7,7 +7,6 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from proverrl.evaluation.store import attempt_row
 from proverrl.generate.families import CurriculumDraft
 from proverrl.lab.words.dafny.program import PROGRAMMING, is_trivial
 from proverrl.lab.words.drafts import StatementGenerator
+from proverrl.lab.words.kinds import IMPLEMENT
 from proverrl.lab.words.rewards import program
 from proverrl.lab.words.written import tell_grades
 from proverrl.lang import find_language
@@ -56,7 +56,7 @@ def ask(promise: str = "r == 7 * n + k", head: str = "n: nat, k: int") -> Proble
     text = f"method Sum_up({head}) returns (r: int)\n  {HOLE}\n"
     text += f"method Meant({head}) returns (r: int)\n  requires k > 2\n  ensures {promise}\n"
     text += f"{{\n  r := Sum_up({names});\n}}\n"
-    return Problem("p", "dafny", PROGRAM, "", text, informal="`r` is 7 times `n` plus `k`.")
+    return Problem("p", "dafny", IMPLEMENT, "", text, informal="`r` is 7 times `n` plus `k`.")
 
 
 PROVED = (
@@ -117,6 +117,7 @@ def earn(body: str, verdict: Verdict, problem: Problem | None = None) -> float:
     [(PROVED, 1.0), (VERIFIED, 0.6), (UNPROVED, 0.2), (UNREAD, 0.01), (REFUSED, 0.0)],
     ids=["meant", "verified", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_a_program_is_worth(bodies: Sequence[str], score: float) -> None:
     verdicts = judge(ask(), bodies)
     assert [v.proved for v in verdicts] == [score == 1.0] * len(bodies), verdicts
@@ -125,16 +126,11 @@ def test_dafny_decides_what_a_program_is_worth(bodies: Sequence[str], score: flo
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_proof_verifies_the_code_even_where_its_contract_asks_for_nothing() -> None:
     (verdict,) = judge(ask("k > 1"), ["{ }"])
     assert verdict.status is Status.UNSOUND
     assert f"missing ['{OWN}']" in verdict.diagnostics[0].message
-
-
-def test_a_verdict_holds_for_programs_with_words_or_for_those_without() -> None:
-    problem = ask()
-    silent = replace(problem, informal="")
-    assert Candidate(problem, VERIFIED[0]).key != Candidate(silent, VERIFIED[0]).key
 
 
 def test_a_limit_is_never_a_success() -> None:
@@ -187,6 +183,7 @@ def test_evaluations_say_who_meets_which_contract() -> None:
     ],
     ids=["proved", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_code_is_worth(bodies: Sequence[str], score: float) -> None:
     verdicts = judge(test_code.ASKED, bodies)
     assert [earn(b, v, test_code.ASKED) for b, v in zip(bodies, verdicts, strict=True)] == (
@@ -307,6 +304,7 @@ def test_no_meaning_is_in_two_splits() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_idle_code_meets_is_dropped() -> None:
     """Of three contracts only the last asks for code that does something."""
 
@@ -322,7 +320,7 @@ def test_what_idle_code_meets_is_dropped() -> None:
             ):
                 statement = ask(promise).statement
                 reference = f"requires k > 2\nensures {promise}\n{{ {code} }}"
-                draft = CurriculumDraft(1, "l1_x", PROGRAM, statement, reference, "Words.")
+                draft = CurriculumDraft(1, "l1_x", IMPLEMENT, statement, reference, "Words.")
                 kept.append(bool(await checker.check(draft)))
         finally:
             await verifier.aclose()
@@ -339,6 +337,7 @@ def test_what_idle_code_meets_is_dropped() -> None:
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_the_reference_of_each_family() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 40)}.values())
     for draft in drafts:

@@ -228,7 +228,7 @@ def test_a_proof_of_the_run_is_a_hint_where_it_fits() -> None:
         )
         restarts = Restarts(config, options=RestartOptions(share=0.5))
         restarts.queue.queue["p"] = 0.25
-        planned = restarts.choose(session, store, 2)
+        planned = restarts.choose(session, store.view(), 2)
         assert (restarts.queue.queue == {}) == bool(planned)
         return planned
 

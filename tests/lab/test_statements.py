@@ -86,7 +86,7 @@ def ask(clauses: Sequence[str]) -> Problem:
     inner = "".join(f"  {clause}\n" for clause in clauses)
     own = f"{head.format('M')}\n  {HOLE}\n  decreases *\n{{ {call.format('Meant')} }}\n"
     meant = f"{head.format('Meant')}\n{inner}  decreases *\n{{ {call.format('M')} }}\n"
-    return Problem("p", "dafny", "contract", "", own + meant, informal="Words about `n`.")
+    return Problem("p", "dafny", "formalize", "", own + meant, informal="Words about `n`.")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_nothing_that_is_meant_is_shown() -> None:
 def test_constants_are_numbered_as_they_are_shown_not_as_they_are_meant() -> None:
     problem = ask(["ensures r == 7 * n + 50"])
     shuffled = Problem(
-        "p", "dafny", "contract", "", problem.statement, informal="`r` is 50 plus 7 times `n`."
+        "p", "dafny", "formalize", "", problem.statement, informal="`r` is 50 plus 7 times `n`."
     )
     assert "// `c` is _1 plus _2 times `a`." in render_prompt(shuffled, "canonical")
     assert render_body(shuffled, "ensures r == 7 * n + 50", "canonical") == (
@@ -317,6 +317,7 @@ UNREADABLE = (
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_agrees() -> None:
     problem = ask(MEANT)
     formalizing = find_formalizing("dafny")
@@ -332,6 +333,7 @@ def test_dafny_decides_what_agrees() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_agrees_with_a_reference_of_each_family_and_with_no_other() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 40)}.values())
     for one, other in itertools.pairwise(drafts[:11]):
@@ -375,6 +377,7 @@ def test_the_reward_counts_form_and_meaning() -> None:
         ("requires k > 2\nensures r == 3 * n + (if k * k == 1000000000000 then 0 else k)", None),
     ],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_equivalence_is_true_false_or_unknown(body: str, means: bool | None) -> None:
     problem = ask(MEANT)
     assert (
@@ -384,6 +387,7 @@ def test_equivalence_is_true_false_or_unknown(body: str, means: bool | None) -> 
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_wrong_statements_are_certified_and_never_right() -> None:
     drafts = [d for d in draw("train", 6) if d.level < 3]
     problems = [build_problem(GENERATOR, draft, "train") for draft in drafts]
@@ -407,6 +411,7 @@ def test_wrong_statements_are_certified_and_never_right() -> None:
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_reference_differs_from_itself_nowhere() -> None:
     formalizing = find_formalizing("dafny")
     assert formalizing is not None

@@ -14,7 +14,6 @@ from proverrl.lab.words.english import English, Phrase
 from proverrl.lab.words.lean.phrases import read_phrase
 from proverrl.lab.words.lean.proposition import FORMALIZING
 from proverrl.lang import find_language
-from proverrl.lang.lean.audit.text import audit_lean_candidate
 from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
@@ -23,7 +22,8 @@ from proverrl.verifier.base import refuse_text
 from tests.lab.test_statements import First
 from tests.lang.lean.test_lean_real import judge_all
 
-GENERATOR = StatementGenerator(find_language("lean"))
+LEAN = find_language("lean")
+GENERATOR = StatementGenerator(LEAN)
 LOGIC = f"theorem t (p q r : Prop) (h : p → q) (k : p ∧ r) (g : q ↔ r) : q ∧ p := by\n  {HOLE}\n"
 TREES = (
     "inductive Bag where\n  | put : Bool → Bag → Bag\n  | none0 : Bag\n"
@@ -88,6 +88,13 @@ def ask(theorem: str) -> Problem:
     return Problem("p-s", "lean", asked.kind, "", text, informal=asked.informal)
 
 
+def settle(candidate: Candidate) -> Candidate:
+    """What a worker judges of it."""
+    settled = LEAN.settle(candidate)
+    assert isinstance(settled, Candidate)
+    return settled
+
+
 def find_toolchain(backend: LeanBackend):  # type: ignore[no-untyped-def]
     try:
         return find_lean_toolchain(backend)
@@ -138,16 +145,16 @@ def test_nothing_that_is_meant_is_shown() -> None:
 
 @pytest.mark.parametrize("body", PROOFS)
 def test_a_statement_holds_no_proof(body: str) -> None:
-    verdict = audit_lean_candidate(Candidate(ask(LOGIC), body))
+    verdict = LEAN.audit(Candidate(ask(LOGIC), body))
     assert verdict is not None
     assert verdict.status in (Status.UNSOUND, Status.INCOMPLETE)
 
 
 def test_a_statement_has_no_prelude() -> None:
-    verdict = audit_lean_candidate(Candidate(ask(LOGIC), "True", prelude="def And := Or\n"))
+    verdict = LEAN.audit(Candidate(ask(LOGIC), "True", prelude="def And := Or\n"))
     assert verdict is not None
     assert not verdict.proved
-    assert all(audit_lean_candidate(Candidate(ask(LOGIC), body)) is None for body in AGREE[LOGIC])
+    assert all(LEAN.audit(Candidate(ask(LOGIC), body)) is None for body in AGREE[LOGIC])
 
 
 def test_form_is_what_lean_says_of_the_body_alone() -> None:
@@ -171,7 +178,7 @@ def test_lean_decides_what_agrees(theorem: str, backend: LeanBackend) -> None:
     problem = ask(theorem)
     bodies = [*AGREE[theorem], *DIFFER[theorem], *UNREADABLE]
     asked = [Candidate(problem, body) for body in bodies]
-    verdicts = judge_all(find_toolchain(backend), asked)
+    verdicts = judge_all(find_toolchain(backend), [settle(each) for each in asked])
     num, read = len(AGREE[theorem]), len(AGREE[theorem]) + len(DIFFER[theorem])
     statuses = [verdict.status for verdict in verdicts]
     assert statuses == num * [Status.PROVED] + (len(bodies) - num) * [Status.REJECTED]
@@ -189,5 +196,5 @@ def test_lean_agrees_with_a_reference_of_each_family_and_with_no_other() -> None
     for one, other in itertools.pairwise(drafts):
         problem = build_problem(GENERATOR, one, "heldout")
         asked += [Candidate(problem, one.reference), Candidate(problem, other.reference)]
-    verdicts = judge_all(find_toolchain("lean-server"), asked)
+    verdicts = judge_all(find_toolchain("lean-server"), [settle(each) for each in asked])
     assert [verdict.proved for verdict in verdicts] == 11 * [True, False]

@@ -230,7 +230,7 @@ def test_batches_are_of_whole_problems() -> None:
         ({"layers": 9}, "layers is 9 and the policy has"),
         ({"test_share": 0.001}, "pairs for test are not both solved and unsolved"),
         ({"run": "none"}, "none is no run with rollouts"),
-        ({"policy": ""}, "set run to a run, or policy to the folder of one"),
+        ({"policy": ""}, "give --run, or set policy to the folder of one"),
     ],
 )
 def test_what_cannot_be_learned_from_is_named(
@@ -251,11 +251,13 @@ def test_the_command_says_what_came_of_it(make_options: MakeOptions, tmp_path: P
     keys = make_options(epochs=2).model_dump(exclude_defaults=True)
     given = [word for k, v in keys.items() for word in ("--set", f"{k}={json.dumps(v)}")]
     out = tmp_path / "out"
-    result = CliRunner().invoke(fit_value_command, [str(out), *given], catch_exceptions=False)
+    result = CliRunner().invoke(
+        fit_value_command, ["--out", str(out), *given], catch_exceptions=False
+    )
     assert result.exit_code == 0
     assert f"value model: {out / 'value'}" in result.output
     assert "all prefixes of held-back problems: AUC" in result.output
-    wrong = CliRunner().invoke(fit_value_command, [str(out), "--set", "epcohs=2"])
+    wrong = CliRunner().invoke(fit_value_command, ["--out", str(out), "--set", "epcohs=2"])
     assert str(wrong.exception).startswith("--set: epcohs: Extra inputs are not permitted")
 
 

@@ -131,7 +131,7 @@ def test_a_tool_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
     said: list[tuple[str, str]] = []
     tool, other = FakeTool("p"), FakeTool("q")
     tool.breaks = True
-    tools = TrackerSet({"wandb": tool, "trackio": other}, lambda *words: said.append(words))
+    tools = TrackerSet({"wandb": tool, "tensorboard": other}, lambda *words: said.append(words))
     for step in (1, 2):
         tools.log({"kind": "step", "step": step, "loss": 1.0})
     tools.close()
@@ -145,8 +145,8 @@ def test_a_tool_that_is_not_installed_is_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"needs trackio, which is not installed; run: .*trackio"):
-        open_trackers(make_config("trackio"), tmp_path)
+    with pytest.raises(UsageError, match=r"needs wandb, which is not installed; run: .*wandb"):
+        open_trackers(make_config("wandb"), tmp_path)
 
 
 @pytest.mark.usefixtures("fake_wandb")

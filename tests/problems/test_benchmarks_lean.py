@@ -100,18 +100,6 @@ def test_the_fields_of_each_row_format(tmp_path: Path) -> None:
             "formal_stmt": statement,
             "textbook": "T",
         },
-        "formalmath": {
-            "theorem_names": "a",
-            "refined_statement": "Words.",
-            "autoformalization": HEADER + statement,
-        },
-        "criticlean": {
-            "id": "a",
-            "refined_statement": "Words.",
-            "autoformalization": HEADER + statement,
-            "source": "s",
-            "tag": "compile_right_is_right",
-        },
         "lean_rows": {"id": "a", "formal_statement": HEADER + statement, "nl_statement": "Words."},
     }
     for name, row in rows.items():
@@ -121,26 +109,6 @@ def test_the_fields_of_each_row_format(tmp_path: Path) -> None:
         assert (problem.preamble, problem.statement) == (HEADER, STATEMENT)
         assert (problem.id, problem.informal) == ("a", "Words.")
     assert ROW_FORMATS.keys() == {*rows, "deepseek"}
-
-
-def test_statements_that_a_label_calls_wrong_are_not_to_be_proved(tmp_path: Path) -> None:
-    tags = ("compile_right_is_right", "compile_right_is_false", "compile_false")
-    rows = [
-        {
-            "id": i,
-            "refined_statement": "W.",
-            "autoformalization": f"{CLAIM} := by sorry",
-            "tag": tag,
-        }
-        for i, tag in enumerate(tags, start=1)
-    ]
-    found = read(write_rows(tmp_path / "rows.jsonl", *rows))
-    assert [entry.problem.id for entry in found.entries] == ["1"]
-    assert found.entries[0].problem.metadata["tag"] == tags[0]
-    assert [(r.id, r.reason.partition(":")[0]) for r in found.refused] == [
-        ("2", "field 'tag' is 'compile_right_is_false'"),
-        ("3", "field 'tag' is 'compile_false'"),
-    ]
 
 
 def test_gaokao_formal_is_read_with_its_english(tmp_path: Path) -> None:

@@ -130,14 +130,14 @@ def test_a_name_is_looked_for_and_else_says_where_it_is_had(
     monkeypatch.setenv("PROVERRL_DATA", str(tmp_path / "sets"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProblemError) as caught:
-        open_benchmark("formalmath-lite")
+        open_benchmark("mobench")
     assert str(caught.value) == (
-        "benchmark 'formalmath-lite' is not on this machine, and nothing is downloaded unasked.\n"
-        "  where to get it: https://huggingface.co/datasets/SphereLab/FormalMATH-Lite\n"
-        "  licence: Apache-2.0 (code of the repository)\n"
-        f"  put it at {tmp_path / 'sets' / 'formalmath-lite.jsonl'}, or give its path with "
+        "benchmark 'mobench' is not on this machine, and nothing is downloaded unasked.\n"
+        "  where to get it: https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset\n"
+        "  licence: not stated in the repository\n"
+        f"  put it at {tmp_path / 'sets' / 'MOBench.jsonl'}, or give its path with "
         "--benchmark; $PROVERRL_DATA names another folder of data\n"
-        "  or have it downloaded: hf:SphereLab/FormalMATH-Lite"
+        "  or have it downloaded: hf:Goedel-LM/MathOlympiadBench"
     )
     with pytest.raises(ProblemError, match="did you mean 'minif2f'"):
         open_benchmark("minif2")
@@ -395,16 +395,16 @@ def test_a_selection_is_even_over_each_level_and_says_what_it_lacks() -> None:
 def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "tasks.jsonl", TASK, {**TASK, "id": "bad", "hints_removed": "}"})
     found = open_benchmark(str(source))
-    written = write_benchmark(found, tmp_path / "out" / "mine.jsonl")
-    assert load_problems(written.problems)[0].statement == found.problems[0].statement
-    assert load_references(written.problems) == {"count": TRUTH}
-    again = open_benchmark(str(written.problems))
+    problems, refusals, source_file = write_benchmark(found, tmp_path / "out" / "mine.jsonl")
+    assert load_problems(problems)[0].statement == found.problems[0].statement
+    assert load_references(problems) == {"count": TRUTH}
+    again = open_benchmark(str(problems))
     assert [p.id for p in again.problems] == ["count"]
     assert again.problems[0].metadata["licence"] == found.licence
-    assert written.refused == tmp_path / "out" / "mine.refused.jsonl"
-    (refused,) = [json.loads(line) for line in written.refused.read_text().splitlines()]
+    assert refusals == tmp_path / "out" / "mine.refused.jsonl"
+    (refused,) = [json.loads(line) for line in refusals.read_text().splitlines()]
     assert (refused["id"], refused["where"]) == ("bad", f"{source}, line 2")
-    described = json.loads(written.source.read_text())
+    described = json.loads(source_file.read_text())
     reason = refused["reason"]
     assert described == {
         "source": str(source),
@@ -413,7 +413,7 @@ def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
         "selection": "",
         "licence": "not known here; see its publisher",
         "problems": 1,
-        "problems_sha256": benchmark_sha256(written.problems),
+        "problems_sha256": benchmark_sha256(problems),
         "with_reference": 1,
         "splits": {"heldout": 1},
         "refused": 1,
@@ -421,8 +421,8 @@ def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
     }
     # A second conversion without refusals leaves none of the first behind.
     write_rows(source, TASK)
-    assert write_benchmark(open_benchmark(str(source)), written.problems).refused is None
-    assert not written.refused.exists()
+    assert write_benchmark(open_benchmark(str(source)), problems) == [problems, source_file]
+    assert not refusals.exists()
     with pytest.raises(UsageError, match="is read by this command; write to another file"):
         write_benchmark(open_benchmark(str(source)), source)
     with pytest.raises(UsageError, match=r"written as \.jsonl"):
@@ -440,10 +440,11 @@ def test_a_converted_file_keeps_the_licence_of_each_problem(tmp_path: Path) -> N
     silent = replace(others[0], id="c", origin="theirs", metadata={})
     mine = replace(mine, metadata={})
     write_problems(tmp_path / "mixed.jsonl", map(make_row, (theirs, mine, silent)))
-    written = write_benchmark(open_benchmark(str(tmp_path / "mixed.jsonl")), tmp_path / "out.jsonl")
-    found = [problem.metadata["licence"] for problem in load_problems(written.problems)]
+    mixed = open_benchmark(str(tmp_path / "mixed.jsonl"))
+    problems, source_file = write_benchmark(mixed, tmp_path / "out.jsonl")
+    found = [problem.metadata["licence"] for problem in load_problems(problems)]
     assert found == ["MIT", "Apache-2.0", "not known here; see its publisher"]
-    assert json.loads(written.source.read_text())["licence"] == "; ".join(found)
+    assert json.loads(source_file.read_text())["licence"] == "; ".join(found)
 
 
 def _lean(name: str, claim: str) -> Problem:

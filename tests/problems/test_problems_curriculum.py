@@ -155,6 +155,7 @@ def pick_sample() -> list[tuple[Problem, str]]:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_references_and_refuses_empty_bodies() -> None:
     sample = pick_sample()
     assert len(sample) == 46

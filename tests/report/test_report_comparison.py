@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.evaluation.attempts import AttemptRow, read_attempt
-from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
+from proverrl.evaluation.budgets import BudgetUnit, Spending, measure_spending
 from proverrl.evaluation.tally import tally_rows
 from proverrl.files.seal import add_seal
 from proverrl.report import build_page, problem_data
@@ -91,8 +91,6 @@ def test_who_solved_what(tmp_path: Path) -> None:
     assert count_overlap(shelf, 0, 0) == McNemar(0, 0, 2, 1, 1.0)
     assert count_overlap(shelf, 1, 1) == McNemar(0, 0, 3, 1, 1.0)
     page = build_page([tmp_path / "one", tmp_path / "two"])
-    text = Page(page).text
-    assert "both solved 1, only the first 1, only the second 1, neither 0; 1 have no judged" in text
     assert page.count('class="count"') == 4
 
 
@@ -156,7 +154,7 @@ def test_costs_count_in_the_order_of_the_numbers(draws: list[Any]) -> None:
             solved = dict(costs)
     for order in (rows, rows[::-1], random.Random(0).sample(rows, len(rows))):
         problems = tally_rows(enumerate(order)).problems
-        for unit in UNITS:
+        for unit in get_args(BudgetUnit):
             at = None if solved is None else solved[unit]
             assert measure_spending(problems, unit) == {"a": Spending(at, costs[unit])}
 

@@ -35,26 +35,39 @@ from tests.warm import WARM
 NAMES = ["i", "j", "k"]
 
 
+TINY = {
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 400,
+}
+"""A policy that learns a few words in a minute."""
+
+
+def make_row(number: int, condition: str, reference: str, level: int = 1) -> dict[str, Any]:
+    """A loop as a row of a file of problems, in one of three families."""
+    return {
+        "id": f"p{number}",
+        "language": "dafny",
+        "kind": "invariants",
+        "preamble": "",
+        "statement": f"method M() {{ while {condition}\n  {HOLE}\n  {{ }} }}\n",
+        "metadata": {"level": level, "family": f"f{number % 3}"},
+        "reference": reference,
+    }
+
+
 def write_split(path: Path, numbers: range) -> Path:
     """Problems whose references name the loop's counter: i, j or k, each as often.
 
     The verifier below proves only ``invariant k``, so that a warm-started policy is right about
     one time in three and reinforcement has something to find.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number in numbers:
         name = NAMES[number % len(NAMES)]
-        rows.append(
-            {
-                "id": f"p{number}",
-                "language": "dafny",
-                "kind": "invariants",
-                "preamble": "",
-                "statement": f"method M() {{ while {name} < {number}\n  {HOLE}\n  {{ }} }}\n",
-                "metadata": {"level": 1 + number % 2, "family": f"f{number % 3}"},
-                "reference": f"invariant {name}",
-            }
-        )
+        rows.append(make_row(number, f"{name} < {number}", f"invariant {name}", 1 + number % 2))
     write_problems(path, rows)
     return path
 
@@ -81,8 +94,10 @@ def judge_none(candidate: Candidate) -> Status:
     raise ProblemError(f"problem {candidate.problem.id}: no proof can be held to it")
 
 
-@pytest.fixture
-def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
+def open_stubs(
+    monkeypatch: pytest.MonkeyPatch, judge: Callable[[Candidate], Status]
+) -> list[StubVerifier]:
+    """The verifiers that runs of training open from now on, all of them stubs."""
     opened: list[StubVerifier] = []
 
     def open_stub(*_: Any, **__: Any) -> StubVerifier:
@@ -91,6 +106,11 @@ def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
 
     monkeypatch.setattr(train_module, "open_configured", open_stub)
     return opened
+
+
+@pytest.fixture
+def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
+    return open_stubs(monkeypatch, judge)
 
 
 @pytest.fixture
@@ -106,13 +126,7 @@ def make_config(tmp_path: Path) -> Callable[..., Config]:
             "run": str(tmp_path / run),
             "checkpoint_every": 2,
             "problems": splits,
-            "policy": {
-                "num_layers": 2,
-                "hidden_size": 32,
-                "num_heads": 2,
-                "intermediate_size": 64,
-                "vocab_size": 400,
-            },
+            "policy": TINY,
             "warm_start": {
                 "optimizer": "adamw",
                 "references_per_level": {"1": 4, "2": 4},
@@ -161,6 +175,15 @@ def step_lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+def check_same_run(first: Path, second: Path) -> None:
+    """Two runs made the same steps, and wrote the same in the last two of four."""
+    assert same(weights(first), weights(second))
+    assert step_lines(first) == step_lines(second)
+    for step in (3, 4):
+        name = f"rollouts/step_{step}.jsonl"
+        assert (first / name).read_text() == (second / name).read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_two_and_two_steps_equal_four_bit_for_bit(
@@ -175,11 +198,7 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
     # Asking for more steps of a finished run goes on from its checkpoint.
     shutil.rmtree(whole.parent / "parts" / "policy")
     again = run(make_config("parts", evaluation={"before": True, "after": False, "ks": [1]}))
-    assert same(weights(whole), weights(again))
-    assert step_lines(whole) == step_lines(again)
-    for step in (3, 4):
-        name = f"rollouts/step_{step}.jsonl"
-        assert (whole / name).read_text() == (again / name).read_text()
+    check_same_run(whole, again)
 
 
 def state_of(folder: Path, step: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +16,7 @@ from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import RunError, UsageError
 from proverrl.lang.records import Extraction
 from proverrl.rollout.extract import PLAIN, Mode, SameMode, extract, open_mode
-from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.proofs import Proof
 from proverrl.run.experiments import Experiment, open_experiments
 from proverrl.run.session import Session
 from proverrl.types import Hint, Problem, Rollout, Status
@@ -66,7 +66,7 @@ class Opened(Experiment):
         self.num_given = 0
 
     def choose(
-        self, session: Session, store: ProofStore, num_groups: int
+        self, session: Session, proofs: Mapping[str, Sequence[Proof]], num_groups: int
     ) -> list[tuple[Problem, Hint]]:
         self.num_given += 1
         problem = session.problems.without_reference[self.num_given % 7]

@@ -246,15 +246,6 @@ def test_bodies_are_continued_after_what_stands() -> None:
     assert result.tree["turns"][0]["standing"] == [RANGE]
 
 
-def test_bodies_begin_from_nothing_where_asked_for() -> None:
-    writer = Writer([f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"], [SUM, NEVER])
-    result = search(writer, Loop(), openings="none", max_idle=8)
-    # The missing clause is written only after one that stands.
-    assert not result.proved
-    assert set(writer.openings) == {""}
-    assert result.tree["turns"][0]["standing"] == [RANGE]
-
-
 def test_hints_that_failed_are_tried_again_beside_what_comes_later() -> None:
     # The odd clause stands only beside the sum, which a later answer holds.
     loop = Loop()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import BaseName, SearchConfig, SearchName
+from proverrl.config.search import SearchConfig, SearchName, TreeSearchName
 from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
 from proverrl.search.base import Functions, SearchResult
 from proverrl.search.run import SEARCHES, TreeSearch
@@ -22,7 +22,7 @@ from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_problem, build_verdict
 from tests.search_world import PROBLEM, World, build_search, check_invariants, run_search
 
-NAMES: tuple[BaseName, ...] = get_args(BaseName)
+NAMES: tuple[TreeSearchName, ...] = get_args(TreeSearchName)
 HARD: dict[str, Any] = {"target": "abababab", "letters": "aabbnx"}
 
 
@@ -61,7 +61,7 @@ def test_the_names_of_the_configuration_are_the_searches() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
+def test_an_easy_problem_is_proved_within_the_budget(name: TreeSearchName) -> None:
     world = World(target="ab", letters="ab", length=2)
     found = run_search(world, name=name, calls=64, seed=2)
     assert found.stopped == "proved"
@@ -84,7 +84,7 @@ def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
     width=st.integers(0, 6),
 )
 def test_any_search_keeps_its_budget_and_its_invariants(
-    name: BaseName,
+    name: TreeSearchName,
     seed: int,
     calls: int,
     in_flight: int,
@@ -113,7 +113,7 @@ def test_any_search_keeps_its_budget_and_its_invariants(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_search_with_one_job_repeats(name: BaseName) -> None:
+def test_a_search_with_one_job_repeats(name: TreeSearchName) -> None:
     one, two, other = (
         json.dumps(run_search(World(**HARD), name=name, seed=seed, calls=30).tree)
         for seed in (5, 5, 6)
@@ -122,7 +122,7 @@ def test_a_search_with_one_job_repeats(name: BaseName) -> None:
     assert one != other
 
 
-def run_with_break(name: BaseName, after: int) -> tuple[SearchResult, list[str]]:
+def run_with_break(name: TreeSearchName, after: int) -> tuple[SearchResult, list[str]]:
     """A search that is saved after so many expansions, through JSON, and gone on with."""
     kept: list[str] = []
 
@@ -143,7 +143,7 @@ def run_with_break(name: BaseName, after: int) -> tuple[SearchResult, list[str]]
 @pytest.mark.parametrize("after", [1, 2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_search_is_the_search_that_was_not_interrupted(
-    name: BaseName, after: int
+    name: TreeSearchName, after: int
 ) -> None:
     world = World(**HARD)
     whole = run_search(world, name=name, calls=40, stop_after=2)
@@ -154,7 +154,7 @@ def test_a_resumed_search_is_the_search_that_was_not_interrupted(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_job_that_was_under_way_is_made_again(name: BaseName) -> None:
+def test_a_job_that_was_under_way_is_made_again(name: TreeSearchName) -> None:
     """Saved in the middle of an expansion, with a part of its calls made."""
     whole = run_search(World(**HARD), name=name, calls=25)
     states: list[str] = []
@@ -256,7 +256,7 @@ def test_the_same_body_from_two_jobs_at_once_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cancelled_search_leaves_nothing_running(name: BaseName) -> None:
+def test_a_cancelled_search_leaves_nothing_running(name: TreeSearchName) -> None:
     world = HangingWorld(**HARD)
     search = build_search(world, name=name, calls=40, max_in_flight=4)
 

@@ -8,6 +8,8 @@ import pytest
 
 from proverrl.errors import UsageError
 from proverrl.files.shipped import shipped_root
+from proverrl.lang import find_language
+from proverrl.lang.kinds import list_kinds
 from proverrl.problems import inputs as inputs_module
 from proverrl.problems.inputs import (
     Submission,
@@ -134,10 +136,8 @@ def test_lean_is_read_by_its_kinds() -> None:
     assert held.candidate.source == "theorem t : True := by trivial"
     wrong = read_one({"id": "a", "problem": lean, "body": ""})
     assert isinstance(wrong, Unusable)
-    assert (
-        "field 'kind' is 'statements'; use one of answer, decide, file, proposition, tactics"
-        in wrong.reason
-    )
+    known = ", ".join(sorted((*find_language("lean").kinds, *list_kinds("lean"))))
+    assert f"field 'kind' is 'statements'; use one of {known}" in wrong.reason
 
 
 def test_a_whole_annotated_program_is_read() -> None:

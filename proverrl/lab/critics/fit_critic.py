@@ -30,8 +30,7 @@ def fit_most(gaps: Sequence[float], truths: Sequence[bool]) -> tuple[float, floa
     num_wrong = len(truths) - num_right
     if not num_right or not num_wrong:
         raise ProblemError(
-            "a bound needs right and wrong statements; make pairs with `proverrl problems "
-            "critiques`"
+            "a bound needs right and wrong statements; make pairs with `proverrl words critiques`"
         )
     bounds = [(low + high) / 2 for low, high in pairwise(sorted({0.0, *gaps, max(gaps) + 2.0}))]
 

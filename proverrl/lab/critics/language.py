@@ -286,8 +286,12 @@ class CritiqueLanguage(Language):
         shown = f"English:\n{words}\n\nStatement:\n```\n{statement}\n```"
         return (Message("user", f"{ask}\n\n{shown}"),)
 
-    def asks_statement(self, problem: Problem) -> bool:
-        """The text behind the hole is never shown, and the English is."""
+    def show_text(self, problem: Problem) -> str:
+        """The text behind the hole is never shown."""
+        return (problem.preamble + problem.statement).partition(HOLE)[0] + HOLE
+
+    def shows_words(self, problem: Problem) -> bool:
+        """The English is shown."""
         return True
 
     def find_name(self, problem: Problem) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,17 +27,18 @@ from proverrl.compose.filters import (
     NotJudgedError,
     Stop,
     make_filters,
+    make_negation,
     run_filters,
 )
 from proverrl.config import Config
 from proverrl.config.loops import loop_traits
 from proverrl.config.selfplay import FilterName
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.lab.data_loop.grades import GRADES, DataLoopOptions, Grade, grade_statement
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.selfplay.composer import open_composer
-from proverrl.loops.selfplay.composition import ComposedProblems, negate
+from proverrl.loops.selfplay.composition import ComposedProblems
 from proverrl.rollout.whole_proof import Draw
 from proverrl.run.pipeline import Order, Pipeline
 from proverrl.run.session import Session
@@ -134,7 +135,7 @@ class Statements:
         pairs = self._composed.draw_parents(proofs, number=number, num=num)
         drafts = await self._composer.write(pairs, round_number=number)
         bodies: dict[str, Sequence[str]] = {}
-        tools = self._composed.open_tools(bodies, self._composed.seen)
+        tools = replace(self._composed.open_tools(self._composed.seen), attacks=bodies)
         this = OpenRound(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
         found = self._take_new(drafts, this)
         kept = await self._filter(this, found, list(found.values()), BEFORE_GRADES)
@@ -231,7 +232,7 @@ class Statements:
         )
         for stop in run.stops:
             this.stops[stop.filter] += 1
-            self._filters.record(found[stop.problem_id].problem, stop)
+            self._filters.record(stop)
             self._note_stop(found[stop.problem_id], stop.filter, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)
@@ -285,6 +286,16 @@ class Statements:
         num_tokens = len(self._session.policy.body_ids(problem, body))
         store, number = self._state.store, self._state.progress.step
         store.keep(problem, body, num_tokens=num_tokens, policy_version=number)
+
+
+def negate(problem: Problem) -> Problem | None:
+    """The negation of a statement; None where it has none, or where the program cannot be taken
+    apart (the filter says why)."""
+    try:
+        negation = make_negation(problem)
+    except ProblemError:
+        return None
+    return negation.problem if negation is not None else None
 
 
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:

@@ -18,12 +18,12 @@ from proverrl.config.policy import SMALL_MODEL_TOKENS
 from proverrl.errors import UsageError
 from proverrl.lab.beside import open_beside
 from proverrl.lab.preface.rewards import ATTEMPTS
+from proverrl.lab.preface.shown import show_instruction
 from proverrl.lab.preface.words import describe
 from proverrl.lab.preface.writer import Writer
 from proverrl.lang.records import Extraction
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import instruct
 from proverrl.rollout.extract import Mode
 from proverrl.rollout.feedback import ANALYSE
 from proverrl.rollout.self_correct import add_feedback, resume_within
@@ -73,9 +73,21 @@ class TeachWriter(Mode):
         policy = session.policy
         alone = [make_source(policy, *pair) for pair in known if pair[0].family in bare]
         return alone + [
-            make_source(policy, instruct(problem, describe_reference(problem, body)), body)
+            _make_instructed(policy, problem, describe_reference(problem, body), body)
             for problem, body in known
         ]
+
+
+def _make_instructed(
+    policy: TransformersPolicy, problem: Problem, instruction: str, body: str
+) -> PairSource:
+    """A body to learn under an instruction."""
+    return cache(
+        lambda: Pair(
+            show_instruction(policy, problem, instruction).token_ids,
+            policy.body_ids(problem, body),
+        )
+    )
 
 
 def choose_bare_families(references: Sequence[tuple[Problem, str]], share: float) -> set[str]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from proverrl.config import LayoutName
 from proverrl.lab.preface.rewards import AttemptsFn
+from proverrl.lab.preface.shown import show_instruction
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
 from proverrl.problems.prompt import (
-    instruct,
     render_body,
     use_layout_words,
     use_problem_words,
@@ -44,12 +44,15 @@ class Writer:
     ) -> list[Extraction]:
         """The body that one completion on each problem proposes, under what an answer in ``layout``
         instructs; without an instruction the writer is shown the problem alone."""
-        shown = [
-            instruct(problem, self.read_instruction(problem, text, layout=layout, turn=turn))
+        prompts = [
+            show_instruction(
+                self.policy,
+                problem,
+                self.read_instruction(problem, text, layout=layout, turn=turn),
+            )
             for problem, text in answers
         ]
         sampling = replace(self.sampling, seed=derive_seed(seed, "writer"))
-        prompts = [self.policy.prompt(problem) for problem in shown]
         written = await self.policy.generate(prompts, n=1, sampling=sampling)
         return [
             self._read(problem, completions[0].text)

@@ -21,7 +21,7 @@ from proverrl.lab.restarts.hints import (
     verified_opening,
 )
 from proverrl.lab.restarts.queue import Queue
-from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.proofs import Proof
 from proverrl.rollout.self_correct import tell
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.run.experiments import Experiment
@@ -38,7 +38,7 @@ class Restarts(Experiment):
         self.queue = Queue(options)
 
     def choose(
-        self, session: Session, store: ProofStore, num_groups: int
+        self, session: Session, proofs: Mapping[str, Sequence[Proof]], num_groups: int
     ) -> list[tuple[Problem, Hint]]:
         """The restarts of a draw: those that waited longest and have a hint."""
         room = self.queue.room(num_groups)
@@ -47,7 +47,7 @@ class Restarts(Experiment):
         for name, ratio in self.queue.waiting():
             if len(planned) >= room:
                 break
-            hint = self._make_hint(session, store, by_id[name], ratio)
+            hint = self._make_hint(session, proofs.get(name, ()), by_id[name], ratio)
             if hint is not None and _fits(session, by_id[name], hint):
                 self.queue.take(name)
                 planned.append((by_id[name], hint))
@@ -77,7 +77,7 @@ class Restarts(Experiment):
         return open_benchmark(str(self.config.problems.train)).references
 
     def _make_hint(
-        self, session: Session, store: ProofStore, problem: Problem, ratio: float
+        self, session: Session, proofs: Sequence[Proof], problem: Problem, ratio: float
     ) -> Hint | None:
         """The hint at a share of what is known of the problem; None where it has none, or none
         that can be cut."""
@@ -92,8 +92,7 @@ class Restarts(Experiment):
         if options.source == "reference":
             body = self.references.get(problem.id)
         else:
-            kept = store.proofs.get(problem.id)
-            body = kept[0].body if kept else None
+            body = proofs[0].body if proofs else None
         if body is None:
             return None
         return cut_opening(

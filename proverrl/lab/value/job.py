@@ -122,7 +122,7 @@ def _open_policy(options: ValueOptions) -> TransformersPolicy:
     """The policy that is named, else the newest weights of the run in its layout."""
     if not (options.policy or options.run):
         raise UsageError(
-            "a value model reads the hidden states of a policy; set run to a run, or policy to the "
+            "a value model reads the hidden states of a policy; give --run, or set policy to the "
             "folder of one"
         )
     run = Path(options.run)

@@ -14,9 +14,8 @@ import re
 from dataclasses import replace
 
 from proverrl.benchmarks.open import Benchmark
-from proverrl.errors import ProblemError
+from proverrl.lab.words.kinds import AskingKind
 from proverrl.lab.words.parts import Answering, find_answering, refuse_opening
-from proverrl.lang.kinds import Kind
 from proverrl.types import Candidate, Problem, Verdict
 
 ANSWER = "answer"
@@ -45,38 +44,32 @@ def settle_answer(answering: Answering, candidate: Candidate) -> Candidate | Ver
     return answering.put(candidate, found[1], found.end())
 
 
-class AnswerKind(Kind):
+class AnswerKind(AskingKind[Answering]):
     """The kind ``answer`` of one language."""
 
+    asked = "questions"
     words = frozenset((ANSWER,))
     ask = (
         "Write the word answer, the number or truth value that is asked for and a semicolon, then "
         "proof statements that show that it is right,"
     )
 
-    def __init__(self, language: str) -> None:
-        self._language = language
-
-    @property
-    def answering(self) -> Answering:
-        """The part of the language for questions."""
-        found = find_answering(self._language)
-        if found is None:
-            raise ProblemError(f"there are no questions in {self._language}")
-        return found
+    def find_part(self) -> Answering | None:
+        """See ``AskingKind``."""
+        return find_answering(self.language)
 
     def check(self, problem: Problem) -> None:
         """See ``Kind``."""
-        self.answering.check(problem)
+        self.part.check(problem)
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """See ``Kind``."""
-        return settle_answer(self.answering, candidate)
+        return settle_answer(self.part, candidate)
 
     def show(self, problem: Problem) -> str:
         """All of it, or no claim where the words say it."""
         if problem.metadata.get(SHOWN) == WORDS_ALONE:
-            return self.answering.hide_claim(problem)
+            return self.part.hide_claim(problem)
         return super().show(problem)
 
 

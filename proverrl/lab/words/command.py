@@ -23,15 +23,16 @@ from proverrl.cli.options import (
     FiniteRange,
     GivenPath,
     LanguageName,
+    benchmark_option,
     check_result_name,
     count_option,
     draft_options,
     read_config,
     run_until_interrupted,
-    suggest_id,
     workers_option,
 )
 from proverrl.cli.problems import parse_levels
+from proverrl.cli.search import find_problems
 from proverrl.config.load import choose_run, names_policy
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language
@@ -132,22 +133,21 @@ def generate(
 
 
 @words.command()
-@click.argument("file", type=FILE)
-@click.argument("show", type=click.Choice(["words", "formal"]))
+@click.argument("source")
+@click.option("--show", type=click.Choice(["words", "formal"]), required=True, help="What to show.")
 @OUT_FILE
-def show(file: Path, show: str, out: Path) -> None:
-    """Write the questions of FILE so that only their words are shown, or only the formal claim."""
+def convert(source: str, show: str, out: Path) -> None:
+    """Write the questions of SOURCE so that only their words are shown, or only the formal
+    claim."""
     from proverrl.benchmarks.convert import write_benchmark
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.lab.words.answers import show_parts
 
-    click.echo(
-        f"written: {write_benchmark(show_parts(open_benchmark(str(file)), show), out).problems}"
-    )
+    click.echo(f"written: {write_benchmark(show_parts(open_benchmark(source), show), out)[0]}")
 
 
 @words.command()
-@click.argument("source", metavar="FILE")
+@benchmark_option("The texts.", "source", required=True)
 @click.option("--run", type=FOLDER, help="Write with this run's policy.")
 @click.option("--config", "config_file", type=FILE, help="Write with its policy.path or server.")
 @OVERRIDES
@@ -167,13 +167,13 @@ def formalize(
     name: str,
     out: Path,
 ) -> None:
-    """Write formal statements for the texts in FILE, judge them, and keep the best of each.
+    """Write formal statements for the texts of a file, judge them, and keep the best of each.
 
     Interrupted, the same command continues.
     """
     check_result_name(name)
     if not source.strip():
-        raise UsageError("FILE is empty: name a file of words")
+        raise UsageError("--benchmark is empty: name a file of words")
     from proverrl.files.disk import refuse_inside, refuse_overwriting
 
     refuse_overwriting(out, source)
@@ -238,12 +238,12 @@ def reader(file: Path, pairs: Path, out: Path) -> None:
 
 
 @words.command("fit-critic")
-@click.argument("run", type=FOLDER)
-@click.argument("source", metavar="FILE")
+@click.option("--run", type=FOLDER, required=True, help="The formaliser's run.")
+@benchmark_option("The judged pairs.", "source", required=True)
 @OVERRIDES
 @click.option("--out", type=FOLDER, required=True, help="Write the critic to this folder.")
 def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) -> None:
-    """Make a critic of the formaliser in RUN, fitted on the judged pairs in FILE.
+    """Make a critic of a run's formaliser, fitted on judged pairs.
 
     The folder is one for --critic and for `proverrl words judge`.
     """
@@ -256,11 +256,11 @@ def fit_critic(run: Path, source: str, overrides: tuple[str, ...], out: Path) ->
 
 
 @words.command()
-@click.argument("critic", type=FOLDER)
+@click.option("--critic", type=FOLDER, required=True, help="The folder of the critic.")
 @click.option(
     "--config", "config_file", type=FILE, required=True, help="The evaluation's settings."
 )
-@click.option("--benchmark", required=True, help="The file of critiques.")
+@benchmark_option("The critiques.", required=True)
 @OVERRIDES
 @click.option("--name", default="judge", help="Name of the result files in RUN/evals.")
 def judge(
@@ -274,7 +274,7 @@ def judge(
     from proverrl.lab.critics.likelihood import open_likelihood
     from proverrl.report import write_report
 
-    policy = open_likelihood(config, str(critic), "CRITIC")
+    policy = open_likelihood(config, str(critic), "--critic")
     if policy is None:
         raise UsageError(f"{critic} is no critic that fit-critic wrote")
     work = evaluate_benchmarks(config, from_run=None, benchmarks={name: benchmark}, policy=policy)
@@ -283,7 +283,8 @@ def judge(
 
 
 @words.command()
-@click.argument("text", metavar="WORDS")
+@click.argument("texts", nargs=-1, required=True, metavar="PROBLEM|WORDS...")
+@benchmark_option("Take the ids from this source.")
 @click.option(
     "--formaliser",
     type=GivenPath(),
@@ -305,7 +306,6 @@ def judge(
     "(.dfy), or definitions (.lean).",
 )
 @click.option("--kind", default="invariants", help="Kind of the hole of a .dfy --program.")
-@click.option("--id", "ids", multiple=True, help="Only these problems of the file WORDS.")
 @OVERRIDES
 @_SAMPLES
 @_LEAST
@@ -314,12 +314,12 @@ def judge(
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Proofs to search for at once.")
 def prove(
-    text: str,
+    texts: tuple[str, ...],
+    benchmark: str | None,
     formaliser: Path,
     prover: Path,
     program: Path | None,
     kind: str,
-    ids: tuple[str, ...],
     overrides: tuple[str, ...],
     samples: int,
     least: float,
@@ -328,12 +328,12 @@ def prove(
     resume: bool,
     parallel: int,
 ) -> None:
-    """From WORDS to a proof: English about a --program, or a file of problems in words.
+    """From words to a proof: WORDS about a --program, or PROBLEMs in words as for search.
 
     For problems that know what is meant it tells the chance that statement, meaning and proof are
     right. Exit status as that of search.
     """
-    if not text.strip():
+    if not all(text.strip() for text in texts):
         raise UsageError("WORDS is empty: give English, or name a file of problems in words")
     if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
@@ -343,7 +343,7 @@ def prove(
 
     written = _read_policy(formaliser, _sample(overrides, samples))
     proving = _read_policy(prover, overrides)
-    source = _find_words(text, program, kind, ids, out)
+    source = _find_words(texts, benchmark, program, kind, out, written)
     work = prove_words(
         written,
         proving,
@@ -385,9 +385,16 @@ def _name_run(place: Path) -> Path | None:
     return place if place.is_dir() else None
 
 
-def _find_words(text: str, program: Path | None, kind: str, ids: tuple[str, ...], out: Path) -> str:
-    """The file of problems in words; it is written where the words themselves were given."""
-    from proverrl.benchmarks.open import is_source, open_benchmark
+def _find_words(
+    texts: tuple[str, ...],
+    benchmark: str | None,
+    program: Path | None,
+    kind: str,
+    out: Path,
+    config: Config,
+) -> str:
+    """The source of problems in words; it is written where words or ids were given."""
+    from proverrl.benchmarks.open import is_source
     from proverrl.files.lines import read_text
     from proverrl.lab.words.prove import write_words
     from proverrl.lang import find_suffixes
@@ -399,23 +406,21 @@ def _find_words(text: str, program: Path | None, kind: str, ids: tuple[str, ...]
         if program.suffix not in suffixes:
             known = ", ".join(suffixes)
             raise UsageError(f"--program {program}: give a file that ends in one of {known}")
+        if benchmark is not None:
+            raise UsageError("--program is for words of your own, --benchmark for ids; drop one")
         try:
-            write_words(place, suffixes[program.suffix], read_text(program), kind, text)
+            language = suffixes[program.suffix]
+            write_words(place, language, read_text(program), kind, " ".join(texts))
         except ProblemError as error:
             raise ProblemError(f"--program {program}: {error}") from error
         return str(place)
-    if not is_source(text):
-        raise UsageError(
-            "say with --program what the words are about, or give a file of problems in words"
-        )
-    if not ids:
-        return text
-    benchmark = open_benchmark(text)
-    by_id = {problem.id: problem for problem in benchmark.problems}
-    for name in ids:
-        if name not in by_id:
-            raise UsageError(f"{name!r} is no problem of {text}{suggest_id(name, by_id)}")
-    write_problems(place, [make_row(by_id[name]) for name in ids])
+    if benchmark is None and len(texts) == 1:
+        if not is_source(texts[0]):
+            raise UsageError(
+                "say with --program what the words are about, or give a file of problems in words"
+            )
+        return texts[0]
+    write_problems(place, map(make_row, find_problems(texts, benchmark, config)))
     return str(place)
 
 

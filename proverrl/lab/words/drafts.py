@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.generate import find_generator
@@ -25,7 +24,6 @@ from proverrl.generate.families import (
     Names,
     ProgramText,
 )
-from proverrl.lab.words.answers import EXPECTED, read_given
 from proverrl.lab.words.english import English
 from proverrl.lab.words.parts import (
     Asking,
@@ -42,10 +40,22 @@ from proverrl.verifier.base import LanedVerifier, Limits
 _RLIMIT = 400_000
 
 
-class TheoremGenerator(DerivedGenerator):
+class AskingGenerator(DerivedGenerator):
+    """Problems of the lab's kinds, which a router settles. Nothing is learned of a problem."""
+
+    limits = Limits()
+
+    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+        """See ``Generator``."""
+        return open_router(BackendOptions(workers=workers, limits=self.limits)), lambda problem: {}
+
+
+class TheoremGenerator(AskingGenerator):
     """The families of a language's generator that give theorems with variants."""
 
     mark = "d"
+    # Low, since most bodies that are tried must fail.
+    limits = Limits(rlimit=_RLIMIT)
 
     def __init__(self, language: Language) -> None:
         base, deciding = find_generator(language.name), find_deciding(language.name)
@@ -58,12 +68,6 @@ class TheoremGenerator(DerivedGenerator):
         """See ``Generator``."""
         return self.base.list_trivial(draft)
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """Limits are low, since most bodies that are tried must fail; nothing is learned of a
-        problem."""
-        limits = Limits(rlimit=_RLIMIT)
-        return open_router(BackendOptions(workers=workers, limits=limits)), lambda problem: {}
-
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
@@ -75,7 +79,7 @@ class TheoremGenerator(DerivedGenerator):
         return replace(made, lines=lines, reference=theorem.proofs[0], kind=theorem.problem.kind)
 
 
-class QuestionGenerator(DerivedGenerator):
+class QuestionGenerator(AskingGenerator):
     """The families of a language's generator that give questions for a number; with
     ``known_words`` in no wording that training does not use, whatever the split."""
 
@@ -93,16 +97,6 @@ class QuestionGenerator(DerivedGenerator):
         """No answer, and those that anybody would try first."""
         return ("", "answer 0;", "answer 1;")
 
-    def note(self, draft: CurriculumDraft) -> dict[str, Any]:
-        """The answer of the reference."""
-        problem = Problem("draft", self.language, draft.kind, "", draft.statement)
-        return {EXPECTED: read_given(problem, draft.reference)}
-
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """See ``Generator``. Nothing is learned of a problem."""
-        router = open_router(BackendOptions(workers=workers, limits=Limits()))
-        return router, lambda problem: {}
-
     def derive(
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
@@ -111,7 +105,7 @@ class QuestionGenerator(DerivedGenerator):
         return self._answering.ask(known, rng, words)
 
 
-class StatementGenerator(DerivedGenerator):
+class StatementGenerator(AskingGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it. With ``known_words`` only wordings that training
     uses occur, whatever the split. With ``with_program`` the program behind a statement is kept, so
@@ -150,4 +144,4 @@ class StatementGenerator(DerivedGenerator):
         """See ``DerivedGenerator``: what it states, to be written from words."""
         split = "train" if self._known_words else names.split
         asked = self._asking.ask_statement(known, English(rng, split))
-        return asked if asked is None or self._with_program else replace(asked, program={})
+        return asked if asked is None or self._with_program else replace(asked, metadata={})

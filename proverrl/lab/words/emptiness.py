@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 
 from proverrl.concurrency import finish_all
 from proverrl.errors import ProblemError
-from proverrl.lab.words.parts import Asking, ProgramGrade, find_formalizing, find_programming
+from proverrl.lab.words.parts import (
+    Asking,
+    ProgramGrade,
+    find_formalizing,
+    find_programming,
+    is_program,
+)
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 from proverrl.verifier.base import Verifier
@@ -81,11 +87,15 @@ async def mark_empty(
 
     async def ask(candidate: Candidate) -> Emptiness:
         language = candidate.problem.language
-        parts: tuple[Asking | None, ...] = (find_formalizing(language), find_programming(language))
+        asking: Asking | None = (
+            find_programming(language)
+            if is_program(candidate.problem)
+            else find_formalizing(language)
+        )
+        # Only what earns for its form is asked about, and that has a part.
+        assert asking is not None
         return await find_emptiness(
-            next(
-                part for part in parts if part is not None and part.kind == candidate.problem.kind
-            ),
+            asking,
             candidate.problem,
             candidate.body,
             verifier,
@@ -120,7 +130,7 @@ def find_grade(
 ) -> ProgramGrade | None:
     """The grade of a program; None where none is asked for, written or judged."""
     programming = find_programming(problem.language)
-    if programming is None or problem.kind != programming.kind:
+    if programming is None or not is_program(problem):
         return None
     if candidate is None or verdict is None or not verdict.status.judged:
         return None

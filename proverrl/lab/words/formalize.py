@@ -32,8 +32,8 @@ from proverrl.lab.words.judging import (
     explain_dropped,
     judge_statements,
 )
+from proverrl.lab.words.kinds import knows_meaning
 from proverrl.lab.words.parts import Formalizing, find_formalizing, get_formalizing
-from proverrl.lang import find_language
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Problem
 from proverrl.verifier.cache import CachedVerifier
@@ -71,7 +71,7 @@ class Formalized:
     @property
     def knows_meaning(self) -> bool:
         """True if the problem says what is meant."""
-        return find_language(self.problem.language).knows_meaning(self.problem)
+        return knows_meaning(self.problem)
 
 
 async def formalize(
@@ -191,7 +191,7 @@ def require_words(problem: Problem, source: str) -> Formalizing:
 def _make_judgeable(problem: Problem, source: str) -> Problem:
     """The problem itself; where nobody says what is meant one that no body proves."""
     formalizing = require_words(problem, source)
-    if find_language(problem.language).knows_meaning(problem):
+    if knows_meaning(problem):
         return problem
     return formalizing.state(problem, None)
 
@@ -224,7 +224,7 @@ async def _judge_one(
         deadline_seconds=evaluation.deadline_seconds,
         critics=critics,
     )
-    by_meaning = options.by_meaning and find_language(problem.language).knows_meaning(problem)
+    by_meaning = options.by_meaning and knows_meaning(problem)
     num = len(written)
     kept = choose_statement(judged, num, least=options.least, by_meaning=by_meaning)
     dropped = explain_dropped(judged, kept, num, by_meaning=by_meaning)

@@ -19,6 +19,7 @@ from proverrl.errors import ProblemError
 from proverrl.lab.critics.gate import Critic, ask_critics
 from proverrl.lab.words.emptiness import find_emptiness
 from proverrl.lab.words.equivalence import equivalent
+from proverrl.lab.words.kinds import knows_meaning
 from proverrl.lab.words.parts import Formalizing, get_formalizing
 from proverrl.lang import find_language
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -86,7 +87,7 @@ class _Judge:
         fault, said = await ask_critics(self.problem, body, self.critics)
         if said is not None:
             found = replace(found, critic=said.reasons, critic_says=said.is_correct, fault=fault)
-        if not find_language(self.problem.language).knows_meaning(self.problem):
+        if not knows_meaning(self.problem):
             return found
         means = await equivalent(
             self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds

@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol
 from proverrl.errors import ProblemError
 from proverrl.generate.families import ProgramText
 from proverrl.lab.words.english import English
-from proverrl.lang import find_language
 from proverrl.plugins import load
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import refuse_text
@@ -42,8 +41,7 @@ class Asking(Protocol):
     """A text to be written from words, and judged by what a given statement means."""
 
     kind: str
-    """Of problems whose hole takes it. What is meant stands behind the hole, and a policy does not
-    see it."""
+    """Of problems whose hole takes it (``proverrl.lab.words.kinds``)."""
     unseen: frozenset[str]
     """Families that no training file holds."""
 
@@ -100,6 +98,9 @@ class Formalizing(Asking, Protocol):
 
 class Programming(Asking, Protocol):
     """Contracts with code that meets them, both to be written from words, or the code alone."""
+
+    given_kind: str
+    """Of problems that give the contract."""
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
         """The grade of a judged program."""
@@ -206,10 +207,16 @@ def _find(places: Mapping[str, str], language: str) -> Any:
     return load("words", places[language]) if language in places else None
 
 
+def is_program(problem: Problem) -> bool:
+    """True if code is to be written, with its contract or for a given one."""
+    programming = find_programming(problem.language)
+    return programming is not None and problem.kind in (programming.kind, programming.given_kind)
+
+
 def get_formalizing(problem: Problem) -> Formalizing:
     """The part of the problem's language. Raises ``ProblemError`` where no statement is asked."""
     formalizing = find_formalizing(problem.language)
-    if formalizing is None or not find_language(problem.language).asks_statement(problem):
+    if formalizing is None or problem.kind != formalizing.kind:
         raise ProblemError(f"problem {problem.id!r} asks for a proof, not for a statement")
     return formalizing
 

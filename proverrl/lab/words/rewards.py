@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from proverrl.errors import CanaryError, RecordError
 from proverrl.lab.words.emptiness import EMPTY, find_grade, is_well_formed, mark_empty
-from proverrl.lab.words.parts import ProgramGrade, find_formalizing, find_programming
+from proverrl.lab.words.kinds import knows_meaning
+from proverrl.lab.words.parts import ProgramGrade, find_formalizing, is_program
 from proverrl.lab.words.sides import DECIDE, SIDES, read_side
-from proverrl.lang import find_language
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Reward, Rollout, Status
 from proverrl.verifier.base import Verifier
@@ -49,7 +49,7 @@ class StatementReward:
                 f'problem {problem.id!r} asks for no statement; reward.name = "statement" is for '
                 "problems that do (words generate)"
             )
-        if not find_language(problem.language).knows_meaning(problem):
+        if not knows_meaning(problem):
             raise RecordError(
                 f"problem {problem.id!r} does not say what is meant, so that no statement can be "
                 "rewarded; give problems that do, or write statements with `proverrl words "
@@ -80,8 +80,7 @@ class ProgramReward:
 
     def check(self, problem: Problem) -> None:
         """Raise ``RecordError`` for a problem that asks for no program."""
-        programming = find_programming(problem.language)
-        if programming is None or problem.kind != programming.kind:
+        if not is_program(problem):
             raise RecordError(
                 f'problem {problem.id!r} asks for no program; reward.name = "program" is for '
                 "problems that do (words generate --ask programs)"

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 
-from proverrl.errors import ProblemError
+from proverrl.lab.words.kinds import AskingKind
 from proverrl.lab.words.parts import Deciding, blank_out, find_deciding, refuse_opening
-from proverrl.lang.kinds import Kind
 from proverrl.types import Candidate, Problem, Verdict
 
 DECIDE = "decide"
@@ -43,9 +42,10 @@ def settle(deciding: Deciding, candidate: Candidate) -> Candidate | Verdict:
     return Candidate(stated, blank_out(found[0]) + body[found.end() :], candidate.prelude)
 
 
-class DecideKind(Kind):
+class DecideKind(AskingKind[Deciding]):
     """The kind ``decide`` of one language."""
 
+    asked = "claims to be decided"
     words = frozenset(SIDES)
     ask = (
         "Decide whether the lemma holds: write the word prove and then its proof statements, or "
@@ -53,28 +53,21 @@ class DecideKind(Kind):
         "(assert Fails(...);),"
     )
 
-    def __init__(self, language: str) -> None:
-        self._language = language
-
-    @property
-    def deciding(self) -> Deciding:
-        """The part of the language for claims."""
-        found = find_deciding(self._language)
-        if found is None:
-            raise ProblemError(f"there are no claims to be decided in {self._language}")
-        return found
+    def find_part(self) -> Deciding | None:
+        """See ``AskingKind``."""
+        return find_deciding(self.language)
 
     def check(self, problem: Problem) -> None:
         """See ``Kind``."""
-        self.deciding.check(problem)
+        self.part.check(problem)
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """See ``Kind``."""
-        return settle(self.deciding, candidate)
+        return settle(self.part, candidate)
 
     def show(self, problem: Problem) -> str:
         """See ``Kind``."""
-        return self.deciding.show(problem)
+        return self.part.show(problem)
 
 
 DAFNY = DecideKind("dafny")

@@ -21,7 +21,6 @@ from proverrl.lang.dafny.audit.bodies import (
     check_problem,
     find_cheat,
 )
-from proverrl.lang.dafny.audit.methods import gives_contract
 from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
 from proverrl.lang.dafny.syntax.text import (
@@ -105,10 +104,6 @@ class Dafny(Language):
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
 
-    def asks_statement(self, problem: Problem) -> bool:
-        is_whole = problem.kind == PROGRAM and not gives_contract(problem)
-        return is_whole or problem.kind == CONTRACT
-
     def find_cheat(self, problem: Problem) -> str:
         is_written = problem.kind in (CONTRACT, PROGRAM)
         return find_cheat(problem) if is_written else super().find_cheat(problem)
@@ -131,7 +126,7 @@ class Dafny(Language):
             return Extraction(code.strip())
         before, _, after = problem.statement.partition(HOLE)
         # A policy cannot give back what it is not shown.
-        head, tail = _words_of(before), [] if self.asks_statement(problem) else _words_of(after)
+        head, tail = _words_of(before), [] if self.hides_rest(problem) else _words_of(after)
         place = find_words(words, head)
         if place is None:
             return Extraction(None, reason=f"the statement of {name} was changed before the hole")

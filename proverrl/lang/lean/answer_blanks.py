@@ -21,11 +21,15 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.declarations import Declaration, find_declarations
-from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
+from proverrl.lang.lean.syntax.declarations import (
+    CLOSING,
+    OPENING,
+    Declaration,
+    find_declarations,
+    find_mark,
+)
+from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens
 
-_OPEN = frozenset("( [ { ⟨ ![ #[ !![ @[ ⦃".split())
-_CLOSE = frozenset(") ] } ⟩ ⦄ ]'".split())
 _PROVABLE = frozenset({"theorem", "lemma"})
 
 
@@ -47,7 +51,7 @@ def find_answers(text: str) -> tuple[AnswerHole, ...]:
     """The blanks for answers of a file; a ``def`` or ``abbrev`` that is the target is none."""
     if "sorry" not in text:
         return ()
-    code = [token for token in scan_tokens(text) if token.is_code]
+    code = scan_code(text)
     declared = find_declarations(text)
     if not any(d.keyword in _PROVABLE for d in declared):
         return ()
@@ -83,7 +87,7 @@ def ask_for_code(text: str) -> str:
     head = f"{text[: hole.start].rstrip()}\n\n{text[hole.end : target.start].lstrip()}"
     _refuse_uses(head, holes)
     _refuse_noncomputable_sections(head)
-    _, binders, conclusion, _ = _split_theorem(text, target)
+    binders, conclusion = _split_theorem(text[target.offset :])
     condition = f"∀ {_end_line(binders)},\n      " if binders.strip() else ""
     function = f"{hole.name} : {_close_type(hole)} //\n      "
     claim = f"{{ {function}{condition}({conclusion.strip()}\n      ) }}"
@@ -91,8 +95,7 @@ def ask_for_code(text: str) -> str:
 
 
 def _refuse_noncomputable_sections(head: str) -> None:
-    words = [token for token in scan_tokens(head) if token.is_code]
-    for word, after in pairwise(words):
+    for word, after in pairwise(scan_code(head)):
         if (word.text, after.text) == ("noncomputable", "section"):
             raise ProblemError(
                 f"line {word.line}: in a noncomputable section Lean takes what no program computes"
@@ -142,36 +145,26 @@ def _read_comment(text: str) -> tuple[str, int]:
 def _find_at_depth_0(code: Sequence[Token], text: str, start: int) -> int | None:
     depth = 0
     for i in range(start, len(code)):
-        if code[i].text in _OPEN:
+        if code[i].text in OPENING:
             depth += 1
-        elif code[i].text in _CLOSE:
+        elif code[i].text in CLOSING:
             depth -= 1
         elif depth == 0 and code[i].text == text:
             return i
     return None
 
 
-def _split_theorem(text: str, target: Declaration) -> tuple[int, str, str, str]:
-    """The end of the name, the binders, the conclusion, and the text from ``:=`` on."""
-    code = [token for token in scan_tokens(text) if token.is_code and token.offset >= target.offset]
-    colon = _find_at_depth_0(code, ":", 2)
-    end = None if colon is None else _find_value(code, colon)
-    if colon is None or end is None:
+def _split_theorem(text: str) -> tuple[str, str]:
+    """The binders and the conclusion of the theorem that a text begins with."""
+    colon, value = find_mark(text, ":"), find_mark(text, ":=", last=True)
+    if colon is None or value is None or value.offset < colon.offset:
         raise ProblemError("the statement is not of the form 'theorem name binders : claim := ...'")
-    binders = text[code[1].end : code[colon].offset]
-    conclusion = text[code[colon].end : code[end].offset]
-    return code[1].end, binders, conclusion, text[code[end].offset :]
-
-
-def _find_value(code: Sequence[Token], start: int) -> int | None:
-    """The ``:=`` before the proof, the last one: a claim may hold others (``let x := 1``)."""
-    places = [i for i in range(start, len(code)) if code[i].text == ":="]
-    return places[-1] if places else None
+    return text[scan_code(text)[1].end : colon.offset], text[colon.end : value.offset]
 
 
 def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
     names = {hole.name for hole in holes}
-    code = [token for token in scan_tokens(head) if token.is_code]
+    code = scan_code(head)
     starts = [0, *(declaration.start for declaration in find_declarations(head))]
     bound: set[tuple[int, str]] = set()
     for place, token in enumerate(code):
@@ -202,7 +195,7 @@ def _is_parameter(before: Sequence[Token], after: Sequence[Token]) -> bool:
         return False
     depth = 0
     for token in opening[:-1]:
-        depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        depth += (token.text in OPENING) - (token.text in CLOSING)
         if depth == 0 and token.text in (":", ":="):
             return False
     return depth == 0

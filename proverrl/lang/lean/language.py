@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.lean.audit.text import (
     LEAN_KINDS,
-    PROPOSITION,
     audit_lean_candidate,
     check_lean_problem,
 )
@@ -78,9 +77,6 @@ class Lean(Language):
 
     def check_problem(self, problem: Problem) -> None:
         check_lean_problem(problem)
-
-    def asks_statement(self, problem: Problem) -> bool:
-        return problem.kind == PROPOSITION
 
     def diagnose(self) -> list[Part]:
         from proverrl.lang.lean.verify.backend import check_lean

@@ -17,7 +17,7 @@ from typing import Any
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
+from proverrl.compose.filters import Asker, FilterTally, FilterTools
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.base import Belief, update_belief
 from proverrl.errors import ProblemError
@@ -66,14 +66,13 @@ class ComposedProblems:
             references=references,
         )
 
-    def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
-        """The tools of filters; of ``attacks`` they try those on a problem's id."""
+    def open_tools(self, seen: set[str]) -> FilterTools:
+        """The tools of filters."""
         config = self._session.config
         return FilterTools(
             asker=Asker(self._session.verifier, deadline_seconds=config.pool.deadline_seconds),
             held_out=self._held_out,
             seen=seen,
-            attack=use_attacks(attacks),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -166,22 +165,3 @@ def drop_long(session: Session, drafts: Sequence[Draft]) -> list[Draft]:
         else replace(draft, composed=None, reason=TOO_LONG)
         for draft in drafts
     ]
-
-
-def negate(problem: Problem) -> Problem | None:
-    """The negation of a statement; None where it has none, or where the program cannot be taken
-    apart (the filter says why)."""
-    try:
-        negation = make_negation(problem)
-    except ProblemError:
-        return None
-    return negation.problem if negation is not None else None
-
-
-def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:
-    """The attack of ``FilterTools`` that tries these bodies; none on anything else."""
-
-    async def attack(problem: Problem) -> Sequence[str]:
-        return attacks.get(problem.id, ())
-
-    return attack

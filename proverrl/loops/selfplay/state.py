@@ -139,7 +139,7 @@ class Rounds:
 
     async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
         """The answers of these filters on statements."""
-        tools = self._composed.open_tools({}, set(self._composed.seen))
+        tools = self._composed.open_tools(set(self._composed.seen))
         run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
 
@@ -174,7 +174,7 @@ class Rounds:
         self._composed.filters.calls += checked.calls
         for stop in checked.run.stops:
             composed = made[stop.problem_id]
-            self._composed.filters.record(composed.problem, stop)
+            self._composed.filters.record(stop)
             # What a late filter stops is in the archive since it was tried.
             if self.archive.add(composed) or stop.filter in self.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.filter, reason=stop.reason)

@@ -32,6 +32,7 @@ def test_every_line_names_its_bug() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_what_is_still_believed(tmp_path: Path) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps(row["line"]) + "\n" for row in ROWS))

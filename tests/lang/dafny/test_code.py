@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,7 @@ REFUSED = (
     [(PROVED, True), (UNPROVED, False), (UNREAD, False), (REFUSED, False)],
     ids=["proved", "unproved", "unread", "refused"],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_decides_what_code_is_right(bodies: Sequence[str], proved: bool) -> None:
     verdicts = judge(ASKED, bodies)
     assert [verdict.proved for verdict in verdicts] == [proved] * len(bodies)
@@ -83,7 +85,12 @@ def test_dafny_decides_what_code_is_right(bodies: Sequence[str], proved: bool) -
 
 def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     assert gives_contract(ASKED)
-    assert not DAFNY.asks_statement(ASKED)
+    assert not DAFNY.hides_rest(ASKED)
+    # Words beside it change neither what is verified nor what is shown.
+    told = replace(ASKED, informal="It adds `n` to itself.")
+    assert gives_contract(told)
+    assert Candidate(told, LOOP).key == Candidate(ASKED, LOOP).key
+    assert render_messages(told, "dafny") == render_messages(ASKED, "dafny")
     _, asked = render_messages(ASKED, "dafny")
     assert "block of code with loop invariants that meets the contract" in asked.content
     assert "Write the contract" not in asked.content
@@ -96,7 +103,6 @@ def test_nothing_is_hidden_and_no_words_are_needed() -> None:
     other = "method A() ensures true { }\nmethod B(n: nat) returns (r: nat)\n"
     asked_for = Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\nmethod Meant() {{ }}\n")
     assert not gives_contract(asked_for)
-    assert DAFNY.asks_statement(asked_for)
     with pytest.raises(ProblemError, match="its head does not give a contract"):
         check_problem(Problem("q", "dafny", PROGRAM, "", f"{other}  {HOLE}\n"))
     with pytest.raises(ProblemError, match="all that follows the head of a method outside"):
@@ -123,6 +129,7 @@ def test_families_give_their_contracts() -> None:
 
 @pytest.mark.dafny
 @pytest.mark.slow
+@pytest.mark.usefixtures("recorded_dafny")
 def test_dafny_proves_the_code_of_each_family_and_drops_what_idle_code_meets() -> None:
     drafts = list({draft.family: draft for draft in draw("heldout", 30)}.values())
     assert len(drafts) >= 20
@@ -178,6 +185,7 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
 
 
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_attributes_and_a_head_in_the_preamble_do_not_hide_the_method() -> None:
     for attribute in ("{:main}", "{:fuel Seven, 3}", "{:tailrecursion false}"):
         marked = STATEMENT.replace("method Sum_up", f"method {attribute} Sum_up")

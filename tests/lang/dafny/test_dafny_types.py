@@ -322,6 +322,7 @@ def draw_steered(seed: int) -> Iterator[tuple[Problem, str]]:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_no_hint_steers_a_type() -> None:
     known = KnownProblems()
 
@@ -374,6 +375,7 @@ module B {{
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_types_of_every_form_can_be_written_and_hold() -> None:
     problem = make_problem(HONEST.format(HOLE))
 
@@ -409,6 +411,7 @@ def test_types_of_every_form_can_be_written_and_hold() -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_problem_whose_types_cannot_be_found_or_written_is_refused(
     statement: str, why: str
 ) -> None:

@@ -63,6 +63,7 @@ async def is_contradicted(problem: Problem, verifier: Verifier) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_real_problems() -> None:
     try:
         find_dafny_toolchain()
@@ -94,6 +95,7 @@ def test_real_problems() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_generated_drafts_are_not_vacuous() -> None:
     try:
         find_dafny_toolchain()

@@ -341,6 +341,7 @@ def judge(candidates: list[Candidate], *, refutes: bool = False) -> Iterator[Ver
 @pytest.mark.slow
 @pytest.mark.dafny
 @pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.usefixtures("recorded_dafny")
 def test_no_bug_of_dafny_proves_what_the_program_does(bug: str) -> None:
     problem = Problem("false", "dafny", "statements", PRELUDE, FALSE_STATEMENT)
     candidates = [Candidate(problem, form.format(bug=BUGS[bug])) for form in FORMS.values()]
@@ -406,6 +407,7 @@ HIDDEN = {
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_no_place_hides_a_bug() -> None:
     problems = [Problem("p", "dafny", "statements", PRELUDE, text) for text, _ in HIDDEN.values()]
     bodies = [body for _, body in HIDDEN.values()]
@@ -447,6 +449,7 @@ lemma {:induction false} L(n: nat)
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_hints_in_several_declarations_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cursor, "refuse_unread_choice", lambda self: None)
     square = SUM + SQUARE.replace(HOLE, "")
@@ -470,6 +473,7 @@ def test_hints_in_several_declarations_of_ours(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_where_nothing_can_be_forgotten_nothing_may_follow() -> None:
     statement = f"lemma L(x: int)\n  ensures x == x + 1\n{{\n  {HOLE}\n}}\n"
     problem = Problem("pure", "dafny", "statements", PRELUDE, statement)
@@ -551,6 +555,7 @@ def test_small_inputs_are_tried_on_what_is_claimed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_small_inputs_are_tried_where_the_program_calls_what_holds_the_hole() -> None:
     lemma = f"lemma L(n: nat)\n  ensures n > 1\n{{\n{HOLE}\n}}\n"
     calls = lemma + "lemma Calls(n: nat)\n  ensures n > 1\n{\n  L(n);\n}\n"
@@ -569,6 +574,7 @@ def test_small_inputs_are_tried_where_the_program_calls_what_holds_the_hole() ->
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_a_bug_is_seen_wherever_it_stands() -> None:
     candidates = [
         Candidate(Problem(place, "dafny", kind, "", statement), form.format(bug=CALC))
@@ -590,6 +596,7 @@ def test_a_bug_is_seen_wherever_it_stands() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
+@pytest.mark.usefixtures("recorded_dafny")
 def test_honest_proofs_pass() -> None:
     lemma = f"""\
 function Sum(n: nat): nat {{ if n == 0 then 0 else n + Sum(n - 1) }}

@@ -178,6 +178,7 @@ def test_references_are_proved_and_blanks_are_not() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="the example problems are not here")
+@pytest.mark.usefixtures("recorded_dafny")
 def test_all_sixty_examples() -> None:
     lines = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
     candidates = []

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.generate.families import ProgramText
-from proverrl.lab.words.answers import ANSWER
+from proverrl.lab.words.answers import ANSWER, EXPECTED
 from proverrl.lab.words.dafny.claim import DECIDING, open_lemma, refuse_unproved
 from proverrl.lab.words.dafny.fresh import find_fresh
 from proverrl.lab.words.english import ASKS, English, write_digits
@@ -103,6 +103,7 @@ class DafnyAnswering:
             f"answer {number};\n{theorem.reference or ''}".rstrip(),
             ANSWER,
             words[:1].upper() + words[1:],
+            {EXPECTED: number},
         )
 
 

@@ -1,8 +1,8 @@
 """The contract of a method or lemma as something to be written from words, and judged by Dafny.
 
-Flows in: problems. Flows out: a problem of the kind ``contract``, whose hole takes ``requires`` and
-``ensures``, its reference, and its English. Behind the hole, where no policy sees it, stands the
-contract that is meant, on a second method. Each of the two calls the other and nothing else, so
+Flows in: problems. Flows out: a problem of the kind ``formalize``, whose hole takes ``requires``
+and ``ensures``, its reference, and its English. Behind the hole, where no policy sees it, stands
+the contract that is meant, on a second method. Each of the two calls the other and nothing else, so
 that both verify exactly when the contracts agree: what one demands the other demands, and what one
 promises the other promises (the entailments of Re:Form's subset reward, Yan et al. 2025, arXiv
 2507.16331, in both directions). A lemma is written as a method without results. Not handled here:
@@ -36,7 +36,7 @@ from proverrl.lab.words.dafny.stated import (
     read_written,
 )
 from proverrl.lab.words.english import English, Forms, sentence
-from proverrl.lang.dafny.audit.bodies import CONTRACT
+from proverrl.lab.words.kinds import FORMALIZE
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import find_own_entries
@@ -79,7 +79,7 @@ class Meaning:
 class DafnyFormalizing:
     """``Formalizing`` in Dafny."""
 
-    kind = CONTRACT
+    kind = FORMALIZE
     unseen = UNSEEN
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -90,7 +90,7 @@ class DafnyFormalizing:
         target, hidden, clauses = meaning.target, meaning.hidden, meaning.clauses
         lines = [*meaning.given, *_write_caller(target, target.name, hidden, [HOLE])]
         lines += _write_caller(target, hidden, target.name, clauses)
-        program = cut_contract(known.problem)
+        program = keep_program(cut_contract(known.problem))
         return ProgramText(lines, "\n".join(clauses), self.kind, meaning.said, program)
 
     def list_empty(self, problem: Problem) -> Sequence[str]:
@@ -146,7 +146,7 @@ class DafnyFormalizing:
         lines = [*_list_given(program), *write_head(target, target.name), f"  {HOLE}"]
         kept = keep_program({"kind": kind, "statement": text})
         statement = "\n".join(lines) + "\n"
-        return Problem("words", "dafny", CONTRACT, "", statement, informal=words, metadata=kept)
+        return Problem("words", "dafny", FORMALIZE, "", statement, informal=words, metadata=kept)
 
     def state(self, problem: Problem, meant: str | None) -> Problem:
         """See ``Formalizing``."""

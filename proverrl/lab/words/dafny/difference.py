@@ -1,6 +1,6 @@
 """Looks for a call on which two contracts disagree, or that one admits, and has Dafny prove it.
 
-Flows in: a problem of the kind ``contract`` and a body. Flows out: a program of lemmas, one for
+Flows in: a problem of the kind ``formalize`` and a body. Flows out: a program of lemmas, one for
 each call that is tried: small values of the parameters and those that the contracts name, results
 at and beside the values that they speak of. A lemma that is proved shows that one contract admits
 the call and the other does not, or that what a contract demands can be met. Not covered, so that

@@ -1,7 +1,7 @@
 """A method as something to be written from words: its contract, and code that Dafny proves.
 
 Flows in: problems whose method has code, with their proofs. Flows out: a problem of the kind
-``program``, whose hole takes ``requires``, ``ensures`` and a block with loop invariants; its
+``implement``, whose hole takes ``requires``, ``ensures`` and a block with loop invariants; its
 reference; its English. Behind the hole, where no policy sees it, a second method has the contract
 that is meant and does nothing but call the first, so that it verifies exactly when the policy's
 contract is at least as strong (the subset reward of Re:Form, Yan et al. 2025, arXiv 2507.16331):
@@ -26,9 +26,10 @@ from proverrl.lab.words.dafny.contract import (
     write_call,
 )
 from proverrl.lab.words.english import English
+from proverrl.lab.words.kinds import IMPLEMENT
 from proverrl.lab.words.parts import ProgramGrade
 from proverrl.lang.dafny.audit.bodies import PROGRAM
-from proverrl.lang.dafny.audit.methods import gives_contract, read_declared
+from proverrl.lang.dafny.audit.methods import read_declared
 from proverrl.lang.dafny.compose.attack import list_idle_bodies
 from proverrl.lang.dafny.syntax.declarations import read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, find_own_entries, scan_tokens
@@ -38,7 +39,7 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 class DafnyProgramming:
     """``Programming`` in Dafny."""
 
-    kind = PROGRAM
+    kind, given_kind = IMPLEMENT, PROGRAM
     unseen = FORMALIZING.unseen
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -64,11 +65,11 @@ class DafnyProgramming:
     def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
         """See ``Asking``: of the contract, as it would be asked of a formaliser, unless it is
         given."""
-        return () if gives_contract(problem) else FORMALIZING.ask_empty(*_ask_alone(problem, body))
+        return () if problem.kind == PROGRAM else FORMALIZING.ask_empty(*_ask_alone(problem, body))
 
     def ask_admitted(self, problem: Problem, body: str) -> Candidate | None:
         """See ``Asking``, as for ``ask_empty``."""
-        if gives_contract(problem):
+        if problem.kind == PROGRAM:
             return None
         return FORMALIZING.ask_admitted(*_ask_alone(problem, body))
 
@@ -81,7 +82,7 @@ class DafnyProgramming:
         refuses is a cheat."""
         if verdict.proved:
             return "meant"
-        is_given = gives_contract(candidate.problem)
+        is_given = candidate.problem.kind == PROGRAM
         distrusted = verdict.status in (Status.UNSOUND, Status.UNCONFIRMED)
         if distrusted or (not is_given and is_trivial(candidate)):
             return "refused"

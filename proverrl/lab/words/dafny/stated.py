@@ -1,7 +1,7 @@
 """A contract that somebody wrote, as what is meant, as what is to be proved, and as a claim.
 
-Flows in: problems of the kind ``contract`` and contracts that passed the audit, or a user's program
-with its hole. Flows out: problems and programs that hold those contracts as text of ours.
+Flows in: problems of the kind ``formalize`` and contracts that passed the audit, or a user's
+program with its hole. Flows out: problems and programs that hold those contracts as text of ours.
 Not handled here: whether a contract says what was meant.
 """
 

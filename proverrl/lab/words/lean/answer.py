@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.generate.families import ProgramText
-from proverrl.lab.words.answers import ANSWER
+from proverrl.lab.words.answers import ANSWER, EXPECTED
 from proverrl.lab.words.english import ASKS, English, write_digits
 from proverrl.lab.words.lean.proposition import describe_theorem
 from proverrl.lang.lean.audit.text import check_lean_problem
@@ -76,7 +76,11 @@ class LeanAnswering:
         # The proof stands in the hole's column.
         reference = f"answer {place.text}\n  {known.body}"
         return ProgramText(
-            text.splitlines(), reference, ANSWER, f"{words[:1].upper()}{words[1:]} {said}"
+            text.splitlines(),
+            reference,
+            ANSWER,
+            f"{words[:1].upper()}{words[1:]} {said}",
+            {EXPECTED: place.text},
         )
 
 

@@ -1,6 +1,6 @@
 """Looks for a reading on which two propositions disagree, and has Lean prove that they do.
 
-Flows in: a problem of the kind ``proposition`` and a body. Flows out: a theorem: the names can be
+Flows in: a problem of the kind ``formalize`` and a body. Flows out: a theorem: the names can be
 read so that one proposition holds of them and the other does not. Types are read as ``Bool``;
 constants, predicates, relations and functions on these in every possible way; natural numbers as
 those below four; elements of the file's own types as constructors without arguments. The search is

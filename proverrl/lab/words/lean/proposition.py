@@ -1,6 +1,6 @@
 """The proposition of a theorem, to be written from words and judged by Lean.
 
-Flows in: problems. Flows out: a problem of the kind ``proposition``, whose hole takes a closed
+Flows in: problems. Flows out: a problem of the kind ``formalize``, whose hole takes a closed
 proposition, its reference, and its English. Behind the hole, where no policy sees it, stands the
 proposition that is meant, and a proof of ours that both are equivalent. Two true propositions
 always are, so that this proof may only take one apart and put the other together (the idea of BEq,
@@ -19,11 +19,11 @@ from dataclasses import replace
 from proverrl.errors import ProblemError
 from proverrl.generate.families import ProgramText
 from proverrl.lab.words.english import English, Forms, forms, list_names, sentence
+from proverrl.lab.words.kinds import FORMALIZE
 from proverrl.lab.words.lean.closed import Closed, read_binders, split_binders
 from proverrl.lab.words.lean.difference import ask_difference
 from proverrl.lab.words.lean.errors import reword, spoil
 from proverrl.lab.words.lean.phrases import read_phrase
-from proverrl.lang.lean.audit.text import PROPOSITION
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.types import HOLE, Candidate, Problem, Stage, Verdict
 
@@ -63,7 +63,7 @@ _SAME = (
 class LeanFormalizing:
     """``Formalizing`` in Lean."""
 
-    kind = PROPOSITION
+    kind = FORMALIZE
     unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
 
     def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
@@ -126,7 +126,7 @@ class LeanFormalizing:
         """See ``Formalizing``. ``text`` holds definitions, if any; there is no program."""
         lines = [*text.rstrip().splitlines(), "def Asked : Prop :=", f"  {HOLE}"]
         statement = "\n".join(lines) + "\n"
-        return Problem("words", "lean", PROPOSITION, "", statement, informal=words)
+        return Problem("words", "lean", FORMALIZE, "", statement, informal=words)
 
     def state(self, problem: Problem, meant: str | None) -> Problem:
         """See ``Formalizing``."""

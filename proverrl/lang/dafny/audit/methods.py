@@ -6,8 +6,8 @@ assembled. Beside that the file must consist of our declarations and no other, o
 method must be clauses of a contract and one block. It may not speak of what stands behind the hole,
 since a method that calls the one that states what is meant would be proved by itself. ``:|`` is
 refused: it asks for a value without computing it, so that ``r :| r == F(n)`` would be a program.
-Where the head has an ``ensures`` and there are no words, the contract is given: then a body is
-``decreases`` and one block, and may speak of all that our program declares. Refused although
+Where the head has an ``ensures`` the contract is given: then a body is ``decreases`` and one block,
+and may speak of all that our program declares. Refused although
 honest: ``:|`` of ghost variables; ``modifies``, since the frame is ours; lemmas of the policy's
 own. Not covered: a weak contract (the verdict says so where one is written), what the code costs.
 """
@@ -50,10 +50,8 @@ class OurDeclarations:
 
 
 def gives_contract(problem: Problem) -> bool:
-    """True if the head of the method whose hole it is has an ``ensures``, and no words ask for a
-    contract. Raises ``ProblemError`` for a comment that is never closed."""
-    if problem.informal.strip():
-        return False
+    """True if the head of the method whose hole it is has an ``ensures``. Raises ``ProblemError``
+    for a comment that is never closed."""
     words = [piece for _, piece in scan_tokens(Candidate(problem, "").head)]
     return "ensures" in words[max((i for i, w in enumerate(words) if w == "method"), default=0) :]
 
@@ -85,7 +83,7 @@ def _read(text: str, hole: int, is_given: bool) -> OurDeclarations | str:
     if not is_given and not hidden:
         return (
             "no method behind its hole says what is meant, and its head does not give a contract "
-            "(an 'ensures', in a problem without words)"
+            "(an 'ensures')"
         )
     return OurDeclarations(others, place, program.places[elements[place].start], hidden, is_given)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proverrl.lang.lean.syntax.declarations import CLOSING, OPENING
 from proverrl.lang.lean.syntax.tokens import Token, scan_code
 from proverrl.types import Problem
 from proverrl.verifier.body_place import hole_column
 
-_OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _BULLETS = frozenset("· .".split())
 _NAMED_GOALS = frozenset({"case", "next"})
 _WITH_ALTERNATIVES = frozenset("cases induction match fun_cases fun_induction".split())
@@ -77,7 +77,7 @@ class _Reader:
                 head = token.text
                 if head != "|":
                     owners.append((column, head))
-            depth += (token.text in _OPENING) - (token.text in _CLOSING)
+            depth += (token.text in OPENING) - (token.text in CLOSING)
             if depth:
                 continue
             is_bullet = begins and token.text in _BULLETS and self._stands_alone(place)

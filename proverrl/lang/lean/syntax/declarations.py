@@ -29,7 +29,8 @@ MODIFIERS = frozenset(
 _NAMELESS = frozenset({"example", "instance"})
 _PROVABLE = frozenset({"theorem", "lemma", "def", "abbrev"})
 _HOLE_TEXTS = {"tactics": f":= by\n  {HOLE}\n", "term": f":=\n  {HOLE}\n"}
-_OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
+OPENING = frozenset("( [ { ⟨ ⦃ #[ ![ !![ @[".split())
+CLOSING = frozenset(") ] } ⟩ ⦄ ]'".split())
 _IMPORT_WORDS = frozenset({"public", "meta", "private"})
 
 
@@ -115,9 +116,9 @@ def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
     """The first (or last) token ``mark`` of a text outside of all brackets."""
     depth, found = 0, None
     for token in scan_tokens(text):
-        if token.text in _OPENING:
+        if token.text in OPENING:
             depth += 1
-        elif token.text in _CLOSING:
+        elif token.text in CLOSING:
             depth -= 1
         elif token.text == mark and token.is_code and depth == 0:
             found = token
