@@ -200,7 +200,13 @@ class Language(ABC):
         if kind := self.find_kind(problem):
             with self._guard(kind, problem):
                 return kind.show(problem)
-        return problem.preamble + problem.statement
+        text = problem.preamble + problem.statement
+        return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
+
+    def asks_statement(self, problem: Problem) -> bool:
+        """True if a statement belongs into the hole of one of its own kinds: behind the hole stands
+        what is meant, and showing it would show the answer."""
+        return False
 
     def shows_words(self, problem: Problem) -> bool:
         """True if a policy sees the problem's words beside its text."""

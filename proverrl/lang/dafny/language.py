@@ -21,6 +21,7 @@ from proverrl.lang.dafny.audit.bodies import (
     check_problem,
     find_cheat,
 )
+from proverrl.lang.dafny.audit.methods import gives_contract
 from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
 from proverrl.lang.dafny.syntax.text import (
@@ -103,6 +104,10 @@ class Dafny(Language):
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
+
+    def asks_statement(self, problem: Problem) -> bool:
+        is_whole = problem.kind == PROGRAM and not gives_contract(problem)
+        return is_whole or problem.kind == CONTRACT
 
     def find_cheat(self, problem: Problem) -> str:
         is_written = problem.kind in (CONTRACT, PROGRAM)

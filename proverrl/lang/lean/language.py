@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.lean.audit.text import (
     LEAN_KINDS,
+    PROPOSITION,
     audit_lean_candidate,
     check_lean_problem,
 )
@@ -122,6 +123,9 @@ class Lean(Language):
         """Lean's own names are many, and most stand behind a dot: ``Nat.add_comm``, ``h.left``. The
         own ones that do stand elsewhere without one."""
         return not word.string.endswith(".", 0, word.start()) and super().owns_name(word)
+
+    def asks_statement(self, problem: Problem) -> bool:
+        return problem.kind == PROPOSITION
 
     def show_body(self, problem: Problem, body: str) -> str:
         """Its later lines begin where its first line does, not in the hole's column."""
