@@ -20,7 +20,7 @@ ANSWERS = "#!/bin/sh\necho 4.11.0\n"
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing."""
 
 
@@ -70,7 +70,7 @@ def test_a_dotnet_sdk_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     dotnet.write_text(
         '#!/bin/sh\nif [ "$1" = --list-sdks ]; then echo "8.0.100 [/x]"; exit; fi\n'
         'echo "$@" >&2\nwhile [ "$1" != --tool-path ]; do shift; done\nmkdir -p "$2"\n'
-        "printf '#!/bin/sh\\necho 4.11.0 \"$@\"\\n' > \"$2/dafny\"\nchmod +x \"$2/dafny\"\n"
+        'printf \'#!/bin/sh\\necho 4.11.0 "$@"\\n\' > "$2/dafny"\nchmod +x "$2/dafny"\n'
     )
     dotnet.chmod(0o755)
     wheel = "z3_solver-4.12.1.0.data/data/bin/z3"

@@ -12,7 +12,6 @@ from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
-    ConfirmingToolchain,
     DafnyToolchain,
     find_confirming_toolchain,
     find_dafny_toolchain,
@@ -38,22 +37,22 @@ START = (place(0), DONE)
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> ConfirmingToolchain:
+def fake(tmp_path: Path) -> DafnyToolchain:
     command = tmp_path / "dafny"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
     command.chmod(0o755)
-    return ConfirmingToolchain(str(command), "4.11.0")
+    return DafnyToolchain(str(command), "4.11.0")
 
 
 @pytest.fixture
-def real() -> ConfirmingToolchain:
+def real() -> DafnyToolchain:
     found = find_confirming_toolchain()
     if found is None:
         pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
     return found
 
 
-def ask(toolchain: ConfirmingToolchain, *texts: str) -> list[Reply]:
+def ask(toolchain: DafnyToolchain, *texts: str) -> list[Reply]:
     async def main() -> list[Reply]:
         server = await DafnyLanguageServer.start(toolchain, Limits())
         try:
@@ -65,38 +64,38 @@ def ask(toolchain: ConfirmingToolchain, *texts: str) -> list[Reply]:
     return asyncio.run(main())
 
 
-def tell(fake: ConfirmingToolchain, *steps: dict[str, Any], text: str = LEMMA) -> Reply:
+def tell(fake: DafnyToolchain, *steps: dict[str, Any], text: str = LEMMA) -> Reply:
     script = "".join(f"\n//! {json.dumps(step)}" for step in steps)
     return ask(fake, text + script)[0]
 
 
-def test_statuses_that_come_before_the_end_of_resolution_count(fake: ConfirmingToolchain) -> None:
+def test_statuses_that_come_before_the_end_of_resolution_count(fake: DafnyToolchain) -> None:
     assert tell(fake, place(5), DONE) == Reply((VERIFIED,), (), ())
 
 
 def test_errors_that_come_behind_the_status_belong_to_the_answer(
-    fake: ConfirmingToolchain,
+    fake: DafnyToolchain,
 ) -> None:
     reply = tell(fake, *START, place(4), diagnostics((1, 0, 14, "it fails")))
     assert reply == Reply((FAILED,), (ReplyMessage("error", 1, 14, "it fails"),), ())
 
 
-def test_a_text_with_nothing_to_verify_has_no_entry(fake: ConfirmingToolchain) -> None:
+def test_a_text_with_nothing_to_verify_has_no_entry(fake: DafnyToolchain) -> None:
     assert tell(fake, DONE) == Reply((), (), ())
 
 
-def test_what_is_said_of_another_text_is_not_read(fake: ConfirmingToolchain) -> None:
+def test_what_is_said_of_another_text_is_not_read(fake: DafnyToolchain) -> None:
     other = json.loads(json.dumps([place(4), diagnostics((1, 0, 0, "old"))]).replace("URI", "x"))
     assert tell(fake, *other, *START, place(5)) == Reply((VERIFIED,), (), ())
 
 
-def test_questions_are_answered_and_lists_are_understood(fake: ConfirmingToolchain) -> None:
+def test_questions_are_answered_and_lists_are_understood(fake: DafnyToolchain) -> None:
     told = {"say": "dafny/x", "params": ["4.11.0.0"]}
     reply = tell(fake, {"ask": "client/registerCapability"}, told, *START, place(5))
     assert reply == Reply((VERIFIED,), (), ())
 
 
-def test_an_outcome_that_is_taken_back_is_none(fake: ConfirmingToolchain) -> None:
+def test_an_outcome_that_is_taken_back_is_none(fake: DafnyToolchain) -> None:
     last = {"say": "dafny/compilation/status", "params": {"uri": "URI", "version": None}}
     with pytest.raises(WorkerError, match="took back what it had said"):
         tell(fake, *START, place(5), place(1), last)
@@ -110,31 +109,31 @@ def test_an_outcome_that_is_taken_back_is_none(fake: ConfirmingToolchain) -> Non
     ],
 )
 def test_an_exception_inside_dafny_is_no_verdict(
-    fake: ConfirmingToolchain, broken: dict[str, Any]
+    fake: DafnyToolchain, broken: dict[str, Any]
 ) -> None:
     with pytest.raises(WorkerError, match="Dafny failed inside") as caught:
         tell(fake, *START, broken)
     assert caught.value.cause == "no-result"
 
 
-def test_a_prover_without_a_result_is_no_verdict(fake: ConfirmingToolchain) -> None:
+def test_a_prover_without_a_result_is_no_verdict(fake: DafnyToolchain) -> None:
     told = diagnostics((1, 0, 6, "Verification inconclusive (Known)"))
     with pytest.raises(WorkerError, match="the prover gave no result"):
         tell(fake, *START, told, place(4))
 
 
-def test_a_server_that_ends_is_no_verdict(fake: ConfirmingToolchain) -> None:
+def test_a_server_that_ends_is_no_verdict(fake: DafnyToolchain) -> None:
     with pytest.raises(WorkerError, match="Dafny's server died") as caught:
         tell(fake, *START, {"exit": 3})
     assert caught.value.cause == "died"
 
 
-def test_what_is_not_understood_is_no_verdict(fake: ConfirmingToolchain) -> None:
+def test_what_is_not_understood_is_no_verdict(fake: DafnyToolchain) -> None:
     with pytest.raises(WorkerError, match=r"not understood \(namedVerifiables\.0\.status"):
         tell(fake, *START, place(9))
 
 
-def test_limits_are_outcomes_and_assumptions_are_errors(fake: ConfirmingToolchain) -> None:
+def test_limits_are_outcomes_and_assumptions_are_errors(fake: DafnyToolchain) -> None:
     axiom = "assume statement has no {:axiom} annotation"
     timed = "Verification of 'Known' timed out after 30 seconds"
     reply = tell(fake, *START, diagnostics((1, 0, 6, timed), (2, 0, 13, axiom)), place(4))
@@ -142,7 +141,7 @@ def test_limits_are_outcomes_and_assumptions_are_errors(fake: ConfirmingToolchai
     assert [(m.kind, m.column) for m in reply.messages] == [("limit", 6), ("error", 13)]
 
 
-def test_columns_are_counted_in_code_points(fake: ConfirmingToolchain) -> None:
+def test_columns_are_counted_in_code_points(fake: DafnyToolchain) -> None:
     told = diagnostics((1, 0, 7, "it fails"))
     reply = tell(fake, told, symbols((0, 13, 18, 4)), DONE, text="/*\U0001d4b3*/ lemma Known")
     assert reply.entries == (FAILED,)
@@ -151,7 +150,7 @@ def test_columns_are_counted_in_code_points(fake: ConfirmingToolchain) -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(0, (1, 5)), (1, (2, 5)), (2, (3, 5)), (3, (4, 5))])
 def test_a_server_that_fails_its_test_is_refused(
-    fake: ConfirmingToolchain, monkeypatch: pytest.MonkeyPatch, number: int, status: tuple[int, int]
+    fake: DafnyToolchain, monkeypatch: pytest.MonkeyPatch, number: int, status: tuple[int, int]
 ) -> None:
     """Without the false lemma, the contradiction, the limit or the assumption, one at a
     time."""
@@ -181,19 +180,18 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
         find_confirming_toolchain()
     monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
-    assert find_confirming_toolchain() == ConfirmingToolchain(str(command), "4.11.0")
+    assert find_confirming_toolchain() == DafnyToolchain(str(command), "4.11.0")
 
 
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("4.11.0+abc", r"4\.11\.0, which is at present only the second judge.* PROVERRL_DAFNY4"),
-        ("3.13.1", r"supported are Dafny 2\.3 .* and, as the second judge, Dafny 4"),
+        ("3.13.1", r"supported are Dafny 2\.3 .* and Dafny 4"),
         ("2.2.0", r"supported are Dafny 2\.3"),
         ("5.0.0", r"supported are Dafny 2\.3"),
     ],
 )
-def test_the_first_dafny_must_be_version_2_3(
+def test_the_first_dafny_must_be_version_2_3_or_4(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
 ) -> None:
     command = tmp_path / "dafny"
@@ -204,7 +202,7 @@ def test_the_first_dafny_must_be_version_2_3(
         find_dafny_toolchain()
 
 
-def test_real_texts(real: ConfirmingToolchain) -> None:
+def test_real_texts(real: DafnyToolchain) -> None:
     texts = [
         "method M(x: int) returns (r: int) ensures r == 2 { if x > 0 { return 1; } r := x / x; }",
         "lemma L(x: int) requires x < 0 < x ensures x == 3 { assert x == 5; }",
@@ -238,7 +236,7 @@ def test_real_texts(real: ConfirmingToolchain) -> None:
     ]
 
 
-def test_real_verdicts(real: ConfirmingToolchain) -> None:
+def test_real_verdicts(real: DafnyToolchain) -> None:
     problem = Problem("p", "dafny", "statements", "", f"lemma L(x: int)\n  ensures x > 0\n{HOLE}\n")
 
     async def main() -> list[Verdict]:

@@ -17,9 +17,10 @@ from proverrl.lang.dafny.audit.written_types import (
     read_untyped,
     write_types,
 )
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_program
-from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
+from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage, read_types
 from proverrl.lang.dafny.syntax.tokens import read_file
 from proverrl.lang.dafny.verify.judge import judge_candidate
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
@@ -37,14 +38,7 @@ def make_problem(statement: str, kind: str = "statements") -> Problem:
 def write(problem: Problem, body: str, types: list[str | None]) -> WrittenText:
     """The candidate as it is sent when Dafny infers these types for all bindings, in order."""
     blank = read_untyped(problem.id, get_blank(problem))
-    first = 100 + len(types)
-    assert len(types) == len(blank.bindings)
-    trace = [TRACE_START.format(first)] + [
-        f"DEBUG: setting proxy ?{100 + number}.T := {name}"
-        for number, name in enumerate(types)
-        if name is not None
-    ]
-    insertions = read_insertions(problem, blank, trace)
+    insertions = read_insertions(problem, blank, [name or "" for name in types])
     return write_types(Candidate(problem, body), blank, insertions)
 
 
@@ -126,7 +120,9 @@ def test_unknown_types_are_put_together() -> None:
         "DEBUG: setting proxy ?5.T := int",
         "DEBUG: setting proxy ?5.T := bv8",
     ]
-    assert [i.text for i in read_insertions(problem, blank, trace)] == [
+    assert [
+        i.text for i in read_insertions(problem, blank, read_types(trace, len(blank.bindings)))
+    ] == [
         *(": int", ": seq<D?<C?12<int>>>"),
     ]
 
@@ -146,11 +142,16 @@ class SlowProcess:
     async def ask_part(self, source: str, included: str) -> Reply | None:
         raise AssertionError(source)
 
-    async def ask_types(self, source: str) -> tuple[Reply, list[str]]:
+    async def ask_names(self, source: str) -> Reply:
+        raise AssertionError(source)
+
+    ask_resolved = ask_names
+
+    async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
         self.num_asked += 1
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        return Reply((), (), ()), self.trace
+        return Reply((), (), ()), read_types(self.trace, len(program.bindings))
 
 
 def test_no_worker_goes_without_the_types_that_another_asks_for() -> None:
@@ -183,9 +184,9 @@ def test_a_pattern_of_which_dafny_does_not_tell_is_the_problems_fault() -> None:
     blank = read_untyped("p", get_blank(problem))
     assert [blank.tokens[b.place].text for b in blank.bindings] == ["Z", "q"]
     with pytest.raises(ProblemError, match="the type of 'q' is left to Dafny"):
-        read_insertions(problem, blank, [TRACE_START.format(9)])
+        read_insertions(problem, blank, read_types([TRACE_START.format(9)], 2))
     told = [TRACE_START.format(9), "DEBUG: setting proxy ?8.T := N"]
-    assert [i.text for i in read_insertions(problem, blank, told)] == [": N"]
+    assert [i.text for i in read_insertions(problem, blank, read_types(told, 2))] == [": N"]
 
 
 def test_a_problem_with_a_two_state_function_is_refused() -> None:
@@ -230,7 +231,7 @@ def test_a_type_that_dafny_does_not_tell_is_the_problems_fault(trace: list[str])
     problem = make_problem(f"lemma L()\n{{ var i := 0; {HOLE} }}\n")
     blank = read_untyped("p", get_blank(problem))
     with pytest.raises(ProblemError, match=r"line 2: the type of 'i' is left to Dafny.* write"):
-        read_insertions(problem, blank, trace)
+        read_insertions(problem, blank, read_types(trace, len(blank.bindings)))
 
 
 @pytest.mark.parametrize(
@@ -384,7 +385,7 @@ def test_types_of_every_form_can_be_written_and_hold() -> None:
         written = await known.write_types(worker, Candidate(problem, ""))
         await known.check_types(worker, problem)
         verdict = await judge_candidate(worker, Candidate(problem, ""), KnownProblems(), toolchain)
-        again, _ = await worker.ask_types(written.text)
+        again = await worker.ask_resolved(written.text)
         return written, verdict.status.value, sum(m.kind == "error" for m in again.messages)
 
     written, status, num_errors = ask_worker(ask)

@@ -12,7 +12,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.verify.backend import open_dafny
 from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
 from proverrl.lang.dafny.verify.workers.toolchain import (
-    ConfirmingToolchain,
+    DafnyToolchain,
     find_confirming_toolchain,
 )
 from proverrl.lang.lean.verify.confirm import FreshProcess
@@ -271,7 +271,7 @@ def test_the_toolchain_names_the_second_judge(
     monkeypatch.setenv("PROVERRL_DAFNY4", "")
     alone = name()
     monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
-    second = f"; second judge: {ConfirmingToolchain(str(dafny), '4.11.0').name}"
+    second = f"; second judge: {DafnyToolchain(str(dafny), '4.11.0').name}"
     assert name() == alone + second
     assert name(allowed=("axiom",)) == f"{alone}, allowing axiom{second}"
     assert name(confirm="off") == alone

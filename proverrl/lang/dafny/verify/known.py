@@ -49,9 +49,12 @@ class DafnyProcess(Protocol):
         # an empty body would use up the whole limit. Far less kills it.
         return await self.ask(source, _NAMES_ONLY_RLIMIT)
 
+    async def ask_resolved(self, source: str) -> Reply:
+        """Read a program and verify nothing."""
+
     async def ask_types(self, program: ParsedProgram) -> tuple[Reply, Sequence[str]]:
-        """Read a program and verify nothing: the reply, and the type that it infers for each
-        binding; empty for what is not told."""
+        """As ``ask_resolved``, and the type that Dafny infers for each binding; empty for what is
+        not told."""
 
 
 @dataclass(slots=True)
@@ -139,7 +142,7 @@ class KnownProblems:
         known = self._look_up(problem)
         if known.types_hold or not known.insertions:
             return
-        reply = await process.ask_names(await self._write_blank(process, problem))
+        reply = await process.ask_resolved(await self._write_blank(process, problem))
         if error := next(iter(reply.errors), ""):
             types = ", ".join(i.text.strip("(): ") for i in known.insertions if i.behind)
             raise ProblemError(

@@ -73,6 +73,9 @@ class DafnyCliWorker(GroupWorker, DafnyProcess):
         """As ``ask``: the command line always names its prover."""
         return await self.ask(source, rlimit)
 
+    async def ask_resolved(self, source: str) -> Reply:
+        return (await self._ask(source, None, *TYPE_OPTIONS))[0]
+
     async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
         reply, trace = await self._ask(program.text, None, *TYPE_OPTIONS)
         return reply, read_types(trace, len(program.bindings))

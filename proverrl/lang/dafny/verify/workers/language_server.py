@@ -57,10 +57,11 @@ OPTIONS = (
     "--cores=1",
     # The usual limit hides all but five errors of an entry, and with 0 each text gets a warning.
     "--error-limit=1000",
-    # As texts are read that were written for Dafny 2.
-    "--function-syntax=3",
-    "--quantifier-syntax=3",
 )
+AS_2_3 = ("--function-syntax=3", "--quantifier-syntax=3")
+"""Texts that a Dafny 2.3 has read mean the same."""
+AS_4 = ("--function-syntax=experimentalDefaultCompiled", "--quantifier-syntax=4")
+"""As Dafny 4 reads; ``function method`` may be written too."""
 # Not all of --analyze-proofs: its suggestions fail inside Dafny at a lemma without a body.
 ANALYSIS = ("--warn-contradictory-assumptions",)
 _INITIALIZE = 1
@@ -263,6 +264,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
             toolchain.dafny,
             "server",
             *OPTIONS,
+            *(AS_4 if known else AS_2_3),
             *(ANALYSIS if analyses else ()),
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
             *toolchain.arguments,
@@ -313,9 +315,10 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         return answer.read(source, believes=self._toolchain.believes)
 
     async def ask_names(self, source: str) -> Reply:
-        if refused := _refuse_iterators(source):
-            return refused
         # All names are told before the resolution ends.
+        return _refuse_iterators(source) or await self.ask_resolved(source)
+
+    async def ask_resolved(self, source: str) -> Reply:
         answer = await self._open(source, lambda answer: answer.read_by_dafny)
         await self._close(answer)
         return _read_refusal(answer, source)

@@ -87,6 +87,9 @@ class DafnyServerWorker(GroupWorker, DafnyProcess):
         """As ``ask``, and the reply names the prover that was used."""
         return parse_reply(await self._ask(source, rlimit, "/trace"))
 
+    async def ask_resolved(self, source: str) -> Reply:
+        return parse_reply(split_trace(await self._ask(source, None, *TYPE_OPTIONS))[0])
+
     async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
         text, trace = split_trace(await self._ask(program.text, None, *TYPE_OPTIONS))
         return parse_reply(text), read_types(trace, len(program.bindings))
