@@ -83,7 +83,8 @@ async def judge_candidate(
     allowed = toolchain.allowed if is_file else ()
     trusted = list_trusted(candidate.body, allowed) if allowed else []
     verdict = judge_reply(reply, judged, expected, trusted)
-    if is_file and not reply.resolved and (newer := explain_dafny_4(candidate.body)):
+    is_newer = is_file and not reply.resolved and not toolchain.is_4
+    if is_newer and (newer := explain_dafny_4(candidate.body)):
         said = (Diagnostic("error", newer), *verdict.diagnostics)
         verdict = replace(verdict, diagnostics=said)
     if verdict.proved and not is_file:
