@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from proverrl.errors import CanaryError, ToolchainError, UsageError
-from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang import OURS, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
@@ -14,7 +14,7 @@ from proverrl.verifier.canaries import CanaryVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 
-ALL = [(language, build) for language in LANGUAGES for build in find_language(language).canaries]
+ALL = [(language, build) for language in sorted(OURS) for build in find_language(language).canaries]
 
 
 class LanedFake(FakeVerifier):
