@@ -57,7 +57,6 @@ class McNemar:
     only_first: int
     only_second: int
     both: int
-    neither: int
     p: float
 
 
@@ -141,7 +140,6 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
         only_first=only_first,
         only_second=only_second,
         both=pairs[True, True],
-        neither=pairs[False, False],
         p=float(stats.binomtest(only_first, num).pvalue) if num else 1.0,
     )
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.bodies import audit_candidate
-from proverrl.lang.dafny.audit.vacuity import build_requires_probe, proves_probe
+from proverrl.lang.dafny.compose.vacuity import build_requires_probe, proves_probe
 from proverrl.lang.dafny.verify.backend import start_dafny_worker
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain

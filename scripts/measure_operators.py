@@ -29,7 +29,6 @@ from proverrl.compose.filters import (
     DEADLINE_SECONDS,
     FILTERS,
     Asker,
-    FilterTally,
     FilterTools,
     make_filters,
     run_filters,
@@ -154,7 +153,7 @@ async def measure_operators(
             num_kept=len(kept),
             num_with_reference=len(referenced),
             rows=rows,
-            num_calls=run.num_calls,
+            num_calls=run.calls.total(),
         )
 
 
@@ -179,12 +178,13 @@ async def main(given: argparse.Namespace) -> None:
     parents = [Parent(problem, references[problem.id]) for problem in problems]
     if given.families:
         first = {problem.family: problem for problem in reversed(problems)}
-        tally = FilterTally()
         try:
-            await run_filters(list(first.values()), make_filters(tools), tools, tally=tally)
+            run = await run_filters(list(first.values()), make_filters(tools), tools)
         finally:
             await verifier.aclose()
-        print(tally.describe())
+        print(f"{len(run.kept)} of {len(first)} kept, {run.calls.total()} verifier calls")
+        for stop in run.stops:
+            print(f"{stop.problem_id}: {stop.filter}: {stop.reason}")
         return
     print("| operator | made of drawn | well formed | not trivial | kept | proved | calls each |")
     print("|---|---|---|---|---|---|---|")

@@ -1,12 +1,11 @@
 """Filters that a composed problem must pass before training uses it.
 
 Flows in: problems, a verifier. Flows out: the problems that pass, and for each of the others a
-``Stop`` that says which filter stopped it and why; what was stopped and how many verifier calls it
-cost is counted in a ``FilterTally``, which goes into a checkpoint.
-A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
-to train on. So does a program that the filters cannot take apart (classes, type parameters).
-Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
-Lean nothing of this ran against a real Lean.
+``Stop`` that says which filter stopped it and why; and the verifier calls of each filter. A
+question that was not judged (time, crash) stops the problem: what is unknown is not good enough to
+train on. So does a program that the filters cannot take apart (classes, type parameters). Not
+handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with Lean
+nothing of this ran against a real Lean.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import asyncio
 import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.operators import compose
@@ -56,34 +54,6 @@ class NotJudgedError(Exception):
 
 Filter = Callable[[Problem], Awaitable[Stop | None]]
 """Looks at one problem; None lets it pass."""
-
-
-@dataclass(slots=True)
-class FilterTally:
-    """Counts of the filters' work: problems seen and kept, stops by filter and reason, and verifier
-    calls by filter (each candidate counts once)."""
-
-    num_seen: int = 0
-    num_kept: int = 0
-    stops: Counter[str] = field(default_factory=Counter)
-    calls: Counter[str] = field(default_factory=Counter)
-
-    def record(self, stop: Stop) -> None:
-        """Count a stop."""
-        self.stops[f"{stop.filter}: {stop.reason}"] += 1
-
-    def describe(self) -> str:
-        """One line for a person."""
-        stopped = "; ".join(f"{n} {name}" for name, n in self.stops.most_common())
-        line = f"{self.num_kept} of {self.num_seen} kept, {sum(self.calls.values())} verifier calls"
-        return f"{line}: {stopped}" if stopped else line
-
-    def state_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"stops": dict(self.stops), "calls": dict(self.calls)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.num_seen, self.num_kept = state["num_seen"], state["num_kept"]
-        self.stops, self.calls = Counter(state["stops"]), Counter(state["calls"])
 
 
 class Asker:
@@ -127,26 +97,24 @@ class FilterTools:
 
 @dataclass(frozen=True, slots=True)
 class FilterRun:
-    """The result of a batch: problems kept and stops, each in the order of the input."""
+    """The result of a batch: problems kept and stops, each in the order of the input, and the
+    verifier calls of each filter (each candidate counts once)."""
 
     kept: tuple[Problem, ...]
     stops: tuple[Stop, ...]
-    num_calls: int
+    calls: Counter[str]
 
 
 async def run_filters(
     problems: Sequence[Problem],
     filters: Mapping[FilterName, Filter],
     tools: FilterTools,
-    *,
-    tally: FilterTally | None = None,
 ) -> FilterRun:
     """Every problem through the filters in their order, up to the first that stops it.
 
     A few problems are in work at once; the result does not depend on which is judged first.
     Raises what the verifier raises, when the work of the others is cancelled.
     """
-    tally = FilterTally() if tally is None else tally
     before = Counter(tools.asker.calls)
     room = asyncio.Semaphore(_NUM_IN_FLIGHT)
     early: dict[FilterName, Filter] = {
@@ -172,16 +140,10 @@ async def run_filters(
             for problem, stop in zip(problems, first, strict=True)
         ]
     results = [task.result() for task in running]
-    tally.num_seen += len(problems)
-    tally.num_kept += sum(stop is None for stop in results)
-    for stop in filter(None, results):
-        tally.record(stop)
-    spent = tools.asker.calls - before
-    tally.calls += spent
     return FilterRun(
         kept=tuple(p for p, stop in zip(problems, results, strict=True) if stop is None),
         stops=tuple(stop for stop in results if stop is not None),
-        num_calls=sum(spent.values()),
+        calls=tools.asker.calls - before,
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
+from proverrl.files.lines import RESOLVED_FILE
 from proverrl.files.shipped import LOOKED, find_config, find_extended, list_configs
 from proverrl.files.strict_json import read_object
 
@@ -41,7 +42,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
     """The configuration that a run stored, its folder being where it lies now. Raises ``RunError``
     if the folder is not a run, and ``ConfigError`` if an override is wrong."""
-    path = run / "resolved.json"
+    path = run / RESOLVED_FILE
     try:
         table = read_stored_table(path)
     except FileNotFoundError as error:

@@ -6,7 +6,7 @@ The strategies that ``name`` chooses stand in ``proverrl.search.run.SEARCHES``, 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -54,3 +54,8 @@ class SearchConfig(Section):
     """``best_first``: log-probability is divided by depth to this power"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     """``pooled_hints``: share of the remaining calls that goes to whole proofs"""
+
+    @property
+    def is_ours(self) -> bool:
+        """False where ``name`` is a search of somebody's own."""
+        return self.name in get_args(SearchName)

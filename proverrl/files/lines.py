@@ -72,6 +72,7 @@ def _describe(error: ValidationError, where: str, remedy: str) -> RunError:
 
 
 METRICS_FILE = "metrics.jsonl"
+RESOLVED_FILE = "resolved.json"
 ROLLOUTS_FOLDER = "rollouts"
 EVALS_FOLDER = "evals"
 

@@ -20,7 +20,7 @@ from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.evaluate import Evaluation
-from proverrl.files.lines import make_file_name
+from proverrl.files.lines import RESOLVED_FILE, make_file_name
 from proverrl.lang import add_languages, find_language
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
@@ -34,7 +34,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
-from proverrl.run.run_folder import RESOLVED_FILE, lock_run, settle, write_resolved
+from proverrl.run.run_folder import lock_run, settle, write_resolved
 from proverrl.run.session import load_weights
 from proverrl.search.proposals import PROPOSERS, Corrector
 from proverrl.search.wiring import Tools, needs_traces, open_confirm

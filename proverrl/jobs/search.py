@@ -14,11 +14,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
-from proverrl.config.search import SearchName
 from proverrl.errors import RunError, UsageError, VerifierError
 from proverrl.jobs.evaluate import open_policy, open_prover
 from proverrl.monitor.search_display import SearchDisplay, open_display
@@ -146,7 +145,7 @@ class _SearchRun:
 
         self.display.watch(search)
         # What a strategy of somebody's own wrote down as proved is verified when the search ends.
-        is_trusted = search.config.name in get_args(SearchName)
+        is_trusted = search.config.is_ours
         try:
             result = await search.run(watch)
             is_trusted = True

@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
+from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, RESOLVED_FILE, only_evaluates
 from proverrl.files.strict_json import read_object
 from proverrl.monitor.console import LivePanel, can_draw_live, choose_width, open_console
 from proverrl.monitor.display import (
@@ -63,7 +63,7 @@ class RunView:
     def look(self) -> list[Row]:
         """Read what is new, and return its rows."""
         if not self.config:
-            self.config = _table(_read_object(self.run / "resolved.json").get("config"))
+            self.config = _table(_read_object(self.run / RESOLVED_FILE).get("config"))
         known = bool(self.steps or self.warm)
         rows, anew = self.tail.read()
         if anew:

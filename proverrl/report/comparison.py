@@ -2,7 +2,8 @@
 
 Flows in: run records. Flows out: groups of columns whose attempts were kept, which of them are
 compared, and warnings where columns were measured under unlike conditions. The figures are those
-of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``).
+of ``proverrl.evaluation.compare``. Not handled here: what a solution cost
+(``proverrl.evaluation.budgets``).
 """
 
 from __future__ import annotations

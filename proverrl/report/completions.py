@@ -2,7 +2,7 @@
 
 Flows in: run records, result files. Flows out: a row for the training of each run and for each
 evaluation, tables of them, lines for a terminal, warnings. Not handled here: verdicts
-(``sections``), spending per problem (``budgets``).
+(``sections``), spending per problem (``proverrl.evaluation.budgets``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 
-COMPLETION_COLUMNS = (
-    "run", "where", "completions", "truncated_share", "without_candidate_share",
-    "without_candidate_reason", "prompt_tokens", "completion_tokens", "cost",
+_SHOWN = (
+    "completions", "truncated_share", "without_candidate_share", "without_candidate_reason",
+    "prompt_tokens", "completion_tokens", "cost",
 )  # fmt: skip
 
 
@@ -32,8 +32,8 @@ def list_completion_rows(runs: Sequence[RunRecord]) -> list[Row]:
     rows = []
     for run in runs:
         if run.steps:
-            rows.append(_row(run, f"{run.label}: training", sum_steps(run.steps)))
-        rows += [_row(run, _name(run, item), item.summary) for item in run.evaluations.values()]
+            rows.append(_row(f"{run.label}: training", sum_steps(run.steps)))
+        rows += [_row(_name(run, item), item.summary) for item in run.evaluations.values()]
     return rows
 
 
@@ -43,13 +43,9 @@ def sum_steps(steps: Sequence[Mapping[str, Any]]) -> Row:
     return {} if counts is None else {"completions": counts.num, **counts.figures()}
 
 
-def _row(run: RunRecord, where: str, figures: Mapping[str, Any]) -> Row:
+def _row(where: str, figures: Mapping[str, Any]) -> Row:
     values = {**figures, **(figures.get("usage") or {})}
-    return {
-        **{name: values.get(name) for name in COMPLETION_COLUMNS},
-        "run": str(run.path),
-        "where": where,
-    }
+    return {"where": where, **{name: values.get(name) for name in _SHOWN}}
 
 
 def _name(run: RunRecord, evaluation: StoredEvaluation) -> str:

@@ -27,6 +27,7 @@ from proverrl.files.disk import refuse_inside
 from proverrl.files.lines import (
     EVALS_FOLDER,
     METRICS_FILE,
+    RESOLVED_FILE,
     ROLLOUTS_FOLDER,
     ROW,
     iter_typed_lines,
@@ -36,7 +37,6 @@ from proverrl.files.lines import (
 from proverrl.monitor.metrics import RESTORE, Count, LimitUse, Number, read_limits, read_metrics
 from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
-RESOLVED_FILE = "resolved.json"
 TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
@@ -156,7 +156,7 @@ def choose_place(run_dirs: Sequence[Path], out: Path | None) -> Path:
     if out is None:
         return Path(run_dirs[0]) / "report.html"
     if out.suffix != ".html":
-        raise UsageError(f"{out}: such a report is written as .html; give such a name")
+        raise UsageError(f"{out}: a report is written as .html; give such a name")
     refuse_inside(out, *map(Path, run_dirs), but="report")
     return out
 

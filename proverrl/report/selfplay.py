@@ -2,7 +2,7 @@
 
 Flows in: the figures that a self-play run logs with every step, and its archive. Flows out: charts;
 sentences, tables and examples for ``selfplay.html``. Not handled here: problems drawn
-(``curriculum``).
+(``figures``).
 """
 
 from __future__ import annotations

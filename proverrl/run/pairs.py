@@ -1,8 +1,7 @@
 """Pairs that supervised training and replay learn from.
 
-Flows in: references, proofs that a run kept, a file of problems with reference bodies. Flows out:
-pairs of token ids, a prompt and what follows it. Not handled here: verifying anything
-(``reverify``), the losses (``proverrl.losses``).
+Flows in: references, and proofs that a run kept. Flows out: pairs of token ids, a prompt and what
+follows it. Not handled here: verifying anything (``reverify``), the losses (``proverrl.losses``).
 """
 
 from __future__ import annotations

@@ -71,13 +71,13 @@ class Flight:
     judged: asyncio.Task[list[JudgedDraw]]
 
 
-Use = Literal["learned", "stale", "counted"]
+Use = Literal["learned", "stale", "set_aside"]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Draws with their verdicts, written ``age`` steps ago. Of groups that are ``stale``, too old
-    to be learned from, proofs are kept; of what is ``counted``, verdicts alone."""
+    to be learned from, proofs are kept; of what is ``set_aside``, verdicts alone are counted."""
 
     draws: Sequence[JudgedDraw]
     seconds: float

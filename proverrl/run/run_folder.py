@@ -26,13 +26,12 @@ from proverrl.config.load import flatten_table, parse_config, read_stored_table
 from proverrl.config.loops import StepsKey, find_traits
 from proverrl.errors import RunError
 from proverrl.files.disk import saving
-from proverrl.files.lines import EVALS_FOLDER, write_atomically
+from proverrl.files.lines import EVALS_FOLDER, RESOLVED_FILE, write_atomically
 from proverrl.monitor.metrics import STEP_KINDS, read_metrics
 from proverrl.policy.loading import DTYPES, choose_device, name_device
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.version import __version__, find_version
 
-RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
 MAY_DIFFER = (
     "run",

@@ -114,7 +114,7 @@ class RunState:
         groups = []
         for draw in judged.draws:
             group = None
-            if judged.use != "counted":
+            if judged.use != "set_aside":
                 for rollout in draw.rollouts:
                     self.store.add(rollout)
                 group = build_group(draw.rollouts, reward)
@@ -154,8 +154,7 @@ class RunState:
         """Write down a step or round that began at ``started``; rates are over ``seconds`` of it,
         by default over all."""
         progress, monitor = self.progress, self.session.monitor
-        now = time.monotonic()
-        took = now - started
+        took = time.monotonic() - started
         progress.seconds += took
         monitor.write_rollouts(progress.step, tally.rows(progress.step))
         values = tally.metrics(took if seconds is None else seconds)
@@ -213,9 +212,9 @@ class RunState:
 
 
 class GrpoState(RunState):
-    """A run's state with the experiments. ``other_role`` holds what else
-    the weights were taught and must not forget; some of it is in each replay. ``in_flight`` is the
-    part of the checkpoint that the source left, None in a new run."""
+    """A run's state with the experiments. ``other_role`` holds what else the weights were
+    taught and must not forget; some of it is in each replay. ``in_flight`` is the part of the
+    checkpoint that the source left, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -239,7 +238,7 @@ class GrpoState(RunState):
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """See ``RunState.reward``; experiments learn of the draws, and the display of the queue."""
         groups = super().reward(judged, reward, tally)
-        for each in self.experiments.values() if judged.use != "counted" else ():
+        for each in self.experiments.values() if judged.use != "set_aside" else ():
             tally.figures |= each.observe(self.session, judged.draws)
         if stats := self.session.verifier.stats():
             self.session.monitor.display(verifier_queue=stats.queued)

@@ -9,7 +9,7 @@ Flows in: the references of a run and a verifier. Flows out: pairs of token ids.
   al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
   have another model's repairs, a reference is broken here, so that its repair is known.
 
-A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
+A policy that never saw such a prompt cannot answer it. Not handled here: training (``supervised``).
 """
 
 from __future__ import annotations

@@ -226,29 +226,31 @@ class Search(ABC):
         """True if there are as many proofs as are wanted."""
         return self.num_proofs >= self.config.stop_after
 
-    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
+    async def judge_proofs_again(
+        self, new_verdicts: dict[str, Verdict] | None = None
+    ) -> list[Verdict]:
         """Keep the proofs that both verifiers prove now: what a file says proves nothing. Returns
-        what they said; of bodies in ``told`` it is known, and the others are added."""
-        told = {} if told is None else told
+        what they said. Bodies in ``new_verdicts`` are not asked again, and the others are added."""
+        new_verdicts = {} if new_verdicts is None else new_verdicts
         asked: list[Verdict] = []
 
         async def ask(body: str) -> Verdict:
-            if body not in told:
+            if body not in new_verdicts:
                 candidate = Candidate(self.problem, body)
                 verdict = await self.functions.verify(candidate)
                 if verdict.proved and self.functions.confirm is not None:
                     second = await self.functions.confirm(candidate)
                     # Only the first verifier's verdict may hold the states of a proof.
                     verdict = verdict if second.proved else second
-                told[body] = verdict
+                new_verdicts[body] = verdict
                 asked.append(verdict)
-            return told[body]
+            return new_verdicts[body]
 
         claimed = [(proof, await ask(proof.body)) for proof in self.spent.proofs]
         # All at once: what is stopped before loses none.
         self.spent.proofs = [replace(proof, verdict=now) for proof, now in claimed if now.proved]
         self.spent.refuted += [(proof.body, now) for proof, now in claimed if not now.proved]
-        differ = {body for body, _ in self.spent.refuted} - {*told}
+        differ = {body for body, _ in self.spent.refuted} - {*new_verdicts}
         for body, verdict in self.spent.verdicts.items():
             if verdict.proved and body not in differ:
                 # The order stays: a walk that is repeated counts them.

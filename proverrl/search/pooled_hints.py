@@ -1,8 +1,8 @@
 """Whole bodies, and the proof hints of all of them put together, on one budget.
 
 Flows in: a problem. Flows out: proofs of it, and the pool of hints. A share of the calls goes to
-whole bodies of the base search. Then, in turns, the hints of all bodies so far (``Pooling`` of
-``proverrl.lang.base``), those of refused bodies too, are verified as one body. Refused hints are
+whole bodies, by ``best_of_n``. Then, in turns, the hints of all bodies so far (``Pooling`` of
+``proverrl.lang.parts``), those of refused bodies too, are verified as one body. Refused hints are
 left out, and again, until nothing more is (Houdini, Flanagan and Leino, FME 2001). When the hints
 that stand prove the problem, that body is the proof. Otherwise the policy continues the body that
 begins with them, and its hints are pooled as well. Such bodies are not judged one by one where the
@@ -46,9 +46,9 @@ _OPENINGS = 4
 
 
 class PooledHints(Search):
-    """One budget of calls and tokens over ``whole``, the search of whole bodies, and the pool of
-    their hints; a call is one of either. Raises ``UsageError`` if the language has no hints for
-    problems of this kind."""
+    """One budget of calls over ``best_of_n``, the search of whole bodies, and the pool of their
+    hints; a call is one of either. Raises ``UsageError`` if the language has no hints for problems
+    of this kind."""
 
     def __init__(
         self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
@@ -61,49 +61,49 @@ class PooledHints(Search):
                 f"that bodies share; {_explain_kinds()}: choose another search.name"
             )
         self._pooling: Pooling = pooling
-        self.whole: TreeSearch | None = None
+        self.best_of_n: TreeSearch | None = None
         self._written: dict[str, list[str]] = {}
         self._log: dict[str, int] = {}
         self._unjudged: dict[str, list[Verdict]] = {}
         self._repeated: Counter[str] = Counter()
         self._walk: dict[str, Any] | None = None
-        self._taken = 0
+        self._num_turns_taken = 0
         self._watch: Callable[[Any], None] | None = None
         self._begin()
 
     @property
     def calls(self) -> int:
-        return self.spent.calls + (self.whole.calls if self.whole else 0)
+        return self.spent.calls + (self.best_of_n.calls if self.best_of_n else 0)
 
     @property
     def tokens(self) -> int:
-        return self.spent.tokens + (self.whole.tokens if self.whole else 0)
+        return self.spent.tokens + (self.best_of_n.tokens if self.best_of_n else 0)
 
     @property
     def all_proofs(self) -> list[FoundProof]:
-        found = [*self.spent.proofs, *(self.whole.spent.proofs if self.whole else ())]
+        found = [*self.spent.proofs, *(self.best_of_n.spent.proofs if self.best_of_n else ())]
         return list({proof.body: proof for proof in reversed(found)}.values())[::-1]
 
     @property
     def all_turns(self) -> list[SearchTurn]:
         """All turns so far, those of whole bodies under way last."""
-        rest = self.whole.all_turns[self._taken :] if self.whole else []
+        rest = self.best_of_n.all_turns[self._num_turns_taken :] if self.best_of_n else []
         return [*self.spent.turns, *rest]
 
     @property
     def num_expansions(self) -> int:
-        return self.whole.num_expansions if self.whole else 0
+        return self.best_of_n.num_expansions if self.best_of_n else 0
 
     @property
     def confirmations(self) -> int:
-        return self.spent.confirmations + (self.whole.confirmations if self.whole else 0)
+        return self.spent.confirmations + (self.best_of_n.confirmations if self.best_of_n else 0)
 
     @property
     def tree(self) -> Tree | None:
-        return self.whole.tree if self.whole else None
+        return self.best_of_n.tree if self.best_of_n else None
 
     @property
-    def left(self) -> int:
+    def calls_left(self) -> int:
         """Calls that may still be made; 0 too when the proofs are enough."""
         return 0 if self._stop_reason() else self.config.calls - self.calls
 
@@ -111,7 +111,7 @@ class PooledHints(Search):
         """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
         self._watch = watch
         self._repeated.clear()
-        if self.left:
+        if self.calls_left:
             self._walk = None
             await self._work()
         return self._result()
@@ -126,16 +126,16 @@ class PooledHints(Search):
         search = self._open_whole()
         name = f"whole#{turn}"
         before = self.decide(f"{name}/calls before", search.calls)
-        apart = self.decide(f"{name}/calls apart", self.spent.calls)
-        tokens = self.decide(f"{name}/tokens apart", self.spent.tokens)
-        limit = min(before + self.decide(f"{name}/calls", calls), search.calls + self.left)
+        pool_calls = self.decide(f"{name}/calls apart", self.spent.calls)
+        pool_tokens = self.decide(f"{name}/tokens apart", self.spent.tokens)
+        limit = min(before + self.decide(f"{name}/calls", calls), search.calls + self.calls_left)
         if f"{name}/ended" not in self._log and search.calls < limit:
             search.config = search.config.model_copy(update={"calls": limit})
             await search.run(lambda _: self._tick())
         self.decide(f"{name}/ended", 1)
-        self.spent.turns += search.spent.turns[self._taken :]
-        self._taken = len(search.spent.turns)
-        self._take_proofs(search, apart, tokens)
+        self.spent.turns += search.spent.turns[self._num_turns_taken :]
+        self._num_turns_taken = len(search.spent.turns)
+        self._take_proofs(search, pool_calls, pool_tokens)
         return search
 
     async def judge(self, body: str) -> Verdict | None:
@@ -145,11 +145,11 @@ class PooledHints(Search):
         if self._repeated[body] < len(unjudged):
             known = unjudged[self._repeated[body]]
             self._repeated[body] += 1
-        if known is None and self.whole is not None:
-            known = self.whole.spent.verdicts.get(body)
+        if known is None and self.best_of_n is not None:
+            known = self.best_of_n.spent.verdicts.get(body)
         if known is not None:
             return known
-        if not self.left:
+        if not self.calls_left:
             return None
         verdict = await self.functions.verify(Candidate(self.problem, body))
         # Counted when it has ended: what a stop cuts off is asked again.
@@ -195,26 +195,31 @@ class PooledHints(Search):
             if turn.body == body:
                 self.spent.turns[place] = replace(turn, judged=False)
 
-    async def judge_proofs_again(self, told: dict[str, Verdict] | None = None) -> list[Verdict]:
+    async def judge_proofs_again(
+        self, new_verdicts: dict[str, Verdict] | None = None
+    ) -> list[Verdict]:
         """See ``Search``; those of whole bodies too, since some may not be handed on."""
-        told = {} if told is None else told
-        asked = await super().judge_proofs_again(told)
-        return asked + (await self.whole.judge_proofs_again(told) if self.whole else [])
+        new_verdicts = {} if new_verdicts is None else new_verdicts
+        asked = await super().judge_proofs_again(new_verdicts)
+        if self.best_of_n is not None:
+            asked += await self.best_of_n.judge_proofs_again(new_verdicts)
+        return asked
 
     def _open_whole(self) -> TreeSearch:
-        if self.whole is None:
+        if self.best_of_n is None:
             config = self.config.model_copy(update={"name": "best_of_n"})
-            self.whole = TreeSearch(self.problem, self.functions, config, seed=self.seed)
-            self.whole.find_known = lambda candidate: self.spent.verdicts.get(candidate.body)
-        return self.whole
+            self.best_of_n = TreeSearch(self.problem, self.functions, config, seed=self.seed)
+            self.best_of_n.find_known = lambda candidate: self.spent.verdicts.get(candidate.body)
+        return self.best_of_n
 
-    def _take_proofs(self, search: TreeSearch, apart: int, tokens: int) -> None:
-        """Hand on the proofs of whole bodies, with what all had spent."""
+    def _take_proofs(self, search: TreeSearch, pool_calls: int, pool_tokens: int) -> None:
+        """Hand on the proofs of whole bodies, with what all had spent; the pool had spent so many
+        calls and tokens before them."""
         known = {proof.body for proof in self.spent.proofs}
         for proof in search.spent.proofs:
             if proof.body not in known:
-                calls, written = proof.calls + apart, proof.tokens + tokens
-                self.spent.proofs.append(replace(proof, calls=calls, tokens=written))
+                calls, tokens = proof.calls + pool_calls, proof.tokens + pool_tokens
+                self.spent.proofs.append(replace(proof, calls=calls, tokens=tokens))
         refuted = {body for body, _ in self.spent.refuted}
         self.spent.refuted += [pair for pair in search.spent.refuted if pair[0] not in refuted]
 
@@ -224,7 +229,7 @@ class PooledHints(Search):
             self._watch(self)
 
     def describe(self) -> dict[str, Any]:
-        return {**(self.whole.describe() if self.whole else {}), **self.last_walk}
+        return {**(self.best_of_n.describe() if self.best_of_n else {}), **self.last_walk}
 
     @property
     def last_walk(self) -> dict[str, Any]:
@@ -235,12 +240,12 @@ class PooledHints(Search):
         return super().state_dict() | {
             "walk": self.last_walk,
             "log": dict(self._log),
-            "taken": self._taken,
+            "taken": self._num_turns_taken,
             "unjudged": {
                 body: [dump_verdict(verdict) for verdict in found]
                 for body, found in self._unjudged.items()
             },
-            "whole": self.whole.state_dict() if self.whole else None,
+            "whole": self.best_of_n.state_dict() if self.best_of_n else None,
             "written": dict(self._written),
         }
 
@@ -248,11 +253,11 @@ class PooledHints(Search):
         super().load_state_dict(state)
         self._walk = state["walk"]
         self._log = _NUMBERS.validate_python(state["log"])
-        self._taken = check_count(state["taken"])
+        self._num_turns_taken = check_count(state["taken"])
         self._unjudged = {
             body: [read_verdict(raw) for raw in found] for body, found in state["unjudged"].items()
         }
-        self.whole = None
+        self.best_of_n = None
         if state["whole"] is not None:
             self._open_whole().load_state_dict(state["whole"])
         self._written = _WRITTEN.validate_python(state["written"])
@@ -271,7 +276,7 @@ class PooledHints(Search):
         """Rounds of whole bodies and of the pool."""
         self._begin()
         number, moved = 0, True
-        while self.left and moved:
+        while self.calls_left and moved:
             before = self.decide(f"round {number}", self.calls)
             await self._run_round(number)
             moved = self.calls > before
@@ -279,7 +284,7 @@ class PooledHints(Search):
 
     async def _run_round(self, number: int) -> None:
         """Whole bodies with a share of the calls; then the pool, until nothing new is written."""
-        calls = math.ceil(self.left * self.config.whole_share)
+        calls = math.ceil(self.calls_left * self.config.whole_share)
         search = await self.search_whole(calls, number)
         seen = self.decide(f"round {number}/seen", len(search.spent.verdicts))
         verdicts = dict(list(search.spent.verdicts.items())[self._num_seen : seen])
@@ -295,16 +300,16 @@ class PooledHints(Search):
         if f"round {number + 1}" not in self._log:
             # The last round may go on; one that ended is repeated as it was.
             most_idle = self._log[name] = max(most_idle, self.config.max_idle)
-        while self.left and idle < most_idle:
+        while self.calls_left and idle < most_idle:
             bodies = await self._continue()
             if new := self._take_up(bodies):
                 await self._settle(new)
             idle = 0 if new else idle + max(1, len(bodies))
-            if not self.left:
+            if not self.calls_left:
                 break
             others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
             # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
-            most = math.ceil(self.left * self.config.whole_share)
+            most = math.ceil(self.calls_left * self.config.whole_share)
             for body in others[: self.decide(f"round {number}/others {turn}", most)]:
                 await self.prove(body)
             turn += 1

@@ -1,11 +1,10 @@
 """One search of one problem: expansions under way, the budget, and what is kept for a resume.
 
 Flows in: ``[search]`` and the functions of the search. Flows out: a ``SearchResult``. The budget is
-in verifier calls (and, second, generated tokens). A body that was judged in this search costs no
-second call. With one job in flight a search repeats bit for bit; with more, expansions end in any
-order. An expansion under way is saved as a job and made again. What a strategy of somebody's own
-leaves as proofs is judged again when it ends. Not handled here: which node comes next (strategies),
-files.
+in verifier calls. A body that was judged in this search costs no second call. With one job in
+flight a search repeats bit for bit; with more, expansions end in any order. An expansion under way
+is saved as a job and made again. What a strategy of somebody's own leaves as proofs is judged again
+when it ends. Not handled here: which node comes next (strategies), files.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class TreeSearch(Search):
         for job in [*tasks.values(), *waiting]:
             self.strategy.withdraw(job)
             self._close(job)
-        if self.config.name not in SEARCHES:
+        if not self.config.is_ours:
             # A strategy of somebody's own could write into its spending.
             await self.judge_proofs_again()
         return self._result()
@@ -188,14 +187,13 @@ class TreeSearch(Search):
         }
 
     def _strategy_state(self) -> dict[str, Any]:
-        state, name = self.strategy.state_dict(), self.config.name
-        if name not in SEARCHES:
+        state = self.strategy.state_dict()
+        if not self.config.is_ours:
             try:
                 json.dumps(state)
             except (TypeError, ValueError) as error:
-                raise refuse(
-                    "search", name, state, "its state", f"JSON values ({error})"
-                ) from error
+                wanted = f"JSON values ({error})"
+                raise refuse("search", self.config.name, state, "its state", wanted) from error
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -76,7 +76,7 @@ def collect_samples(search: Search) -> list[SearchSample]:
     """The samples of a search in the order in which bodies were judged, then of the bodies that it
     put together. A search that has not ended gives those of its finished expansions. A body on
     which two verifiers differ, or that no file can hold, is no sample."""
-    whole = search.whole if isinstance(search, PooledHints) else search
+    whole = search.best_of_n if isinstance(search, PooledHints) else search
     if whole is None:
         return []
     assert isinstance(whole, TreeSearch)

@@ -38,10 +38,10 @@ class FoundProof:
 @dataclass(frozen=True, slots=True)
 class SearchTurn:
     """An answer, in the order of writing. ``body`` is "" where none was found, for the ``reason``;
-    ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. In a
-    search made of several, the body of a part begins with a comment that names the part, and a
-    body that was only verified has no tokens. ``seconds`` are the verifier's, of a call that has
-    ended; ``judged`` is False of one that ended without a verdict (time, crash)."""
+    ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. A body
+    that was put together from others, and only verified, has no tokens. ``seconds`` are the
+    verifier's, of a call that has ended; ``judged`` is False of one that ended without a verdict
+    (time, crash)."""
 
     body: str
     num_tokens: int

@@ -121,7 +121,7 @@ _CORRECTIONS = 2
 class BestOfN(Strategy):
     """The baseline of every search: ``width`` bodies are written together, always from the root.
     Bodies written together are paid together, so one at a time is the fair baseline at equal
-    tokens. States decide nothing; where a caller reads them they are kept for the picture."""
+    tokens. States decide nothing."""
 
     NEEDS: ClassVar[tuple[str, ...]] = ()
 

@@ -87,9 +87,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 def uses_states(config: SearchConfig) -> bool:
     """True if the search reads states from verdicts; of one of somebody's own it is assumed."""
     name = config.name
-    if name == "pooled_hints":
-        return False
-    return name not in SEARCHES or "segment" in SEARCHES[name].NEEDS
+    return not config.is_ours or (name in SEARCHES and "segment" in SEARCHES[name].NEEDS)
 
 
 def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
@@ -98,7 +96,7 @@ def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
         return None
     searching = find_language(problem.language).searching
     if searching is None or problem.kind not in searching.kinds:
-        if config.name not in SEARCHES:
+        if not config.is_ours:
             # Its own strategy says whether it needs states.
             return None
         kinds = sorted(searching.kinds) if searching else []

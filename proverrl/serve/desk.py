@@ -4,7 +4,7 @@ Flows in: requests, candidates, a verifier. Flows out: the client's name, a requ
 the queue, verdicts, the page ``/metrics``; or a ``Refusal``, which is the answer. A request for
 more than the room is refused at once, so that a client hears of it while it can still go elsewhere;
 no client may fill more than half. Not handled here: the paths (``app``, ``kimina``); whose turn it
-is (``proverrl.verifier.turns``); keeping counters over a restart.
+is (``proverrl.verifier.pool``); keeping counters over a restart.
 """
 
 from __future__ import annotations

@@ -91,7 +91,6 @@ class CachedVerifier:
         self.toolchain = toolchain
         self.backend = backend
         self.num_hits = 0
-        self.num_misses = 0
         self.num_dropped = 0
         self._path = path
         self._memory: dict[str, Verdict] = {}
@@ -121,7 +120,6 @@ class CachedVerifier:
             return replace(known, queue_seconds=0.0)
         shared = self._running.get(timed)
         if shared is None:
-            self.num_misses += 1
             work = self._verify_and_keep(key, timed, lane, candidate, deadline_seconds)
             shared = _SharedVerification(asyncio.get_running_loop().create_task(work))
             self._running[timed] = shared

@@ -30,8 +30,7 @@ class CanaryVerifier:
     """A ``LanedVerifier`` that gives ``inner`` a canary with a share ``rate`` of the calls.
 
     The draws depend only on ``seed`` and the number of the call. It belongs below a cache, so that
-    no cache ever answers a canary. ``num_canaries`` counts those that were judged, ``num_unjudged``
-    those that were not.
+    no cache ever answers a canary.
     """
 
     def __init__(
@@ -40,8 +39,6 @@ class CanaryVerifier:
         if not 0.0 <= rate <= 1.0:
             raise UsageError(f"the rate of canaries must be between 0 and 1, got {rate}")
         self.inner = inner
-        self.num_canaries = 0
-        self.num_unjudged = 0
         self._canaries = canaries
         self._rate = rate
         self._random = Random(seed)
@@ -85,10 +82,6 @@ class CanaryVerifier:
         )
         if verdict.status is Status.PROVED:
             self._accepted = self._accepted or canary
-        elif verdict.status.judged:
-            self.num_canaries += 1
-        else:
-            self.num_unjudged += 1
 
     def _check(self) -> None:
         if self._accepted is not None:

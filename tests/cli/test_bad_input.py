@@ -30,7 +30,7 @@ from proverrl.errors import (
     UsageError,
 )
 from proverrl.files.disk import loading, saving
-from proverrl.files.lines import read_json_lines, write_lines_atomically
+from proverrl.files.lines import RESOLVED_FILE, read_json_lines, write_lines_atomically
 from proverrl.files.strict_json import load_json, read_object
 from proverrl.lang import open as make
 from proverrl.lang.base import BackendOptions
@@ -44,7 +44,7 @@ from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.report.run import iter_problems
 from proverrl.run.checkpoint import STATE_FILE, read_state, restoring
-from proverrl.run.run_folder import RESOLVED_FILE, check_resumable, settle
+from proverrl.run.run_folder import check_resumable, settle
 from proverrl.search.samples import read_samples
 from proverrl.types import HOLE, Sampling
 from proverrl.verifier.base import Limits

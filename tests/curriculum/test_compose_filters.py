@@ -12,7 +12,6 @@ from proverrl.compose.filters import (
     FILTERS,
     Filter,
     FilterRun,
-    FilterTally,
     Stop,
     make_filters,
     make_negation,
@@ -52,7 +51,6 @@ def run(
     problems: Sequence[Problem],
     verifier: Verifier,
     *,
-    tally: FilterTally | None = None,
     held_out: Sequence[Problem] = (),
     existing: Sequence[Problem] = (),
     names: Sequence[FilterName] = tuple(FILTERS),
@@ -60,7 +58,7 @@ def run(
     async def main() -> FilterRun:
         tools = make_tools(verifier, existing=existing, held_out=held_out)
         try:
-            return await run_filters(problems, make_filters(tools, names), tools, tally=tally)
+            return await run_filters(problems, make_filters(tools, names), tools)
         finally:
             await verifier.aclose()
 
@@ -92,9 +90,8 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
     except ToolchainError as error:
         pytest.skip(str(error))
     verifier, _ = GENERATOR.open_verifier(1)
-    tally = FilterTally()
     good = [lemma("good-lemma"), loop("good-loop")]
-    found = run([*good, *STOPPED.values()], verifier, tally=tally, held_out=[HELD_OUT])
+    found = run([*good, *STOPPED.values()], verifier, held_out=[HELD_OUT])
     assert found.kept == tuple(good)
     reasons = {stop.problem_id: (stop.filter, stop.reason) for stop in found.stops}
     assert reasons == {
@@ -108,8 +105,6 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
         "false-loop": ("refuted", "a small run breaks it"),
         "false-lemma": ("refuted", "its negation is proved"),
     }
-    assert (tally.num_seen, tally.num_kept, tally.stops.total()) == (11, 2, 9)
-    assert found.num_calls == tally.calls.total()
     (refuted,) = [stop for stop in found.stops if stop.problem_id == "false-lemma"]
     assert refuted.kept is not None
     assert (refuted.kept.parents, refuted.kept.operator) == (("false-lemma",), "negate")
@@ -132,13 +127,12 @@ def refuse(candidate: Candidate) -> Verdict:
 
 
 def test_calls_are_counted_once_for_each_question() -> None:
-    tally = FilterTally()
     verifier = FakeVerifier(refuse)
-    found = run([loop("a"), loop("b", LOOP.replace("7", "8"))], verifier, tally=tally)
+    found = run([loop("a"), loop("b", LOOP.replace("7", "8"))], verifier)
     # Each: the empty body (well_formed; trivial asks it again and is told from memory), the body
     # "invariant true", three exploits (empty, the input handed back, the default), the runs.
-    assert tally.calls == {"well_formed": 2, "trivial": 2, "weak_contract": 4, "refuted": 2}
-    assert found.num_calls == verifier.num_calls == 10
+    assert found.calls == {"well_formed": 2, "trivial": 2, "weak_contract": 4, "refuted": 2}
+    assert found.calls.total() == verifier.num_calls == 10
     assert [problem.id for problem in found.kept] == ["a", "b"]
 
 
@@ -204,27 +198,13 @@ def test_a_statement_that_assumes_is_stopped_before_any_call(old: str, new: str,
     assert verifier.num_calls == 0
 
 
-def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
+def test_a_broken_verifier_is_raised() -> None:
     def fail(_: Candidate) -> Verdict:
         raise VerifierError("no machine")
 
-    tally = FilterTally()
     with pytest.raises(ExceptionGroup) as caught:
-        run([loop("a")], FakeVerifier(fail), tally=tally)
+        run([loop("a")], FakeVerifier(fail))
     assert caught.group_contains(VerifierError, match="no machine")
-    assert tally.num_seen == 0
-
-
-def test_the_tally_goes_into_a_checkpoint() -> None:
-    tally = FilterTally()
-    for number in range(7):
-        tally.record(Stop("trivial", f"p{number}", "proved by nothing"))
-    tally.num_seen = 7
-    assert tally.stops == {"trivial: proved by nothing": 7}
-    assert tally.describe() == "0 of 7 kept, 0 verifier calls: 7 trivial: proved by nothing"
-    other = FilterTally()
-    other.load_state_dict(tally.state_dict())
-    assert other == tally
 
 
 def test_a_filter_of_ones_own_fits_the_protocol() -> None:

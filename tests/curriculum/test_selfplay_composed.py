@@ -12,8 +12,6 @@ from typing import Any
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.filters import (
     FilterRun,
-    FilterTally,
-    Stop,
     make_filters,
     make_negation,
     run_filters,
@@ -88,26 +86,24 @@ def judge_false(candidate: Candidate) -> Verdict:
     return Verdict(Status.REJECTED, obligations=(entry,), stage=Stage.PROVER)
 
 
-def run_filter(
-    problem: Problem, verifier: Verifier, bodies: Sequence[str], tally: FilterTally
-) -> FilterRun:
+def run_filter(problem: Problem, verifier: Verifier, bodies: Sequence[str]) -> FilterRun:
     negation = make_negation(problem)
     assert negation is not None
     attacks = {negation.problem.id: bodies}
 
     async def main() -> FilterRun:
         tools = make_tools(verifier, existing=(), held_out=(), attacks=attacks)
-        return await run_filters([problem], make_filters(tools), tools, tally=tally)
+        return await run_filters([problem], make_filters(tools), tools)
 
     return asyncio.run(main())
 
 
 def test_the_solver_refutes_a_statement_and_its_calls_count() -> None:
     law = Problem("law", "dafny", "statements", "", FALSE)
-    plain, attacked = FilterTally(), FilterTally()
-    assert run_filter(law, FakeVerifier(judge_false), (), plain).kept == (law,)
+    plain = run_filter(law, FakeVerifier(judge_false), ())
+    assert plain.kept == (law,)
     verifier = FakeVerifier(judge_false)
-    found = run_filter(law, verifier, ("V", "W", "never asked"), attacked)
+    found = run_filter(law, verifier, ("V", "W", "never asked"))
     (stop,) = found.stops
     assert (stop.filter, stop.reason) == ("refuted", "its negation is proved by the solver")
     assert stop.kept is not None
@@ -115,8 +111,8 @@ def test_the_solver_refutes_a_statement_and_its_calls_count() -> None:
     assert stop.kept.reference == stop.body == "W"
     assert "ensures exists m: nat :: !(m < 9)" in stop.kept.problem.statement
     # The filters' own bodies are asked with and without an attack; V and W come on top.
-    assert attacked.calls["refuted"] == plain.calls["refuted"] + 2
-    assert verifier.num_calls == found.num_calls
+    assert found.calls["refuted"] == plain.calls["refuted"] + 2
+    assert verifier.num_calls == found.calls.total()
     assert "never asked" not in {candidate.body for candidate in verifier.calls}
 
 
@@ -132,12 +128,9 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         problems=TrainingProblems((), (problem,)),
         monitor=SimpleNamespace(phase=lambda *_: None),
     )
-    before = FilterTally(num_seen=5, num_kept=3)
-    before.record(Stop("trivial", "p", "proved at once", "r"))
-    before.calls["trivial"] = 7
     found = ComposedProblems(session)
     archive = found.state_dict()["archive"]
-    state = {"archive": archive, "filters": before.state_dict()}
+    state = {"archive": archive, "filter_calls": 7}
     found.load_state_dict(json.loads(json.dumps(state)))
-    assert found.filters == before
+    assert found.num_filter_calls == 7
     assert found.state_dict() == state

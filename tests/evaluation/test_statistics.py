@@ -222,7 +222,7 @@ def test_mcnemar_by_hand() -> None:
     # 1 problem only the first solved, 5 only the second: 2 (C(6,0) + C(6,1)) / 2^6 = 14 / 64.
     first = [True] + [False] * 5 + [True, True, False]
     second = [False] + [True] * 5 + [True, True, False]
-    assert mcnemar(first, second) == McNemar(1, 5, 2, 1, 14 / 64)
+    assert mcnemar(first, second) == McNemar(1, 5, 2, 14 / 64)
     assert mcnemar([True], [True]).p == 1.0
     # 0 against 2000: 2^-1999, which a float still holds as 0; nothing overflows.
     assert mcnemar([False] * 2000, [True] * 2000).p == 0.0

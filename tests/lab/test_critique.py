@@ -51,7 +51,6 @@ from proverrl.types import (
     Prompt,
     Rollout,
     Sampling,
-    Stage,
     Status,
     Turn,
     Verdict,
@@ -63,7 +62,6 @@ from tests.shared_verifier import ask_verifier
 
 YES = '{"reasons": "says what is meant", "is_correct": true}'
 NO = '{"reasons": "wrong goal", "is_correct": false}'
-WELL_FORMED = Verdict(Status.REJECTED, stage=Stage.PROVER)
 ASKED = ask(MEANT)
 """Dafny's contract problem whose meaning is MEANT."""
 FALSE_GOAL = "requires k > 2\nensures r == 3 * n + k + 1"

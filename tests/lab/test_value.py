@@ -225,7 +225,7 @@ def test_batches_are_of_whole_problems() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rollouts": []}, "nothing to learn values from; set run to"),
+        ({"rollouts": []}, "nothing to learn values from; give --run"),
         ({"rollouts": ["none"]}, "rollouts names none, which is not there"),
         ({"layers": 9}, "layers is 9 and the policy has"),
         ({"test_share": 0.001}, "pairs for test are not both solved and unsolved"),

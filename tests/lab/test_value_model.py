@@ -126,7 +126,7 @@ def test_pairs_of_rollouts() -> None:
     ]
     assert list_prefixes("") == [""]
     statement = "theorem t : P := by\n  /*{HOLE}*/"
-    with pytest.raises(UsageError, match="which rollouts do not hold; give value"):
+    with pytest.raises(UsageError, match="which rollouts do not hold; give samples"):
         list_rollout_pairs(
             FILE, [make_rollout("proved", "rfl", language="lean", statement=statement)]
         )

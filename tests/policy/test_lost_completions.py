@@ -329,7 +329,6 @@ def test_an_endpoint_that_is_cut_everywhere_is_loud(
     assert cut in page.text
     assert list_completion_rows(load_runs([run])) == [
         {
-            "run": str(run),
             "where": "evaluation: eval",
             "completions": 12,
             "truncated_share": 1.0,

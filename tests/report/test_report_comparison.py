@@ -85,11 +85,11 @@ def test_differences_are_paired_by_problem(tmp_path: Path) -> None:
 def test_who_solved_what(tmp_path: Path) -> None:
     shelf = shelf_of(tmp_path)
     # a only one, b both, c only two, d unknown.
-    assert count_overlap(shelf, 0, 1) == McNemar(1, 1, 1, 0, 1.0)
-    assert count_overlap(shelf, 1, 0) == McNemar(1, 1, 1, 0, 1.0)
+    assert count_overlap(shelf, 0, 1) == McNemar(1, 1, 1, 1.0)
+    assert count_overlap(shelf, 1, 0) == McNemar(1, 1, 1, 1.0)
     # On the diagonal: one solved a and b of three judged; two solved b, c and d of four.
-    assert count_overlap(shelf, 0, 0) == McNemar(0, 0, 2, 1, 1.0)
-    assert count_overlap(shelf, 1, 1) == McNemar(0, 0, 3, 1, 1.0)
+    assert count_overlap(shelf, 0, 0) == McNemar(0, 0, 2, 1.0)
+    assert count_overlap(shelf, 1, 1) == McNemar(0, 0, 3, 1.0)
     page = build_page([tmp_path / "one", tmp_path / "two"])
     assert page.count('class="count"') == 4
 

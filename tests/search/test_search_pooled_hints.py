@@ -118,7 +118,7 @@ def test_a_saved_proof_is_judged_once_again_and_by_both_verifiers() -> None:
     one = make_search(LOOP, functions, settings)
     assert isinstance(one, PooledHints)
     (proof,) = asyncio.run(one.run()).proofs
-    root = one.whole
+    root = one.best_of_n
     assert root is not None
     assert [p.body for p in root.spent.proofs] == [proof.body]
     ours.judged, fresh.judged = [], []

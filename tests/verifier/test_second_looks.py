@@ -178,7 +178,7 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
         assert verdict.at_limit
         assert was_overturned(verdict)
         assert (await cache.verify(wrong, deadline_seconds=2.0)).status is R
-        assert cache.num_misses == 0
+        assert cache.num_hits == 2
         with pytest.raises(UsageError, match="hears no appeals"):
             await cache.appeal(wrong, deadline_seconds=2.0)
         await cache.aclose()

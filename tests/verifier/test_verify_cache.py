@@ -76,12 +76,12 @@ def test_a_verdict_is_asked_for_once(tmp_path: Path) -> None:
         for _ in range(3):
             verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
             assert verdict.diagnostics == (ERROR,)
-        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (1, 2, 1)
+        assert (inner.num_calls, cached.num_hits) == (1, 2)
 
     async def second(cached: CachedVerifier, inner: FakeVerifier) -> None:
         verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
         assert verdict == Verdict(Status.REJECTED, (ERROR,), seconds=0.25, checks=("fake",))
-        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (0, 1, 0)
+        assert (inner.num_calls, cached.num_hits) == (0, 1)
 
     run(first, path)
     run(second, path)
@@ -173,7 +173,7 @@ def test_what_was_not_judged_is_not_kept(tmp_path: Path) -> None:
         for _ in range(2):
             verdict = await cached.verify(make_candidate("slow"), deadline_seconds=5)
             assert verdict.status is Status.TIMEOUT
-        assert (inner.num_calls, cached.num_misses) == (2, 2)
+        assert inner.num_calls == 2
 
     run(work, path)
     with sqlite3.connect(path) as database:
@@ -185,7 +185,7 @@ def test_callers_share_a_verification() -> None:
         asks = [cached.verify(make_candidate("good"), deadline_seconds=5) for _ in range(8)]
         verdicts = await asyncio.gather(*asks)
         assert [v.status for v in verdicts] == [Status.PROVED] * 8
-        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (1, 7, 1)
+        assert (inner.num_calls, cached.num_hits) == (1, 7)
 
     run(work)
 

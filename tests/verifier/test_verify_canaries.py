@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from proverrl.errors import CanaryError, ToolchainError, UsageError
-from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang import OURS, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
@@ -14,7 +14,7 @@ from proverrl.verifier.canaries import CanaryVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 
-ALL = [(language, build) for language in LANGUAGES for build in find_language(language).canaries]
+ALL = [(language, build) for language in sorted(OURS) for build in find_language(language).canaries]
 
 
 class LanedFake(FakeVerifier):
@@ -60,9 +60,8 @@ def test_a_refused_canary_changes_nothing_and_is_counted_apart() -> None:
         assert isinstance(verifier, LanedVerifier)
         verdicts = [await ask(verifier, number) for number in range(100)]
         assert [v.status for v in verdicts] == [Status.PROVED] * 100
-        assert verifier.num_canaries == fake.lanes.count("canaries") == fake.num_calls - 100
-        assert 30 <= verifier.num_canaries <= 70
-        assert verifier.num_unjudged == 0
+        assert fake.lanes.count("canaries") == fake.num_calls - 100
+        assert 30 <= fake.lanes.count("canaries") <= 70
 
     asyncio.run(main())
 
@@ -119,9 +118,9 @@ def test_every_caller_at_work_hears_of_it() -> None:
 
 def test_a_canary_that_was_not_judged_accuses_nobody() -> None:
     async def main() -> None:
-        verifier, _ = open_fake(1.0, canary=Status.TIMEOUT)
+        verifier, fake = open_fake(1.0, canary=Status.TIMEOUT)
         assert (await ask(verifier)).status is Status.PROVED
-        assert (verifier.num_canaries, verifier.num_unjudged) == (0, 1)
+        assert fake.lanes.count("canaries") == 1
 
     asyncio.run(main())
 
@@ -132,7 +131,7 @@ def test_canaries_are_below_the_cache() -> None:
         cached = CachedVerifier(verifier, None, identify=lambda _: "t")
         await ask(cached)
         await ask(cached)
-        assert (fake.num_calls, cached.num_misses, cached.num_hits) == (2, 1, 1)
+        assert (fake.num_calls, cached.num_hits) == (2, 1)
         await cached.verify(candidate(1), deadline_seconds=5, lane=Lane("mine"))
         assert sorted(fake.lanes) == ["", "canaries", "canaries", "mine"]
 

@@ -5,7 +5,7 @@ grades them and drops the worse. It rejects contradictory hypotheses, attacks st
 at the same time, adds what was proved, and trains. The loop ends when gains vanish. Ours are
 composed from training problems; rules grade them, and the other filters are asked too.
 
-Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
+Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl``.
 Not handled here: several processes; later turns of the attack; a composer that learns
 (``selfplay``). With real verifiers the filters' calls of a round may differ by those under way when
 a first proof ended an attack.
@@ -118,7 +118,7 @@ class Statements:
         self._state = state
         self._settings = options
         self._composed = ComposedProblems(session)
-        self._archive, self._filters = self._composed.archive, self._composed.filters
+        self._archive = self._composed.archive
         self._by_id = {problem.id: problem for problem in session.problems.all}
         self._composer = open_composer(session, session.sampler)
         self._num_slow = 0
@@ -155,9 +155,7 @@ class Statements:
                 self._keep_proof(composed.problem, body)
         self._state.curriculum.add(composed.problem for composed in kept)
         self._composed.join()
-        self._filters.num_seen += len(found)
-        self._filters.num_kept += len(kept)
-        self._filters.calls += tools.asker.calls
+        self._composed.num_filter_calls += tools.asker.calls.total()
         this.counts["kept"] = len(kept)
         self._round = this
         proved, disproved = this.counts["proved"], len(this.disproved)
@@ -178,7 +176,7 @@ class Statements:
             "grade_reasons": dict(this.grade_reasons),
             "filter_stops": dict(this.stops),
             "filter_calls": sum(this.tools.asker.calls.values()),
-            "filter_calls_total": sum(self._filters.calls.values()),
+            "filter_calls_total": self._composed.num_filter_calls,
             "attack_tokens": this.counts["tokens"],
             "statements_disproved": len(this.disproved),
             "archive": len(self._archive),
@@ -232,7 +230,6 @@ class Statements:
         )
         for stop in run.stops:
             this.stops[stop.filter] += 1
-            self._filters.record(stop)
             self._note_stop(found[stop.problem_id], stop.filter, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)

@@ -5,7 +5,7 @@ and ``ValueMetrics``. The loss is binary cross-entropy; with ``rank_weight`` a s
 logistic loss on every pair of a solved and an unsolved prefix of one problem (RankNet, Burges et
 al. 2005), because a search asks which prefix of its own problem is better and not which problem is
 easy. Batches are of whole problems. The head that is kept has the lowest loss on problems that were
-held back. Deterministic on CPU. Not handled here: where features come from (``values``), and
+held back. Deterministic on CPU. Not handled here: where features come from (``model``), and
 intervals of the metrics: pairs of one problem are not independent, so count problems.
 """
 

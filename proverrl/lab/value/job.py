@@ -147,7 +147,8 @@ def _read_pairs(options: ValueOptions) -> list[ValuePair]:
     pairs = rollouts + list_pairs(samples)
     if not pairs:
         raise UsageError(
-            "nothing to learn values from; set run to a run with rollouts, rollouts or samples"
+            "nothing to learn values from; give --run, a run with rollouts, or set rollouts or "
+            "samples"
         )
     return pairs
 
@@ -155,7 +156,7 @@ def _read_pairs(options: ValueOptions) -> list[ValuePair]:
 def _list_rollouts(run: Path, last_steps: int) -> list[Path]:
     files = sorted((run / ROLLOUTS_FOLDER).glob("step_*.jsonl"), key=_step_of)
     if not files and latest_checkpoint(run / "checkpoints") is None:
-        raise RunError(f"{run} is no run with rollouts (the key run)")
+        raise RunError(f"{run} is no run with rollouts; give another --run")
     return files[-last_steps:]
 
 

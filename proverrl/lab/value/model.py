@@ -140,7 +140,7 @@ def _read_row(row: Mapping[str, Any]) -> list[ValuePair]:
     if language != "dafny":
         raise UsageError(
             f"prefixes of proofs in {language} are read from their states, which rollouts do not "
-            "hold; give value.samples, which `proverrl search --emit-samples` writes"
+            "hold; give samples, which `proverrl search --emit-samples` writes"
         )
     return [ValuePair(problem, Prefix(text, ""), solved) for text in list_prefixes(body)]
 

@@ -74,8 +74,8 @@ class Puct(Strategy):
 
     The score is V + c sqrt((1 + ln N_parent) / (0.1 + N)), c = 0.2. Five bodies are written, and
     the states of the three whose last state the model values most are kept (the constants of
-    VM-MCTS, design note of this project). V is the mean of the model's value and of the rewards
-    below; expansions under way count as worth 0. There a policy writes one step at a time.
+    VM-MCTS). V is the mean of the model's value and of the rewards below; expansions under way
+    count as worth 0. There a policy writes one step at a time.
     """
 
     WIDTH: ClassVar[int] = 5

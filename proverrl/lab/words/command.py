@@ -143,7 +143,8 @@ def convert(source: str, show: str, out: Path) -> None:
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.lab.words.answers import show_parts
 
-    click.echo(f"written: {write_benchmark(show_parts(open_benchmark(source), show), out)[0]}")
+    for path in write_benchmark(show_parts(open_benchmark(source), show), out):
+        click.echo(f"written: {path}")
 
 
 @words.command()

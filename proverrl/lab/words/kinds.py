@@ -3,7 +3,8 @@
 Flows in: problems of a language. Flows out: ``Kind``s. ``formalize`` asks for what words say, a
 contract or a proposition, and ``implement`` for a contract with the code that meets it. Both are
 judged as the language's own kinds of hole. A policy sees the words and the text up to the hole:
-what is meant stands behind it. ``AskingKind`` is the base of all kinds of the lab.
+what is meant stands behind it. ``AskingKind`` is the base of kinds for claims and for questions
+(``sides``, ``answers``).
 """
 
 from __future__ import annotations

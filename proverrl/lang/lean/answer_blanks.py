@@ -106,20 +106,21 @@ def _read_hole(text: str, code: Sequence[Token], declaration: Declaration) -> An
     start = next(i for i, token in enumerate(code) if token.offset == declaration.offset)
     if start + 1 >= len(code):
         return None
-    end = _find_at_depth_0(code, ":=", start + 2)
-    if end is None or end + 1 >= len(code) or code[end + 1].text != "sorry":
+    mark = find_mark(code[start + 2 :], ":=")
+    end = len(code) if mark is None else code.index(mark, start + 2)
+    if end + 1 >= len(code) or code[end + 1].text != "sorry":
         return None
     if end + 2 < len(code) and code[end + 2].line == code[end + 1].line:
         return None
     following = code[end + 2].offset if end + 2 < len(code) else len(text)
-    colon = _find_at_depth_0(code[:end], ":", start + 2)
+    colon = find_mark(code[start + 2 : end], ":")
     if colon is None:
         raise ProblemError(f"{declaration.name} is to be filled in and has no type")
     answer, after = _read_comment(text[code[end + 1].end : following])
     return AnswerHole(
         name=declaration.name,
-        parameters=text[code[start + 1].end : code[colon].offset].strip(),
-        type=text[code[colon].end : code[end].offset].strip(),
+        parameters=text[code[start + 1].end : colon.offset].strip(),
+        type=text[colon.end : code[end].offset].strip(),
         start=declaration.start,
         place=code[end + 1].offset,
         end=code[end + 1].end + after,
@@ -142,24 +143,13 @@ def _read_comment(text: str) -> tuple[str, int]:
     return "\n".join(lines).strip(), place
 
 
-def _find_at_depth_0(code: Sequence[Token], text: str, start: int) -> int | None:
-    depth = 0
-    for i in range(start, len(code)):
-        if code[i].text in OPENING:
-            depth += 1
-        elif code[i].text in CLOSING:
-            depth -= 1
-        elif depth == 0 and code[i].text == text:
-            return i
-    return None
-
-
 def _split_theorem(text: str) -> tuple[str, str]:
     """The binders and the conclusion of the theorem that a text begins with."""
-    colon, value = find_mark(text, ":"), find_mark(text, ":=", last=True)
+    code = scan_code(text)
+    colon, value = find_mark(code, ":"), find_mark(code, ":=", last=True)
     if colon is None or value is None or value.offset < colon.offset:
         raise ProblemError("the statement is not of the form 'theorem name binders : claim := ...'")
-    return text[scan_code(text)[1].end : colon.offset], text[colon.end : value.offset]
+    return text[code[1].end : colon.offset], text[colon.end : value.offset]
 
 
 def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:

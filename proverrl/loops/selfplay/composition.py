@@ -17,7 +17,7 @@ from typing import Any
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.filters import Asker, FilterTally, FilterTools
+from proverrl.compose.filters import Asker, FilterTools
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.base import Belief, update_belief
 from proverrl.errors import ProblemError
@@ -40,7 +40,7 @@ class ComposedProblems:
         self._session = session
         self.base = session.problems
         self.archive = _open_archive(session)
-        self.filters = FilterTally()
+        self.num_filter_calls = 0
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
         self.seen: set[str] = set()
         self.see(self.base.all)
@@ -76,11 +76,11 @@ class ComposedProblems:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"archive": self.archive.state_dict(), "filters": self.filters.state_dict()}
+        return {"archive": self.archive.state_dict(), "filter_calls": self.num_filter_calls}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.archive.load_state_dict(state["archive"])
-        self.filters.load_state_dict(state["filters"])
+        self.num_filter_calls = state["filter_calls"]
         self.join()
 
 

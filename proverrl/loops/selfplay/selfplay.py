@@ -5,13 +5,12 @@ statement for each, keep those that pass the filters, sample a group of proofs o
 reward both, update both. Shared weights get one update over the samples of both roles; otherwise
 the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
-Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit. While the pool
-judges a step, the composer writes the next round, and the policy that step's bodies: on base
-problems, and on what passes the early filters. The pool judges these while the learner updates, so
-they are one step old when they are learned from. A checkpoint holds the next round's drafts and
-bodies; they are judged again, from the cache. Not handled here: several processes, what is learned
-from (``state``).
+Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl``. It is the loop of
+``grpo`` with draws in a fixed order, so that a run repeats bit for bit. While the pool judges a
+step, the composer writes the next round, and the policy that step's bodies: on base problems, and
+on what passes the early filters. The pool judges these while the learner updates, so they are one
+step old when they are learned from. A checkpoint holds the next round's drafts and bodies; they are
+judged again, from the cache. Not handled here: several processes, what is learned from (``state``).
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from functools import partial
 from typing import Any
 
 from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
+from proverrl.compose.filters import FilterRun
 from proverrl.concurrency import cancel_all
 from proverrl.config.selfplay import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
 from proverrl.loops.selfplay.composition import drop_long, weigh_operators
-from proverrl.loops.selfplay.state import Checked, JudgedRound, Rounds, solve_rate
+from proverrl.loops.selfplay.state import JudgedRound, Rounds, solve_rate
 from proverrl.rewards import is_modified, penalise_modified
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.whole_proof import Draw
@@ -91,7 +91,7 @@ class Composition:
 
     number: int
     drafts: list[Draft]
-    checked: asyncio.Task[Checked]
+    checked: asyncio.Task[FilterRun]
 
 
 class SelfplaySource(Source):
@@ -113,7 +113,7 @@ class SelfplaySource(Source):
         self._next: Composition | None = None
         self._flights: list[Flight] = []
         self._ahead: Flight | None = None
-        self._late: asyncio.Task[Checked] | None = None
+        self._late: asyncio.Task[FilterRun] | None = None
         self._judged: JudgedRound | None = None
         in_flight = state.in_flight
         if in_flight is not None and in_flight["drafts"] is not None:
@@ -141,24 +141,24 @@ class SelfplaySource(Source):
         ahead = await self._write_ahead(self._next)
         landed, attempts = await self._land(tried)
         kept: Sequence[Problem] = tried
-        runs = [checked.run]
+        runs = [checked]
         if self._late is not None:
             late = await self._late
             rounds.settle(this.drafts, late)
-            kept = late.run.kept
-            runs.append(late.run)
+            kept = late.kept
+            runs.append(late)
         self._flights, self._late = [], None
         # Not before: the pool would be done with them, and wait while the learner updates.
         self._ahead = self._launch(ahead)
         stops = {stop.problem_id: stop.filter for run in runs for stop in run.stops}
-        calls = sum(run.num_calls for run in runs)
+        calls = sum(run.calls.total() for run in runs)
         self._judged = done = JudgedRound(
             this.number, this.drafts, stops, tried, kept, attempts, calls
         )
         for judged in landed:
             aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
             used = [d for d in judged.draws if d.rollouts[0].problem.id not in done.set_aside]
-            yield Judged(aside, 0.0, use="counted")
+            yield Judged(aside, 0.0, use="set_aside")
             yield Judged(used, judged.seconds, judged.age)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
@@ -217,7 +217,7 @@ class SelfplaySource(Source):
         state, orders = self._state, []
         if num_base := self._count_base(following):
             orders.append(state.choose(num_base))
-        if tried := (await following.checked).run.kept:
+        if tried := (await following.checked).kept:
             orders.append(Order(state.number_draw(), tuple(tried)))
         written = [await self._pipeline.write(order) for order in orders]
         return [draw for draws, _ in written for draw in draws], sum(took for _, took in written)
@@ -250,8 +250,8 @@ class SelfplaySource(Source):
 
     def _ask(
         self, filters: Sequence[FilterName], problems: Sequence[Problem]
-    ) -> asyncio.Task[Checked]:
-        async def check() -> Checked:
+    ) -> asyncio.Task[FilterRun]:
+        async def check() -> FilterRun:
             with self.usage.busy("pool"):
                 return await self._rounds.ask(filters, problems)
 

@@ -100,14 +100,6 @@ def describe_round(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The filters' answers in a round, and the verifier calls of each filter."""
-
-    run: FilterRun
-    calls: Counter[str]
-
-
 class Rounds:
     """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
     it has some; ``early`` and ``late`` filters are asked before and after the solver's attempts."""
@@ -137,21 +129,19 @@ class Rounds:
         num = self.settings.statements
         return number, self._composed.draw_parents(proofs, number=number, num=num)
 
-    async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> Checked:
+    async def ask(self, filters: Sequence[FilterName], problems: Sequence[Problem]) -> FilterRun:
         """The answers of these filters on statements."""
         tools = self._composed.open_tools(set(self._composed.seen))
-        run = await run_filters(problems, make_filters(tools, filters), tools)
-        return Checked(run, tools.asker.calls)
+        return await run_filters(problems, make_filters(tools, filters), tools)
 
-    def admit(self, drafts: Sequence[Draft], checked: Checked) -> list[Problem]:
+    def admit(self, drafts: Sequence[Draft], checked: FilterRun) -> list[Problem]:
         """Take a round into the archive; what the early filters let pass is tried by the solver."""
         made = _list_made(drafts)
         # Stopped ones too: to stop them again would cost the same calls again.
         self._composed.see(composed.problem for composed in made.values())
-        self._composed.filters.num_seen += len(made)
         self._note_stops(made, checked)
         tried = []
-        for problem in checked.run.kept:
+        for problem in checked.kept:
             # One that is there already stays as it was.
             self.archive.add(made[problem.id])
             tried.append(self.archive.get(problem.id).problem)
@@ -160,21 +150,19 @@ class Rounds:
         self._composed.join()
         return tried
 
-    def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
+    def settle(self, drafts: Sequence[Draft], checked: FilterRun) -> None:
         """Take what the late filters let pass into the curriculum."""
         self._note_stops(_list_made(drafts), checked)
-        self._take(checked.run.kept)
+        self._take(checked.kept)
         self._composed.join()
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        self._composed.filters.num_kept += len(problems)
         self._state.curriculum.add(problems)
 
-    def _note_stops(self, made: Mapping[str, Composed], checked: Checked) -> None:
-        self._composed.filters.calls += checked.calls
-        for stop in checked.run.stops:
+    def _note_stops(self, made: Mapping[str, Composed], checked: FilterRun) -> None:
+        self._composed.num_filter_calls += checked.calls.total()
+        for stop in checked.stops:
             composed = made[stop.problem_id]
-            self._composed.filters.record(stop)
             # What a late filter stops is in the archive since it was tried.
             if self.archive.add(composed) or stop.filter in self.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.filter, reason=stop.reason)
@@ -212,7 +200,7 @@ class Rounds:
             **describe_round(this, outcomes, rewards),
             **self._watch(this, outcomes, rewards),
             "archive": len(self.archive),
-            "filter_calls_total": sum(self._composed.filters.calls.values()),
+            "filter_calls_total": self._composed.num_filter_calls,
         }
         problems = {problem.id: problem for problem in self._session.problems.all}
         samples = []

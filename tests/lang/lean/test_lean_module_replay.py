@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from proverrl.lang.lean.verify.replay import ReplayOutcome, replay
 from proverrl.lang.lean.verify.workers.toolchain import find_lean_toolchain
 from proverrl.lang.lean.verify.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verifier.process_group import ProcessGroup
 
 FAKE = """
 import os, sys, time
@@ -51,9 +53,14 @@ def replay_fake(
     olean = folder / "X.olean"
     olean.write_text(f"{code}\n{says}")
     lean = (sys.executable, "-c", FAKE)
-    return asyncio.run(
-        replay(olean, lean, {"MARK": "1"}, theorem=theorem, challenge=challenge, seconds=seconds)
+    groups: list[ProcessGroup] = []
+    replaying = replay(
+        olean, lean, {"MARK": "1"}, groups, theorem=theorem, challenge=challenge, seconds=seconds
     )
+    try:
+        return asyncio.run(replaying)
+    finally:
+        assert groups == []
 
 
 def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
@@ -147,6 +154,27 @@ def test_death_and_delay_name_their_cause(tmp_path: Path) -> None:
         "the replay did not end in 0.5 seconds",
         "deadline",
     )
+
+
+def test_the_memory_of_a_replay_counts_while_it_runs(tmp_path: Path) -> None:
+    """The pool kills a worker by the memory of its groups."""
+    olean = tmp_path / "X.olean"
+    olean.write_text("0\nSLEEP")
+    groups: list[ProcessGroup] = []
+
+    async def main() -> None:
+        lean = (sys.executable, "-c", FAKE)
+        running = asyncio.create_task(replay(olean, lean, {"MARK": "1"}, groups, theorem="t"))
+        give_up = time.monotonic() + 30
+        while not (groups and groups[0].memory_mb > 1):
+            assert time.monotonic() < give_up
+            await asyncio.sleep(0.02)
+        groups[0].kill()
+        with pytest.raises(WorkerError, match="the replay was killed by signal 9"):
+            await running
+        assert groups == []
+
+    asyncio.run(main())
 
 
 # A real Lean
@@ -351,6 +379,7 @@ def replay_real(
             olean,
             (os.environ["PROVERRL_LEAN"],),
             known,
+            [],
             theorem=theorem,
             challenge=challenge,
             allowed_axioms=allowed_axioms,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proverrl.config.selfplay import DafnyOperator
 from proverrl.lang.dafny.audit.files import audit_file
-from proverrl.lang.dafny.audit.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.dafny.compose import attack, forms, fuse, mutate
 from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.compose.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 from proverrl.lang.parts import Composing
 from proverrl.lang.records import Operator
 from proverrl.types import Candidate, Problem, Status, Verdict

@@ -419,8 +419,12 @@ class CodeTypes(Cursor):
     def parse_arrow(self, first: int) -> None:
         """The arrow behind the pattern of a case, whose bindings are those from ``first`` on."""
         self.expect("=>")
+        self.scope_bindings(first, len(self.program.bindings), self._place)
+
+    def scope_bindings(self, first: int, end: int, scope: int) -> None:
+        """Note the token before which the names of these bindings may first be used."""
         bindings = self.program.bindings
-        bindings[first:] = [replace(binding, scope=self._place) for binding in bindings[first:]]
+        bindings[first:end] = [replace(binding, scope=scope) for binding in bindings[first:end]]
 
     def _parse_literal_pattern(self) -> None:
         """Dafny 4's."""

@@ -46,8 +46,8 @@ class Binding:
 
     ``variable``: of a variable that was declared without a type, ``lambda``: of the only parameter
     of a lambda without brackets, ``pattern``: of such a name in a pattern, which may turn out to
-    be a constructor, ``value``: of a right-hand side. ``scope`` is the token behind the pattern of
-    a case.
+    be a constructor, ``value``: of a right-hand side. ``scope`` is the token before which a
+    name of a case, a ``for`` loop or a constraint may first be used.
     """
 
     place: int

@@ -404,11 +404,12 @@ class _Declarations(StatementElements):
         if not self.take_ellipsis() and self.take("="):
             self.take_ellipsis()
             if self.at_name and self.peek().text in (":", "|"):
-                place = self._place
+                place, first = self._place, len(self.program.bindings)
                 self.parse_bound_name()
                 if self._place > place + 2:
                     self.program.parts.append(TypePart(self._owner, place + 2, self._place))
                 self.expect("|")
+                self.scope_bindings(first, len(self.program.bindings), self._place)
                 self.parse_expression()
             else:
                 self._parse_part()

@@ -386,7 +386,9 @@ class StatementElements(CodeExpressions):
         """``for i := a to b`` of Dafny 4, which 2.3 refuses."""
         self.advance()
         self.skip_attributes()
+        first = len(self.program.bindings)
         self.parse_bound_name()
+        end = len(self.program.bindings)
         self.expect(":=")
         self.parse_expression()
         if not self.at("to", "downto"):
@@ -394,7 +396,9 @@ class StatementElements(CodeExpressions):
         self.advance()
         if not self.take("*"):
             self.parse_expression()
-        self._parse_loop_rest()
+        self._parse_loop_clauses()
+        self.scope_bindings(first, end, self._place + 1)
+        self._parse_loop_body()
 
     def _parse_loop_clauses(self) -> None:
         parse = partial(self.parse_clause, lambdas=True)
@@ -402,6 +406,9 @@ class StatementElements(CodeExpressions):
 
     def _parse_loop_rest(self) -> None:
         self._parse_loop_clauses()
+        self._parse_loop_body()
+
+    def _parse_loop_body(self) -> None:
         if self.at("{"):
             self.parse_block()
         elif not self.take_ellipsis():

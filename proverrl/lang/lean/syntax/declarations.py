@@ -9,7 +9,7 @@ what a policy may write (``proverrl.lang.lean.audit.text``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,15 +112,15 @@ class _Scopes:
         return ".".join((*spaces, name))
 
 
-def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
-    """The first (or last) token ``mark`` of a text outside of all brackets."""
+def find_mark(code: Iterable[Token], mark: str, *, last: bool = False) -> Token | None:
+    """The first (or last) token ``mark`` outside of all brackets."""
     depth, found = 0, None
-    for token in scan_tokens(text):
+    for token in code:
         if token.text in OPENING:
             depth += 1
         elif token.text in CLOSING:
             depth -= 1
-        elif token.text == mark and token.is_code and depth == 0:
+        elif token.text == mark and depth == 0:
             found = token
             if not last:
                 return token
@@ -136,7 +136,8 @@ def read_theorem(problem: Problem) -> Theorem:
         offset = declared[-1].offset
         tokens = scan_code(before[offset:])
         start = offset + tokens[1].end if len(tokens) > 1 else offset
-        colon, value = find_mark(before[start:], ":"), find_mark(before[start:], ":=", last=True)
+        code = scan_code(before[start:])
+        colon, value = find_mark(code, ":"), find_mark(code, ":=", last=True)
         if colon is not None and value is not None and colon.offset < value.offset:
             return Theorem(
                 before[: declared[-1].start],

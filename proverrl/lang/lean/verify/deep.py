@@ -6,8 +6,9 @@ declarations through the kernel, SafeVerify compares it with our statement as we
 does both from an export.
 Covered: an environment that code has tampered with, declarations that skipped the kernel.
 Not covered: bugs of the kernel that all of them share; comparator for problems with imports (it
-needs a project of their own). Checkers are found on PATH or by PROVERRL_LEANCHECKER,
-PROVERRL_SAFE_VERIFY and PROVERRL_COMPARATOR; with none, the verdict says that none ran.
+needs a project of their own); memory and time of the checkers, which no pool looks at. Checkers are
+found on PATH or by PROVERRL_LEANCHECKER, PROVERRL_SAFE_VERIFY and PROVERRL_COMPARATOR; with none,
+the verdict says that none ran.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ async def replay(
     olean: Path,
     lean: Sequence[str],
     environment: Mapping[str, str],
+    groups: list[ProcessGroup],
     *,
     theorem: str | None,
     challenge: Path | None = None,
@@ -61,7 +62,8 @@ async def replay(
 
     The paths are absolute. ``lean`` starts the release that wrote ``olean``, and with
     ``environment`` finds the module's imports; it must not find the candidate's own module under
-    the name of a library.
+    the name of a library. The process stands in ``groups``, those of a worker, while it runs, so
+    that the worker's limit of memory holds for it.
     Raises ``WorkerError`` when the program died, did not end within ``seconds`` or gave an answer
     that is not understood: the proof is not judged then. A deterministic limit of the kernel is a
     refusal whose ``detail`` has Lean's words for it.
@@ -74,6 +76,7 @@ async def replay(
     ours = [str(challenge), theorem] if challenge and theorem else []
     command = [*lean, "--run", str(_PROGRAM), nonce, str(olean), *ours]
     group = await ProcessGroup.start(command, environment=environment)
+    groups.append(group)
     try:
         printed = group.read_all(_MAX_OUTPUT_BYTES, "the replay")
         said = (await asyncio.wait_for(printed, seconds)).decode("utf-8", "replace")
@@ -82,7 +85,10 @@ async def replay(
         raise WorkerError(f"the replay did not end in {seconds:g} seconds", "deadline") from error
     finally:
         group.kill()
-        await group.join()
+        try:
+            await group.join()
+        finally:
+            groups.remove(group)
     if code < 0:
         raise await group.explain_end(f"the replay was killed by signal {-code}")
     words = f"{said} {group.stderr_tail}"

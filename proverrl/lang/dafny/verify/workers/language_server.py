@@ -439,11 +439,12 @@ def _refuse_iterators(source: str) -> Reply | None:
 def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | None]]:
     """The text, and where its server shows the type of each binding: None for what has no name.
 
-    A name in the pattern of a case is shown only where it is used, so each is used once.
+    A name of a case, a ``for`` loop or a constraint is shown only where it is used, so each is used
+    once.
     """
     insertions: list[Insertion] = []
     for binding in program.bindings:
-        if binding.kind == "pattern" and binding.scope is not None:
+        if binding.scope is not None:
             name = program.tokens[binding.place].text
             insertions.append((program.places[binding.scope], f"assert {name} == {name}; "))
     insertions.sort(key=itemgetter(0))

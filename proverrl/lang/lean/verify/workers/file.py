@@ -92,6 +92,7 @@ class LeanFile(LeanSession):
                 self._find_compiled(env),
                 self._toolchain.lean_command,
                 dict(self._toolchain.environment),
+                self._groups,
                 theorem=theorem,
                 challenge=ours if challenge else None,
                 allowed_axioms=allowed_axioms,
