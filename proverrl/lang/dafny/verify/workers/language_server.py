@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import accumulate
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeVar
@@ -34,6 +35,7 @@ from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import Insertion, insert, write_plain
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
+from proverrl.lang.dafny.syntax.text import mangle, name_entry
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
@@ -52,7 +54,6 @@ from proverrl.verifier.frames import (
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 OPTIONS = (
-    "--verify-on=Change",
     "--update-throttling=0",
     "--cores=1",
     # The usual limit hides all but five errors of an entry, and with 0 each text gets a warning.
@@ -162,19 +163,25 @@ class _Answer:
     told: tuple[_Told, ...] = ()
     symbols: tuple[_Symbol, ...] = ()
     closed: bool = False
+    left_out: frozenset[Utf16Range] = frozenset()
+    """The names that are not to be verified."""
+
+    @property
+    def asked(self) -> list[_Symbol]:
+        return [symbol for symbol in self.symbols if symbol.name not in self.left_out]
 
     @property
     def whole(self) -> bool:
         if self.progress in _REFUSED:
             return True
-        done = all(symbol.status in (_FAILED, _CORRECT) for symbol in self.symbols)
+        done = all(symbol.status in (_FAILED, _CORRECT) for symbol in self.asked)
         return self.progress == _RESOLVED and done and not self._owes_errors
 
     @property
     def _owes_errors(self) -> bool:
         """True if a name failed for which no error came yet; one stands behind its name."""
         errors = [said.range.start for said in self.told if said.severity == _ERROR]
-        failed = sum(symbol.status == _FAILED for symbol in self.symbols)
+        failed = sum(symbol.status == _FAILED for symbol in self.asked)
         return failed > len(errors)
 
     def take(self, method: str, params: Any) -> None:
@@ -223,7 +230,7 @@ class _Answer:
                 raise WorkerError("Dafny refused a text and named no error")
             return Reply((), messages, ())
         limits = {(m.line, m.column): m.text for m in messages if m.kind == "limit"}
-        return Reply(tuple(_read_symbol(one, limits, lines) for one in self.symbols), messages, ())
+        return Reply(tuple(_read_symbol(one, limits, lines) for one in self.asked), messages, ())
 
 
 class DafnyLanguageServer(GroupWorker, DafnyProcess):
@@ -265,6 +272,8 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
             "server",
             *OPTIONS,
             *(AS_4 if known else AS_2_3),
+            # What is shown of a name is its type only until something there is verified.
+            f"--verify-on={'Never' if known else 'Change'}",
             *(ANALYSIS if analyses else ()),
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
             *toolchain.arguments,
@@ -303,32 +312,54 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         """Dafny's reply to a text; raises ``WorkerError`` on any doubt about the answer.
 
         Entries are the names that are verified, without their obligations, of which Dafny tells
-        those that fail (the errors). There is none where nothing is verified. ``rlimit`` and
-        ``only`` change nothing: all texts have the limits of the start.
+        those that fail (the errors). There is none where nothing is verified. ``rlimit`` changes
+        nothing: all texts have the limit of the start.
         """
+        return await self._verify(source, only, believes=self._toolchain.believes)
+
+    async def ask_failures(self, source: str) -> Reply:
+        return await self._verify(source, (), believes=True)
+
+    async def _verify(self, source: str, only: Sequence[str], *, believes: bool) -> Reply:
         if refused := _refuse_iterators(source):
             return refused
-        answer = await self._open(source, lambda answer: answer.whole)
+        if self._known is None:
+            answer = await self._open(source, lambda answer: answer.whole)
+        else:
+            answer = await self._open(source, lambda answer: answer.read_by_dafny)
+            await self._verify_symbols(answer, source, only)
         await self._close(answer)
         if not answer.whole:
             raise WorkerError("Dafny took back what it had said of a text")
-        return answer.read(source, believes=self._toolchain.believes)
+        reply = answer.read(source, believes=believes)
+        return reply if self._known is None else _name_entries(reply)
+
+    async def _verify_symbols(self, answer: _Answer, source: str, only: Sequence[str]) -> None:
+        """Have the names verified, or those that match one of these patterns."""
+        lines = source.split("\n")
+        patterns = [pattern.rpartition(".")[2] for pattern in only]
+        wanted = []
+        for symbol in answer.symbols:
+            name = mangle(_read_symbol(symbol, {}, lines).name)
+            if not only or any(fnmatchcase(name, pattern) for pattern in patterns):
+                wanted.append(symbol.name)
+        answer.left_out = frozenset(symbol.name for symbol in answer.symbols) - {*wanted}
+        for span in wanted if answer.progress == _RESOLVED else ():
+            place = {"line": span.start.line, "character": span.start.character}
+            asked = {"textDocument": {"uri": answer.uri}, "position": place}
+            if await self._request("dafny/textDocument/verifySymbol", asked, answer) is not True:
+                raise WorkerError(f"Dafny does not verify the name at {place}")
+        while not answer.whole:
+            answer.take(*await self._read_notice())
 
     async def ask_names(self, source: str) -> Reply:
         # All names are told before the resolution ends.
-        return _refuse_iterators(source) or await self.ask_resolved(source)
+        return _refuse_iterators(source) or _name_entries(await self.ask_resolved(source))
 
     async def ask_resolved(self, source: str) -> Reply:
         answer = await self._open(source, lambda answer: answer.read_by_dafny)
         await self._close(answer)
         return _read_refusal(answer, source)
-
-    async def ask_failures(self, source: str) -> Reply:
-        if refused := _refuse_iterators(source):
-            return refused
-        answer = await self._open(source, lambda answer: answer.whole)
-        await self._close(answer)
-        return answer.read(source, believes=True)
 
     async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
         probed, places = _probe_types(program)
@@ -468,6 +499,12 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
         line = before.rpartition("\n")[2]
         places.append({"line": before.count("\n"), "character": count_units(line)})
     return text, places
+
+
+def _name_entries(reply: Reply) -> Reply:
+    """The reply with the names that Dafny 2.3 gives to the code of declarations."""
+    entries = (replace(entry, name=name_entry(entry.name)) for entry in reply.entries)
+    return replace(reply, entries=tuple(entries))
 
 
 def _read_refusal(answer: _Answer, source: str) -> Reply:
