@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.lang.dafny.syntax.reply import Reply
-from proverrl.lang.dafny.syntax.tokens import skip_comment
+from proverrl.lang.dafny.syntax.tokens import scan_any, skip_comment
 from proverrl.types import ANNOTATE, Candidate
 
 SYMBOLS = {
@@ -40,6 +40,8 @@ _PIECE = re.compile(
     r"|(?P<comment>/\*)"
     rf"|(?P<symbol>[{''.join(SYMBOLS)}])"
 )
+_GHOST = ("ghost", "twostate", "least", "greatest", "inductive")
+"""Words before ``function`` and ``predicate`` that say what they are."""
 _NOT_BLANK = re.compile(r"[^\s]")
 
 Insertion = tuple[int, str]
@@ -104,6 +106,20 @@ def write_plain(text: str, *, comments: bool = True) -> WrittenText:
         elif found.lastgroup in ("line", "comment") and comments:
             kept[start:place] = _NOT_BLANK.sub(" ", text[start:place])
     return insert("".join(kept), insertions)
+
+
+def write_ghost(text: str) -> WrittenText:
+    """The text in which functions are ghost that do not say otherwise, as in Dafny 2.3: in Dafny 4
+    code may call them, and would promise what it was to compute."""
+    tokens = [(piece, place) for _, piece, place in scan_any(text)]
+    insertions = [
+        (place, "ghost ")
+        for (before, _), (word, place), (after, _) in zip(
+            [("", 0), *tokens], tokens, [*tokens[1:], ("", 0)], strict=False
+        )
+        if word in ("function", "predicate") and after != "method" and before not in _GHOST
+    ]
+    return insert(text, insertions)
 
 
 def make_plain(candidate: Candidate) -> tuple[Candidate, WrittenText]:

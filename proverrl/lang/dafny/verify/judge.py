@@ -21,7 +21,7 @@ from proverrl.lang.dafny.audit.strip import explain_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
+from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
 from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
@@ -70,8 +70,10 @@ async def judge_candidate(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
             f"written out it cannot be read ({error.finding.message}); write them out in it"
         ) from error
-    reply, judged = await _ask(process, joined.text, candidate)
-    reply = given.restore(lines.restore(written.restore(joined.restore(reply))))
+    is_ghost = toolchain.is_4 and problem.kind == PROGRAM
+    sent = write_ghost(joined.text) if is_ghost else WrittenText(joined.text, {})
+    reply, judged = await _ask(process, sent.text, candidate)
+    reply = given.restore(lines.restore(written.restore(joined.restore(sent.restore(reply)))))
     expected = None
     if not is_file:
         if not reply.resolved:
