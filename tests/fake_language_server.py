@@ -3,7 +3,8 @@
 
 Each line of a text that begins with ``//! `` is a JSON object: ``{"say": METHOD, "params": ...}``,
 in which ``URI`` stands for the document; ``{"ask": METHOD}`` waits for the client's answer;
-``{"exit": CODE}`` ends the process.
+``{"exit": CODE}`` ends the process. Lines that begin with ``//? `` are said when a name is to be
+verified, which is refused where one of them is ``{"result": false}``.
 The text of the start-up test is answered as a Dafny does, or with ``DOTNET_FAKE`` instead.
 """
 
@@ -97,7 +98,12 @@ def perform(steps: list[dict[str, Any]]) -> None:
             sys.exit(step["exit"])
 
 
+def read_steps(text: str, mark: str) -> list[dict[str, Any]]:
+    return [json.loads(x.removeprefix(mark)) for x in text.split("\n") if x.startswith(mark)]
+
+
 def main() -> None:
+    text = ""
     while True:
         message = receive()
         method, params = message.get("method"), message.get("params", {})
@@ -105,12 +111,14 @@ def main() -> None:
             send({"method": "serverStarted", "params": ["4.11.0.0"]})
             send({"id": message["id"], "result": {}})
         elif method == "textDocument/didOpen":
-            document = params["textDocument"]
-            URI[0] = document["uri"]
-            lines = [x for x in document["text"].split("\n") if x.startswith("//! ")]
-            steps = [json.loads(line.removeprefix("//! ")) for line in lines]
-            if "CanaryHard" in document["text"]:
+            URI[0], text = params["textDocument"]["uri"], params["textDocument"]["text"]
+            steps = read_steps(text, "//! ")
+            if "CanaryHard" in text:
                 steps = json.loads(os.environ.get("DOTNET_FAKE", "null")) or CANARIES
+            perform(steps)
+        elif method == "dafny/textDocument/verifySymbol":
+            steps = read_steps(text, "//? ")
+            send({"id": message["id"], "result": [s for s in steps if "result" in s] == []})
             perform(steps)
         elif method == "textDocument/didClose":
             params = {"uri": "URI", "version": None, "status": "Parsing", "message": None}

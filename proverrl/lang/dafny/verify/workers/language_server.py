@@ -282,11 +282,12 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         )
         dotnet = {name: text for name, text in os.environ.items() if name.startswith("DOTNET_")}
         group = await ProcessGroup.start(command, environment=dotnet)
-        server = cls(group, toolchain, known)
+        server = cls(group, toolchain.plain, known)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await server._initialize()
             await check_language_server(server, analyses=analyses)
+            server._toolchain = toolchain
         except BaseException as error:
             server.kill()
             await server.join()
@@ -475,8 +476,8 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     """
     insertions: list[Insertion] = []
     for binding in program.bindings:
-        if binding.scope is not None:
-            name = program.tokens[binding.place].text
+        name = program.tokens[binding.place].text
+        if binding.scope is not None and name not in program.constructors:
             insertions.append((program.places[binding.scope], f"assert {name} == {name}; "))
     insertions.sort(key=itemgetter(0))
     text = insert(program.text, insertions).text
@@ -484,8 +485,8 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     num_used: Counter[int] = Counter()
     places: list[dict[str, int] | None] = []
     for binding in program.bindings:
-        token = program.tokens[binding.place]
-        if binding.kind == "value" or token.text in program.constructors:
+        name = program.tokens[binding.place].text
+        if binding.kind == "value" or name in program.constructors:
             places.append(None)
             continue
         place = program.places[binding.place]

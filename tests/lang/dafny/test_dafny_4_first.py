@@ -1,0 +1,209 @@
+"""Dafny 4 as the first verifier: what it is asked, against a fake, and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from proverrl.lang.dafny.syntax.plain import write_ghost
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.syntax.reply import EntryResult
+from proverrl.lang.dafny.syntax.text import name_entry
+from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
+from proverrl.lang.dafny.verify.workers.toolchain import (
+    DafnyToolchain,
+    find_confirming_toolchain,
+    find_dafny_toolchain,
+)
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verifier.base import Limits
+from tests.lang.dafny.test_audit_attacks import BEHIND_THE_AUDIT, CASES, make_candidate
+
+T = TypeVar("T")
+BOTH = "lemma First() {}\nlemma Second() {}"
+
+
+def start(toolchain: DafnyToolchain, ask: Callable[[DafnyLanguageServer], Awaitable[T]]) -> T:
+    async def main() -> T:
+        server = await DafnyLanguageServer.start(
+            toolchain, Limits(), KnownProblems(), analyses=False
+        )
+        try:
+            return await ask(server)
+        finally:
+            server.kill()
+            await server.join()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def real() -> DafnyToolchain:
+    found = find_confirming_toolchain()
+    if found is None:
+        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
+    return found
+
+
+def judge(toolchain: DafnyToolchain, *candidates: Candidate) -> list[Verdict]:
+    async def ask(server: DafnyLanguageServer) -> list[Verdict]:
+        return [await server.judge(candidate) for candidate in candidates]
+
+    return start(toolchain, ask)
+
+
+def make(kind: str, statement: str, body: str) -> Candidate:
+    return Candidate(Problem("p", "dafny", kind, "", statement), body)
+
+
+def test_a_dafny_4_is_found_in_the_place_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "dafny"
+    command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PROVERRL_DAFNY", str(command))
+    found = find_dafny_toolchain()
+    assert found == DafnyToolchain(str(command), "4.11.0")
+    assert (found.is_4, found.name) == (True, "dafny 4.11.0 (language server)")
+
+
+def test_functions_are_ghost_that_do_not_say_otherwise() -> None:
+    text = (
+        "function F(): int { 1 } // function\nfunction method G(): int { 1 }\n"
+        "static predicate P() { true }\nghost function H(): int { 2 }\n"
+        "twostate predicate T() { true }\n"
+    )
+    assert write_ghost(text).text == (
+        "ghost function F(): int { 1 } // function\nfunction method G(): int { 1 }\n"
+        "static ghost predicate P() { true }\nghost function H(): int { 2 }\n"
+        "twostate predicate T() { true }\n"
+    )
+
+
+VERIFIES = """\
+lemma L(x: int) ensures x >= 0 {}
+method M() { assert false; }
+lemma LL() {}
+function F(n: nat): nat { n }
+"""
+
+
+def test_only_names_that_match_are_verified(real: DafnyToolchain) -> None:
+    async def ask(server: DafnyLanguageServer) -> list[tuple[EntryResult, ...]]:
+        found = [await server.ask(VERIFIES), await server.ask(VERIFIES, 1, name_entry("L*"))]
+        found.append(await server.ask_names(VERIFIES))
+        return [reply.entries for reply in found]
+
+    everything, some, names = start(real, ask)
+    assert [(e.name.rpartition(".")[2], e.outcome) for e in everything] == [
+        *(("L", "error"), ("M", "error"), ("LL", "verified"), ("F", "verified")),
+    ]
+    assert [(e.name, e.outcome) for e in some] == [
+        (name_entry("L"), "error"),
+        (name_entry("LL"), "verified"),
+    ]
+    assert [e.name for e in names] == [e.name for e in everything]
+
+
+TYPES = f"""\
+datatype N<T> = Z | S(t: T, n: N<T>)
+type low = ch | 'a' <= ch <= 'z' witness 'd'
+function F(p: N<nat>): nat {{ match p case Z => 0 case S(u, Z) => u case S(u, S(v, w)) => u + v }}
+method M(p: N<int>, a: array<nat>)
+  requires a.Length > 2
+{{
+  var e := S(0, Z);
+  match e {{ case Z => case S(g, h) => assert h == h; }}
+  for i := 0 to a.Length {{ assert a[i] >= 0; }}
+  ghost var s := set k | k in {{1 as bv8}};
+  var f := x => x && e == e;
+  var (q, r) := (a[0], 'c');
+  ghost var c :| c in s || c > 2;
+  assert forall y :: y in s ==> y == y;
+  {HOLE}
+}}
+"""
+
+
+def test_types_of_every_form_are_told(real: DafnyToolchain) -> None:
+    blank = read_text(TYPES.replace(HOLE, ""))
+
+    async def ask(server: DafnyLanguageServer) -> list[str]:
+        return list((await server.ask_types(blank))[1])
+
+    names = [blank.tokens[binding.place].text for binding in blank.bindings]
+    kinds = [binding.kind for binding in blank.bindings]
+    told = [
+        (name, text)
+        for name, kind, text in zip(names, kinds, start(real, ask), strict=True)
+        if kind != "value" and name != "Z"
+    ]
+    assert told == [
+        *(("ch", "char"), ("u", "nat"), ("u", "nat"), ("v", "nat"), ("w", "N<nat>")),
+        *(("e", "N<int>"), ("g", "int"), ("h", "N<int>"), ("i", "int")),
+        *(("s", "set<bv8>"), ("k", "bv8"), ("f", "bool -> bool"), ("x", "bool")),
+        *(("q", "nat"), ("r", "char"), ("c", "bv8"), ("y", "bv8")),
+    ]
+
+
+LEMMA = f"lemma L(x: int)\n  ensures x * x >= x\n{{\n  {HOLE}\n}}\n"
+LOOP = (
+    "method M(n: nat) returns (r: int)\n  ensures r == 2 * n\n{\n  r := 0;\n  var i := 0;\n"
+    f"  while i < n\n    {HOLE}\n  {{\n    r := r + 2;\n    i := i + 1;\n  }}\n}}\n"
+)
+BLANK = "method M(n: nat) returns (r: int)\n  ensures r == n\n{\n  r := 0;\n"
+FOR = BLANK + "  for i := 0 to n\n  {\n    r := r + 1;\n  }\n}\n"
+
+
+def test_real_verdicts(real: DafnyToolchain) -> None:
+    proved = "invariant 0 <= i <= n\ninvariant r == 2 * i"
+    hinted = FOR.replace("to n\n", "to n\n    invariant r == i\n")
+    found = judge(
+        real,
+        make("statements", LEMMA, "assert x >= 1 || x <= 0;"),
+        make("statements", LEMMA.replace("x * x >= x", "x >= 0"), "assert x * x >= 0;"),
+        make("invariants", LOOP, proved),
+        make("invariants", LOOP.replace("2 * n", "2 * n + 1"), proved),
+        # Types that the hint would steer are written into our text.
+        make("invariants", LOOP, proved + "\ninvariant i == (i as bv8) as int"),
+        make(ANNOTATE, FOR + HOLE, hinted),
+        make(FILE, HOLE, "ghost function G(n: nat): nat { n }\n" + hinted),
+        make(FILE, HOLE, FOR),
+    )
+    assert [(v.status.value, str(v.stage)) for v in found] == [
+        *(("proved", "prover"), ("rejected", "prover"), ("proved", "prover")),
+        *(("rejected", "prover"), ("rejected", "prover"), ("proved", "prover")),
+        *(("proved", "prover"), ("rejected", "prover")),
+    ]
+
+
+def test_code_may_not_call_what_only_specifies(real: DafnyToolchain) -> None:
+    statement = (
+        "function Twice(n: nat): nat { 2 * n }\nmethod M(n: nat) returns (r: nat)\n"
+        f"  ensures r == Twice(n)\n{HOLE}\n"
+    )
+    called, computed = judge(
+        real,
+        make("program", statement, "{ r := Twice(n); }"),
+        make("program", statement, "{ r := n + n; }"),
+    )
+    assert (called.status, computed.status) == (Status.REJECTED, Status.PROVED)
+    assert called.diagnostics[0].line == 4
+    assert called.diagnostics[0].column == 12
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_no_attack_that_the_audit_admits_is_proved(real: DafnyToolchain) -> None:
+    admitted = [case for case in CASES if case["caught_by"] in BEHIND_THE_AUDIT]
+    # Dafny 4.11 fails inside, which is no verdict.
+    admitted = [case for case in admitted if case["name"] != "declare-the-name-of-a-reveal"]
+    verdicts = judge(real, *map(make_candidate, admitted))
+    proved = [case["name"] for case, v in zip(admitted, verdicts, strict=True) if v.proved]
+    assert proved == []
