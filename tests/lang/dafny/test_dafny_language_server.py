@@ -186,12 +186,13 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("3.13.1", r"supported are Dafny 2\.3 .* and Dafny 4"),
+        ("4.11.0+abc", r"4\.11\.0, which is at present only the second judge.* PROVERRL_DAFNY4"),
+        ("3.13.1", r"supported are Dafny 2\.3 .* and, as the second judge, Dafny 4"),
         ("2.2.0", r"supported are Dafny 2\.3"),
         ("5.0.0", r"supported are Dafny 2\.3"),
     ],
 )
-def test_the_first_dafny_must_be_version_2_3_or_4(
+def test_the_first_dafny_must_be_version_2_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
 ) -> None:
     command = tmp_path / "dafny"

@@ -130,6 +130,9 @@ def read_insertions(
                 insertions.append(TypeInsertion(binding.place, False, "("))
                 behind += ")"
             insertions.append(TypeInsertion(binding.place, True, behind))
+        elif blank.tokens[binding.place].text == "_":
+            # Nothing can speak of it.
+            continue
         elif (
             binding.kind != "pattern" or blank.tokens[binding.place].text not in blank.constructors
         ):

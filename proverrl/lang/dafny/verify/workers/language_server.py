@@ -477,7 +477,7 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     insertions: list[Insertion] = []
     for binding in program.bindings:
         name = program.tokens[binding.place].text
-        if binding.scope is not None and name not in program.constructors:
+        if binding.scope is not None and name != "_" and name not in program.constructors:
             insertions.append((program.places[binding.scope], f"assert {name} == {name}; "))
     insertions.sort(key=itemgetter(0))
     text = insert(program.text, insertions).text
@@ -486,7 +486,7 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     places: list[dict[str, int] | None] = []
     for binding in program.bindings:
         name = program.tokens[binding.place].text
-        if binding.kind == "value" or name in program.constructors:
+        if binding.kind == "value" or name == "_" or name in program.constructors:
             places.append(None)
             continue
         place = program.places[binding.place]

@@ -2,9 +2,9 @@
 
 Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
 PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of
-the second judge; empty for none). Flows out: a ``DafnyToolchain`` and a ``ConfirmingToolchain``.
-Dafny 2.3 is driven by its server or its command line, Dafny 4 by its language server. Dafny 3 is
-untested and refused.
+the second judge; empty for none). Flows out: ``DafnyToolchain``s.
+Dafny 2.3 is driven by its server or its command line. Dafny 4, by its language server, is a second
+judge alone; Dafny 3 is untested and refused.
 """
 
 from __future__ import annotations
@@ -114,7 +114,10 @@ def find_dafny_toolchain() -> DafnyToolchain:
         raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
     version = _find_dafny_version(dafny)
     if version.startswith("4."):
-        return _open_dafny_4(dafny, version)
+        raise ToolchainError(
+            f"{dafny} is Dafny {version}, which is at present only the second judge: name it by "
+            f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
+        )
     z3, z3_version = _find_z3()
     server = _find_server()
     beside = (*(server or ())[1:], str(Path(dafny).resolve()), *_SERVER_PLACES)
@@ -182,7 +185,8 @@ def _find_dafny_version(path: str) -> str:
     if not version.startswith(("2.3.", "4.")):
         raise ToolchainError(
             f"{path} is Dafny {version}; supported are Dafny 2.3 (Debian's package: "
-            f"{_INSTALL_DAFNY}) and Dafny 4 (https://github.com/dafny-lang/dafny/releases)"
+            f"{_INSTALL_DAFNY}) and, as the second judge, Dafny 4 "
+            "(https://github.com/dafny-lang/dafny/releases)"
         )
     return version
 
@@ -203,8 +207,6 @@ def check_dafny() -> list[Part]:
         remedy = z3_remedy if _INSTALL_Z3 in text else _INSTALL_DAFNY
         return [Part("Dafny", "missing", text, remedy)]
     parts = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
-    if found.is_4:
-        return [*parts, _check_second()]
     if found.server is None:
         detail = "not found: each proof starts Dafny anew, which is slower"
         parts.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
