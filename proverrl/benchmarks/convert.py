@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
-from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting, saving
-from proverrl.problems.load import benchmark_sha256, make_row, write_problems
+from proverrl.problems.load import benchmark_sha256, check_problems_name, make_row, write_problems
 
 
 def write_benchmark(benchmark: Benchmark, out: Path) -> list[Path]:
     """Write all that loaded and all that was refused; existing files are replaced. The files that
     are there then, the problems first. Raises
     ``UsageError`` if ``out`` is not called ``.jsonl``, or is the source itself."""
-    if out.suffix != ".jsonl":
-        raise UsageError(f"{out}: problems are written as .jsonl; give such a name")
+    check_problems_name(out)
     refuse_overwriting(out, benchmark.place)
     refused = out.with_suffix(".refused.jsonl")
     source = out.with_suffix(".source.json")

@@ -65,12 +65,13 @@ def generate(
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
-    from proverrl.generate import find_generator
+    from proverrl.generate import CODE, PROOFS, find_generator
     from proverrl.problems.drafts import DraftChecker, generate_file
 
     generator = find_generator(language, code=code)
     if generator is None:
-        raise UsageError(f"there is no generator of {language} problems")
+        known = " and ".join(CODE if code else PROOFS)
+        raise UsageError(f"there is no generator of {language} problems; there is one of {known}")
     generating = generate_file(
         out,
         generator,

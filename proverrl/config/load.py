@@ -46,7 +46,8 @@ def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
     try:
         table = read_stored_table(path)
     except FileNotFoundError as error:
-        raise RunError(f"{run} is not a run folder: it has no {path.name}") from error
+        lacks = f"it has no {path.name}" if run.is_dir() else "no such folder"
+        raise RunError(f"{run} is not a run folder: {lacks}") from error
     except (OSError, ValueError) as error:
         raise RunError(f"{run} is not a run folder: {path} cannot be read: {error}") from error
     return _build_config(lambda: table | {"run": str(run)}, overrides, path)

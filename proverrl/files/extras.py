@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 
 from proverrl.errors import UsageError
-from proverrl.files.shipped import is_checkout
+from proverrl.files.shipped import is_checkout, name_root
 
 TRAINING = (
     *("torch", "transformers", "tokenizers", "accelerate", "datasets", "plotly"),
@@ -28,7 +28,7 @@ EXTRAS = (
 
 def install_extra(name: str) -> str:
     """The command that installs an extra, as this package itself was installed."""
-    what = f"-e '.[{name}]'" if is_checkout() else f"'proverrl[{name}]'"
+    what = f"-e '{name_root()}[{name}]'" if is_checkout() else f"'proverrl[{name}]'"
     return f"{sys.executable} -m pip install {what}"
 
 

@@ -27,10 +27,15 @@ def is_checkout() -> bool:
     return (shipped_root() / "pyproject.toml").is_file()
 
 
+def name_root() -> Path:
+    """``shipped_root``, as it is typed in the working folder."""
+    root = shipped_root()
+    return Path() if root.samefile(".") else root
+
+
 def find_script(name: str) -> Path:
-    """A shipped script, as it is typed: in a checkout from its root."""
-    place = Path("scripts") / name
-    return place if is_checkout() else shipped_root() / place
+    """A shipped script, as it is typed in the working folder."""
+    return name_root() / "scripts" / name
 
 
 def find_file(path: str | Path) -> Path:

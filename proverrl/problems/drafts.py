@@ -21,7 +21,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.files.lines import check_place
 from proverrl.generate.families import CurriculumDraft, Generator, LearnMetadata, take_turns
-from proverrl.problems.load import make_row, write_problems
+from proverrl.problems.load import check_problems_name, make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
 from proverrl.verifier.base import Verifier
 
@@ -34,12 +34,14 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class DraftCounts:
-    """The counts of a check. ``dropped`` counts reasons; ``examples`` holds a draft's id for each;
-    ``seconds`` is the time of the checker for all candidates together."""
+    """The counts of a check. ``num_written`` counts problems, of which a draft may give several;
+    ``dropped`` counts reasons; ``examples`` holds a draft's id for each; ``seconds`` is the time of
+    the checker for all candidates together."""
 
     num_wanted: int = 0
     num_checked: int = 0
     num_kept: int = 0
+    num_written: int = 0
     num_candidates: int = 0
     seconds: float = 0.0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -207,7 +209,8 @@ async def generate_and_check(
             num_seen += 1
             if num_seen % max(1, num // 20) == 0:
                 show(f"{num_seen} checked, {sum(map(len, kept.values()))} of {num} kept")
-    write_problems(path, chain.from_iterable(take_turns(map(iter, kept.values()))))
+    rows = chain.from_iterable(take_turns(map(iter, kept.values())))
+    checker.counts.num_written = write_problems(path, rows)
     return checker.counts
 
 
@@ -224,7 +227,9 @@ async def generate_file(
     show: Callable[[str], None],
     checks: type[DraftChecker] = DraftChecker,
 ) -> str:
-    """Generate, check and write a file with a verifier of its own; returns a line of report."""
+    """Generate, check and write a file with a verifier of its own; returns two lines of report.
+    Raises ``UsageError`` if ``out`` is not called ``.jsonl``; else as ``generate_and_check``."""
+    check_problems_name(out)
     verifier, learn = generator.open_verifier(workers)
     checker = checks(generator, verifier, learn, split)
     try:
@@ -233,4 +238,4 @@ async def generate_file(
         )
     finally:
         await verifier.aclose()
-    return counts.describe()
+    return f"{counts.describe()}\nwritten: {out}, {counts.num_written} problems"

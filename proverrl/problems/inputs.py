@@ -11,6 +11,7 @@ id may occur twice: verdicts come in input order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -271,6 +272,11 @@ def read_entry(raw: object, file: str, number: int) -> VerifyInput:
 def _read_line(line: str, file: str, number: int) -> VerifyInput:
     try:
         raw = load_json(line, unique_keys=True)
+    except json.JSONDecodeError as error:
+        # Its own line number is always 1.
+        ends = ", ".join(find_suffixes())
+        reason = f"not JSON at column {error.colno} ({error.msg}); give {ends} or JSON lines"
+        return Unusable("", "malformed", file, number, reason)
     except (ValueError, RecursionError) as error:
         return Unusable("", "malformed", file, number, f"not JSON: {error}"[:_MAX_REASON])
     return read_entry(raw, file, number)

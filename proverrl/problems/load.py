@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.files.disk import saving
 from proverrl.files.lines import find_text_fault, iter_given_lines, reading_text, replacing
 from proverrl.files.shipped import find_file
@@ -72,6 +72,13 @@ def make_row(problem: Problem) -> dict[str, Any]:
     return {field.name: getattr(problem, field.name) for field in fields(Problem)} | {
         "metadata": dict(problem.metadata)
     }
+
+
+def check_problems_name(path: Path) -> None:
+    """Raises ``UsageError`` if a file of problems is to be written under a name that is not
+    ``.jsonl``, which no command would read as problems."""
+    if path.suffix != ".jsonl":
+        raise UsageError(f"{path}: problems are written as .jsonl; give such a name")
 
 
 def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -15,13 +15,14 @@ from rich.console import Console
 from proverrl.cli import doctor
 from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
-from proverrl.files import extras
+from proverrl.files import extras, shipped
 from proverrl.lang.dafny.verify.workers import toolchain as dafny
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean.verify import backend as lean
 from proverrl.lang.lean.verify.workers import toolchain
 from proverrl.lang.lean.verify.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.records import Part
+from tests import ROOT
 
 
 def give_toolchain(
@@ -130,6 +131,17 @@ def test_a_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         "no-such-module", "absent", "fast", f"{sys.executable} -m pip install -e '.[vllm]'"
     )
     assert is_healthy([finding])
+
+
+def test_remedies_name_the_checkout_where_another_folder_is_the_working_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert extras.install_extra("vllm").endswith(f" -m pip install -e '{ROOT}[vllm]'")
+    assert shipped.find_script("setup_lean.sh") == ROOT / "scripts" / "setup_lean.sh"
+    monkeypatch.chdir(ROOT)
+    assert extras.install_extra("vllm").endswith(" -m pip install -e '.[vllm]'")
+    assert str(shipped.find_script("setup_lean.sh")) == "scripts/setup_lean.sh"
 
 
 def test_a_missing_lean_is_optional_and_names_the_script(

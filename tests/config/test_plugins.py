@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -26,6 +26,7 @@ from proverrl.config import (
     Config,
     CurriculumConfig,
     GrpoConfig,
+    RewardName,
     parse_config,
 )
 from proverrl.config import RewardConfig as Rewarding
@@ -352,7 +353,8 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(plugins, "entry_points", list_points)
     assert Rewarding(name="short").name == OWN
-    known = "Known are proved, short, and plug-ins as package.module:function"
+    names = ", ".join([*get_args(RewardName), "short"])
+    known = f"Known are {names}, and plug-ins as package.module:function"
     wrong = f"test: reward.name: unknown reward 'shrt'; the nearest is 'short'. {known}"
     with pytest.raises(ConfigError, match=f"^{re.escape(wrong)}$"):
         parse_config({"reward": {"name": "shrt"}}, source="test")

@@ -323,7 +323,7 @@ def test_a_light_installation_is_ready_and_names_what_it_lacks(light: Path, tmp_
     place = lines.index(
         "optional training not installed; verifying, serving and checking do without it"
     )
-    assert lines[place + 1] == f"{light}/bin/python -m pip install -e '.[train]'"
+    assert lines[place + 1] == f"{light}/bin/python -m pip install -e '{ROOT}[train]'"
     assert lines[-1] == "Ready to verify, serve and check."
 
 
@@ -380,7 +380,7 @@ def test_what_is_not_installed_is_one_line_with_the_extra(
         (tmp_path / name).mkdir()
     done = run(light, tmp_path, *words.split())
     extra = "mcp" if words == "mcp" else "train"
-    command = f"{light}/bin/python -m pip install -e '.[{extra}]'"
+    command = f"{light}/bin/python -m pip install -e '{ROOT}[{extra}]'"
     said = f"error: {needs}, which is not installed; run: {command}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 

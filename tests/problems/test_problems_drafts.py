@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from proverrl.errors import ProblemError, RunError, VerifierError
+from proverrl.cli.main import cli
+from proverrl.errors import ProblemError, RunError, UsageError, VerifierError
 from proverrl.generate.dafny.stream import GENERATOR
 from proverrl.generate.families import Names, ProgramText
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
@@ -61,6 +63,27 @@ def test_the_work_is_shown_while_it_goes_on(tmp_path: Path) -> None:
         generate_and_check(tmp_path / "x", checker, levels=LEVELS, num=40, seed=0, show=said.append)
     )
     assert said == [f"{count} checked, {count} of 40 kept" for count in range(2, 41, 2)]
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[FakeVerifier] = []
+
+    def open_verifier(self: object, workers: int) -> tuple[FakeVerifier, Any]:
+        opened.append(FakeVerifier(judge_honestly))
+        return opened[-1], learn
+
+    monkeypatch.setattr(type(GENERATOR), "open_verifier", open_verifier)
+    words = ["problems", "generate", "dafny", "--levels", "1", "--num", "3", "--out"]
+    done = CliRunner().invoke(cli, [*words, str(tmp_path / "mine.json")])
+    said = f"{tmp_path / 'mine.json'}: problems are written as .jsonl; give such a name"
+    assert isinstance(done.exception, UsageError)
+    assert (str(done.exception), opened) == (said, [])
+    path = tmp_path / "mine.jsonl"
+    for _ in range(2):  # An existing file is replaced.
+        done = CliRunner().invoke(cli, [*words, str(path)])
+        assert done.exit_code == 0, repr(done.exception)
+        assert done.stdout.splitlines()[-1] == f"written: {path}, 3 problems"
+        assert len(load_problems(path)) == 3
 
 
 def test_the_same_call_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -68,7 +68,10 @@ def test_bare_code_has_no_statement() -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ("{", "not JSON"),
+        (
+            "{",
+            "not JSON at column 2 (Expecting property name enclosed in double quotes); give ",
+        ),
         ("[1]", "not a JSON object"),
         ({"problem": PROBLEM, "body": ""}, "the id is missing"),
         ({"id": "a"}, "missing: code, language"),
@@ -197,7 +200,7 @@ def test_paths_are_read_in_order(tmp_path: Path) -> None:
         "lemma G() {}",
     ]
     assert [f.message for f in found[5:7] if isinstance(f, Unusable)] == [
-        f"{lines}:3: not JSON: Expecting value: line 1 column 1 (char 0)",
+        f"{lines}:3: not JSON at column 1 (Expecting value); give .dfy, .lean or JSON lines",
         f"{lines}:4: not UTF-8: invalid start byte at byte 0",
     ]
     assert count_inputs(paths[:1]) == 4
