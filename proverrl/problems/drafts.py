@@ -209,8 +209,8 @@ async def generate_and_check(
             num_seen += 1
             if num_seen % max(1, num // 20) == 0:
                 show(f"{num_seen} checked, {sum(map(len, kept.values()))} of {num} kept")
-    rows = chain.from_iterable(take_turns(map(iter, kept.values())))
-    checker.counts.num_written = write_problems(path, rows)
+    written = chain.from_iterable(take_turns(map(iter, kept.values())))
+    checker.counts.num_written = write_problems(path, written)
     return checker.counts
 
 
