@@ -257,6 +257,7 @@ def train(
     config = _read_config(config_file, overrides, run, resume)
     from proverrl.jobs.train import is_finished
     from proverrl.jobs.train import train as run_training
+    from proverrl.monitor.interrupt import stop_at_once
     from proverrl.run.run_folder import check_resumable, settle
 
     if is_finished(config):
@@ -264,7 +265,8 @@ def train(
         check_resumable(config.run, settle(config))
         click.echo(f"{config.run} is finished; nothing to do")
     else:
-        with refuse_exit("this run", "a plug-in"):
+        how = "the same command begins the run, or continues it from what is saved"
+        with refuse_exit("this run", "a plug-in"), stop_at_once(how):
             asyncio.run(run_training(config))
     if os.environ.get("RANK", "0") == "0":
         _print_results(config.run)

@@ -71,6 +71,28 @@ def ctrl_c_while_asleep() -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
+def stop_at_once(how_to_go_on: str) -> Iterator[None]:
+    """Ctrl-C ends the block where it stands, until ``stop_on_signals`` takes the key over: for the
+    set-up of a run. By itself an event loop only cancels its task, which has no effect before the
+    set-up is done. Raises StoppedError; the message is ``interrupted; how_to_go_on``."""
+
+    def take(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, take)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(f"interrupted; {how_to_go_on}", EXIT_INTERRUPTED) from error
+    finally:
+        if signal.getsignal(signal.SIGINT) is take:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def stop_on_signals(
     begin_to_stop: Callable[[], object],
     describe_unsaved: Callable[[], str],

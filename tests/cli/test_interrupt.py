@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,9 +18,11 @@ from typing import Any, cast
 import pytest
 
 from proverrl.config import Config
+from proverrl.errors import StoppedError
 from proverrl.jobs.train import describe_unsaved
 from proverrl.lang.dafny.verify.workers.toolchain import run_for_version
 from proverrl.monitor import Monitor
+from proverrl.monitor.interrupt import stop_at_once, stop_on_signals
 from proverrl.monitor.metrics import RunLimits
 from proverrl.run.checkpoint import save_checkpoint
 from tests.run.test_grpo import step_lines, weights
@@ -178,6 +183,49 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
         assert describe_unsaved(session) == f"ended at once; lost: {lost}"
         session.warm_weights.unlink()
         assert describe_unsaved(session).endswith("continues from the beginning")
+
+
+@pytest.fixture
+def listened_to() -> Iterator[None]:
+    """Whoever runs the tests in the background has them ignore the key."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listened_to")
+def test_ctrl_c_in_a_set_up_ends_it_where_it_stands_and_says_how_to_go_on() -> None:
+    closed: list[str] = []
+
+    async def set_up() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            closed.append("what comes after the key")
+        finally:
+            await asyncio.sleep(0)
+            closed.append("verifier")
+
+    with pytest.raises(StoppedError) as stopped, stop_at_once("do it again"):
+        asyncio.run(set_up())
+    assert (str(stopped.value), stopped.value.exit_status) == ("interrupted; do it again", 130)
+    assert closed == ["verifier"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("listened_to")
+def test_ctrl_c_after_a_set_up_is_that_of_the_run() -> None:
+    done: list[str] = []
+
+    async def run_all() -> None:
+        stop = asyncio.Event()
+        with stop_on_signals(stop.set, lambda: ""):
+            os.kill(os.getpid(), signal.SIGINT)
+            await stop.wait()
+            done.append("step")
+
+    with stop_at_once("do it again"):
+        asyncio.run(run_all())
+    assert done == ["step"]
 
 
 @pytest.mark.slow
