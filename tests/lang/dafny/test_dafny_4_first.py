@@ -17,7 +17,6 @@ from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
-    find_confirming_toolchain,
 )
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
@@ -39,14 +38,6 @@ def start(toolchain: DafnyToolchain, ask: Callable[[DafnyLanguageServer], Awaita
             await server.join()
 
     return asyncio.run(main())
-
-
-@pytest.fixture
-def real() -> DafnyToolchain:
-    found = find_confirming_toolchain()
-    if found is None:
-        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
-    return found
 
 
 def judge(toolchain: DafnyToolchain, *candidates: Candidate) -> list[Verdict]:

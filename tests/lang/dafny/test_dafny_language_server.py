@@ -44,14 +44,6 @@ def fake(tmp_path: Path) -> DafnyToolchain:
     return DafnyToolchain(str(command), "4.11.0")
 
 
-@pytest.fixture
-def real() -> DafnyToolchain:
-    found = find_confirming_toolchain()
-    if found is None:
-        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
-    return found
-
-
 def ask(toolchain: DafnyToolchain, *texts: str) -> list[Reply]:
     async def main() -> list[Reply]:
         server = await DafnyLanguageServer.start(toolchain, Limits())

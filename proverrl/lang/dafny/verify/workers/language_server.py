@@ -21,12 +21,9 @@ import os
 import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import accumulate
-from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -474,31 +471,30 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     A name of a case, a ``for`` loop or a constraint is shown only where it is used, so each is used
     once.
     """
+    shown = {
+        number: binding
+        for number, binding in enumerate(program.bindings)
+        if binding.kind != "value"
+        and program.tokens[binding.place].text not in ("_", *program.constructors)
+    }
+    used = sorted((program.places[b.scope], n) for n, b in shown.items() if b.scope is not None)
     insertions: list[Insertion] = []
-    for binding in program.bindings:
-        name = program.tokens[binding.place].text
-        if binding.scope is not None and name != "_" and name not in program.constructors:
-            insertions.append((program.places[binding.scope], f"assert {name} == {name}; "))
-    insertions.sort(key=itemgetter(0))
-    text = insert(program.text, insertions).text
-    starts = list(accumulate((len(piece) for _, piece in insertions), initial=0))
-    num_used: Counter[int] = Counter()
-    places: list[dict[str, int] | None] = []
-    for binding in program.bindings:
-        name = program.tokens[binding.place].text
-        if binding.kind == "value" or name == "_" or name in program.constructors:
-            places.append(None)
-            continue
+    found: dict[int, int] = {}
+    width = 0
+    for place, number in used:
+        name = program.tokens[shown[number].place].text
+        insertions.append((place, f"assert {name} == {name}; "))
+        found[number] = place + width + len("assert ")
+        width += len(insertions[-1][1])
+    for number, binding in shown.items():
         place = program.places[binding.place]
-        shift = starts[sum(at <= place for at, _ in insertions)]
-        if binding.scope is not None:
-            place = program.places[binding.scope]
-            first = sum(at < place for at, _ in insertions)
-            shift = starts[first + num_used[place]] + len("assert ")
-            num_used[place] += 1
-        before = text[: place + shift]
-        line = before.rpartition("\n")[2]
-        places.append({"line": before.count("\n"), "character": count_units(line)})
+        before = sum(len(piece) for at, piece in insertions if at <= place)
+        found.setdefault(number, place + before)
+    text = insert(program.text, insertions).text
+    places = [
+        _write_place(text[: found[number]]) if number in found else None
+        for number in range(len(program.bindings))
+    ]
     return text, places
 
 
@@ -513,6 +509,12 @@ def _read_refusal(answer: _Answer, source: str) -> Reply:
     reply = answer.read(source, believes=True)
     # What fails meanwhile is told too.
     return reply if answer.progress in _REFUSED else replace(reply, messages=())
+
+
+def _write_place(before: str) -> dict[str, int]:
+    """The place behind this text, as a language server counts."""
+    line = before.rpartition("\n")[2]
+    return {"line": before.count("\n"), "character": count_units(line)}
 
 
 def _read_type(shown: Any) -> str:
