@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.config import PoolConfig
+from proverrl.config import Config, PoolConfig
 from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import check_place
@@ -45,7 +45,7 @@ async def choose(source: str, out: Path, workers: int) -> str:
     truths = [Candidate(entry.problem, entry.reference or "") for entry in entries]
     bare = [Candidate(problem, get_program_text(problem)) for problem in problems]
     pool = PoolConfig(workers=workers)
-    verifier = open_configured(pool, seed=0, problems=problems)
+    verifier = open_configured(Config(pool=pool), seed=0, problems=problems)
     try:
         both = [*truths, *bare]
         verdicts = await verify_all(verifier, both, deadline_seconds=pool.deadline_seconds)

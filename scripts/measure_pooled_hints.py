@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.config import PoolConfig
+from proverrl.config import Config, PoolConfig
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
@@ -118,7 +118,7 @@ class Attempts:
 async def run(tasks: Sequence[Task], options: argparse.Namespace) -> None:
     """Search all tasks in both ways and print the table."""
     pool = PoolConfig(workers=2)
-    verifier = open_configured(pool, seed=0, problems=[task.problem for task in tasks])
+    verifier = open_configured(Config(pool=pool), seed=0, problems=[task.problem for task in tasks])
     found: dict[str, list[int | None]] = {name: [] for name in SEARCHES}
     drawn = dict.fromkeys(SEARCHES, 0)
     gate = asyncio.Semaphore(2)

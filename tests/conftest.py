@@ -15,6 +15,9 @@ import tests.warm  # noqa: F401
 from proverrl.lang import kinds
 from tests.recorded_dafny import recorded_dafny  # noqa: F401  (a fixture)
 from tests.shared_verifier import close_verifier
+from tests.two_dafnys import pin_dafny_2
+
+pin_dafny_2()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proverrl.cli.options import (
+    DAFNY_VERSION,
     FILE,
     FOLDER,
     MEMORY_MB,
@@ -26,6 +27,7 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
+from proverrl.config.base import DafnyVersion
 from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
 from proverrl.files.extras import require_module
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 @workers_option("Processes per language.")
 @timeout_option("Seconds for one candidate.")
 @MEMORY_MB
+@DAFNY_VERSION
 @SERVERS
 @click.option("--run", type=FOLDER, help="Offer `search`, with this run's policy.")
 @click.option("--config", "config_file", type=FILE, help="The same with its policy or endpoint.")
@@ -54,6 +57,7 @@ def mcp(
     workers: int,
     timeout: float,
     memory_mb: float | None,
+    dafny_version: DafnyVersion,
     servers: tuple[str, ...],
     run: Path | None,
     config_file: Path | None,
@@ -73,6 +77,7 @@ def mcp(
         return open_verifier(
             workers=workers,
             memory_mb=memory_mb,
+            dafny_version=dafny_version,
             servers=servers,
             trace_states=traced,
             needed=(),

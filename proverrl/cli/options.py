@@ -12,11 +12,11 @@ import math
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from proverrl.config.base import CONFIRM, MAX_WORKERS
+from proverrl.config.base import CONFIRM, MAX_WORKERS, DafnyVersion
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import add_languages, find_language
 from proverrl.plugins import refuse_exit
@@ -242,6 +242,13 @@ MEMORY_MB = click.option(
     "--memory-mb",
     type=FiniteRange(64),
     help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
+)
+DAFNY_VERSION = click.option(
+    "--dafny-version",
+    default="auto",
+    show_default=True,
+    type=click.Choice(get_args(DafnyVersion)),
+    help="The Dafny that judges; auto is Dafny 4 where there is one.",
 )
 CONFIRM_OPTION = click.option(
     "--confirm",

@@ -12,6 +12,7 @@ import click
 
 from proverrl.cli.options import (
     CONFIRM_OPTION,
+    DAFNY_VERSION,
     FILE,
     LANGUAGE,
     MEMORY_MB,
@@ -20,6 +21,7 @@ from proverrl.cli.options import (
     count_option,
     workers_option,
 )
+from proverrl.config.base import DafnyVersion
 
 
 @click.command()
@@ -49,6 +51,7 @@ from proverrl.cli.options import (
 )
 @click.option("--trace-states", is_flag=True, help="Tell the goals on the way, for searches.")
 @CONFIRM_OPTION
+@DAFNY_VERSION
 @LANGUAGE
 def serve(
     api_key_file: Path | None,
@@ -57,6 +60,7 @@ def serve(
     memory_mb: float | None,
     trace_states: bool,
     confirm: str,
+    dafny_version: DafnyVersion,
     **settings: Any,
 ) -> None:
     """Judge proofs for other programs over HTTP, in the dialect of kimina-lean-server too.
@@ -75,6 +79,7 @@ def serve(
         canary_rate=CANARY_RATE,
         trace_states=trace_states,
         confirm=confirm,
+        dafny_version=dafny_version,
     )
     keys = read_keys(api_key_file) if api_key_file else ()
     run_server(

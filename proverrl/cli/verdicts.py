@@ -30,9 +30,10 @@ from proverrl.cli.ci_reports import (
     write_junit,
 )
 from proverrl.cli.second_look import FACTOR, RLIMIT, SecondLook
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.open import open_appeals, open_router
+from proverrl.lang.open import OWN_DAFNY, open_appeals, open_router
 from proverrl.lang.trusted import read_words
 from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
@@ -80,6 +81,7 @@ async def print_verdicts(
     plain: bool = False,
     allowed: Sequence[str] = (),
     arguments: Sequence[str] = (),
+    dafny_version: DafnyVersion = "auto",
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output (with ``plain`` a line to read beside ``out``,
@@ -108,6 +110,7 @@ async def print_verdicts(
         servers=servers,
         allowed=read_words(allowed),
         arguments=tuple(arguments),
+        dafny_version=dafny_version,
     )
     if servers and options.paranoid:
         raise UsageError(
@@ -115,6 +118,8 @@ async def print_verdicts(
         )
     if servers and (allowed or arguments):
         raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --server")
+    if servers and dafny_version != "auto":
+        raise UsageError(OWN_DAFNY)
     router = open_router(options, rlimit)
     run = _Judging(router, strict=strict, github=github, keep=junit is not None)
     # Paranoid checks are not part of what a stored verdict rests on.

@@ -13,6 +13,7 @@ import click
 
 from proverrl.cli.options import (
     CONFIRM_OPTION,
+    DAFNY_VERSION,
     FILE,
     MEMORY_MB,
     RESUME,
@@ -43,6 +44,7 @@ from proverrl.errors import UsageError
     help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
 )
 @CONFIRM_OPTION
+@DAFNY_VERSION
 @SERVERS
 @click.option(
     "--allow",

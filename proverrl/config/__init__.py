@@ -17,6 +17,7 @@ from proverrl.config.sections import AppealConfig as AppealConfig
 from proverrl.config.sections import Config as Config
 from proverrl.config.sections import CurriculumConfig as CurriculumConfig
 from proverrl.config.sections import CurriculumName as CurriculumName
+from proverrl.config.sections import DafnyConfig as DafnyConfig
 from proverrl.config.sections import FeedbackName as FeedbackName
 from proverrl.config.sections import PoolConfig as PoolConfig
 from proverrl.config.sections import ProblemsConfig as ProblemsConfig

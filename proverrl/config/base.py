@@ -27,6 +27,8 @@ Options = dict[str, str | int | float | bool | list[str] | list[int] | list[floa
 """The options of a plug-in."""
 LeanBackend = Literal["lean-server", "lean-file"]
 """The way in which Lean is asked."""
+DafnyVersion = Literal["auto", "4", "2.3"]
+"""The Dafny that judges: ``auto`` is Dafny 4 where there is one."""
 CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
 """The accepted proofs that a second judge is asked of, as a pattern."""
 

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.base import (
     CONFIRM,
     MAX_WORKERS,
+    DafnyVersion,
     Fraction,
     NonNegative,
     NonNegativeFloat,
@@ -218,6 +219,14 @@ class PoolConfig(Section):
         return value
 
 
+class DafnyConfig(Section):
+    """The Dafny that judges."""
+
+    version: DafnyVersion = "auto"
+    """``4``, ``2.3``, or ``auto``: Dafny 4 where there is one
+    ([verifiers.md](verifiers.md#which-dafny-judges))"""
+
+
 LoggingBackend = Literal["jsonl", "tensorboard", "wandb"]
 
 
@@ -269,6 +278,7 @@ class Config(Section):
     endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
+    dafny: DafnyConfig = DafnyConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()

@@ -161,7 +161,7 @@ def open_tools(
         propose=PROPOSERS[config.search.step](policy, sampling),
         correct=Corrector(policy, sampling, config.rollout),
         verifier=verifier,
-        confirm=open_confirm(config.pool, languages),
+        confirm=open_confirm(config, languages),
         deadline_seconds=config.pool.deadline_seconds,
     )
 
@@ -182,7 +182,7 @@ async def open_prover(
             sampler = open_sampler(trained, settle_cache(config, trained), list(problems))
             policy = stack.enter_context(contextlib.closing(sampler))
         verifier = open_configured(
-            config.pool,
+            config,
             seed=config.seed,
             problems=problems,
             trace_states=searches and needs_traces(problems, config.search),

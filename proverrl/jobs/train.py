@@ -145,7 +145,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
             open_sampler(policy, settle_cache(config, policy), problems.all)
         ) as sampler:
             verifier = open_configured(
-                config.pool,
+                config,
                 seed=config.seed,
                 problems=problems.all,
                 appeal_factor=APPEAL_FACTOR if config.appeal.rate else 0.0,

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proverrl.config.base import LeanBackend
+from proverrl.config.base import DafnyVersion, LeanBackend
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang.kinds import Kind, find_kind, list_kinds
 from proverrl.lang.parts import (
@@ -49,8 +49,9 @@ class BackendOptions:
     share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
     checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
     name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
-    was found before. ``lean_backend``, ``confirm`` and ``servers`` are those of ``[pool]``, and
-    ``cluster`` is its address with the bounds of ``cluster_servers``. ``allowed`` are the words of
+    was found before. ``dafny_version`` is that of ``[dafny]``. ``lean_backend``, ``confirm`` and
+    ``servers`` are those of ``[pool]``, and ``cluster`` is its address with the bounds of
+    ``cluster_servers``. ``allowed`` are the words of
     ``verify --allow`` and ``arguments`` those of its ``--dafny-arg``.
     """
 
@@ -65,6 +66,7 @@ class BackendOptions:
     trace_states: bool = False
     toolchain: Any = None
     lean_backend: LeanBackend = "lean-server"
+    dafny_version: DafnyVersion = "auto"
     confirm: str = "proved"
     servers: tuple[str, ...] = ()
     cluster: tuple[str, int, int] = ("", 1, 1)

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proverrl.config import PoolConfig
-from proverrl.config.base import LeanBackend
+from proverrl.config import Config
+from proverrl.config.base import DafnyVersion, LeanBackend
 from proverrl.errors import UsageError
 from proverrl.lang import find_language, list_names, list_own
 from proverrl.lang.base import CANARY_RATE, BackendOptions
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "PROVERRL_API_KEY"
 """The environment variable with this client's key for the servers."""
 
+OWN_DAFNY = (
+    "servers judge with the Dafny that they were started with (proverrl serve --dafny-version): "
+    "leave dafny.version (--dafny-version) at auto"
+)
 _SERVER_DEADLINE = 86_400
 """Seconds that a server of a cluster allows: a run's own deadline counts."""
 _SERVER_TEXT = 2**24
@@ -52,6 +56,7 @@ def open_verifier(
     appeal_factor: float = 0.0,
     trace_states: bool = False,
     lean_backend: LeanBackend = "lean-server",
+    dafny_version: DafnyVersion = "auto",
     confirm: str = "proved",
     servers: str | Sequence[str] = (),
     cluster: tuple[str, int, int] = ("", 1, 1),
@@ -73,6 +78,8 @@ def open_verifier(
             "servers judge under their own limits and hear no appeals: set appeal.rate = 0, or "
             "leave pool.servers and pool.cluster empty"
         )
+    if urls and dafny_version != "auto":
+        raise UsageError(OWN_DAFNY)
     if urls and cluster[0]:
         raise UsageError("pool.servers and pool.cluster both say who judges: leave one empty")
     limits = Limits() if rlimit is None else Limits(rlimit=rlimit)
@@ -85,6 +92,7 @@ def open_verifier(
         toolchain=toolchain,
         trace_states=trace_states,
         lean_backend=lean_backend,
+        dafny_version=dafny_version,
         confirm=confirm,
         servers=urls,
         cluster=cluster,
@@ -114,6 +122,7 @@ def open_appeals(options: BackendOptions, factor: float, cache_path: Path | None
         effort=factor,
         paranoid=options.paranoid,
         lean_backend=options.lean_backend,
+        dafny_version=options.dafny_version,
         confirm=options.confirm,
     )
     router = open_router(looks)
@@ -121,7 +130,7 @@ def open_appeals(options: BackendOptions, factor: float, cache_path: Path | None
 
 
 def open_configured(
-    pool: PoolConfig,
+    config: Config,
     *,
     seed: int,
     problems: Iterable[Problem],
@@ -129,6 +138,7 @@ def open_configured(
     trace_states: bool = False,
 ) -> CachedVerifier:
     """``open_verifier`` as a run's configuration says, for the languages of its problems."""
+    pool = config.pool
     return open_verifier(
         appeal_factor=appeal_factor,
         workers=pool.workers,
@@ -139,6 +149,7 @@ def open_configured(
         cache_path=pool.cache or default_cache(),
         needed=sorted({problem.language for problem in problems}),
         trace_states=trace_states,
+        dafny_version=config.dafny.version,
         confirm=pool.confirm,
         servers=pool.servers,
         cluster=(pool.cluster, *pool.cluster_servers),
@@ -188,6 +199,7 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,
         "--confirm": options.confirm,
+        "--dafny-version": options.dafny_version,
     }
     said = {name: str(value) for name, value in given.items() if value is not None}
     known = [word for pair in said.items() for word in pair]

@@ -189,7 +189,7 @@ async def _judge(
 ) -> list[Verdict]:
     config = session.config
     verifier = open_configured(
-        config.pool,
+        config,
         seed=config.seed,
         problems=[candidate.problem for candidate in candidates],
         trace_states=trace_states,

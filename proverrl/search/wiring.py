@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from proverrl.config import PoolConfig, SearchConfig
+from proverrl.config import Config, SearchConfig
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
@@ -45,20 +45,21 @@ class Tools:
     deadline_seconds: float
 
 
-def open_confirm(pool: PoolConfig, languages: Iterable[str] = ()) -> Verifier:
+def open_confirm(config: Config, languages: Iterable[str] = ()) -> Verifier:
     """A verifier of this machine that starts a fresh worker for every candidate and remembers
     nothing. Raises ``ToolchainError`` if one for these languages is missing: without it a search
     would end at its first proof."""
-    limits = Limits(rlimit=pool.rlimit)
+    limits = Limits(rlimit=config.pool.rlimit)
     options = BackendOptions(
         workers=1,
         limits=limits,
-        memory_mb=pool.memory_mb,
+        memory_mb=config.pool.memory_mb,
         max_candidates=1,
         lean_backend="lean-file",
+        dafny_version=config.dafny.version,
         confirm="off",
     )
-    router = open_router(options, pool.rlimit)
+    router = open_router(options, config.pool.rlimit)
     for language in languages:
         try:
             router.open_backend(language)

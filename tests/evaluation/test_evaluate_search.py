@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
+from proverrl.config import Config, RolloutConfig, SearchConfig
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.evaluation.attempts import read_attempt
 from proverrl.evaluation.budgets import BudgetUnit, Spending, measure_spending
@@ -333,6 +333,7 @@ def test_what_an_evaluation_by_search_cannot_use_is_refused_first(
 def test_a_missing_verifier_for_second_verdicts_is_told_before_the_first_call(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("PROVERRL_DAFNY")
     monkeypatch.setenv("PATH", str(tmp_path))
     verifier = FakeVerifier(lambda _: PROVED)
     monkeypatch.setattr(evaluate_run, "open_configured", lambda *_, **__: verifier)
@@ -351,7 +352,7 @@ def test_real_dafny_confirms_with_fresh_workers() -> None:
     problem: Problem = LOOP
 
     async def go() -> tuple[Status, Status]:
-        confirm = open_confirm(PoolConfig())
+        confirm = open_confirm(Config())
         try:
             good = await confirm.verify(Candidate(problem, body), deadline_seconds=60)
             bad = await confirm.verify(

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from proverrl.cli.main import cli
-from proverrl.config import PoolConfig, RewardConfig, load_config
+from proverrl.config import Config, PoolConfig, RewardConfig, load_config
 from proverrl.jobs.train import train
 from proverrl.lab.preface.words import count_errors
 from proverrl.lang.open import open_configured
@@ -53,7 +53,7 @@ def judge(tmp_path: Path, bodies: list[str]) -> list[Verdict]:
     candidates = [Candidate(PROBLEM, body) for body in bodies]
 
     async def verify() -> list[Verdict]:
-        verifier = open_configured(pool, seed=0, problems=[PROBLEM])
+        verifier = open_configured(Config(pool=pool), seed=0, problems=[PROBLEM])
         try:
             return await verify_all(verifier, candidates, deadline_seconds=20.0)
         finally:

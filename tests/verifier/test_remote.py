@@ -419,7 +419,7 @@ def test_a_run_is_told_what_servers_cannot_do() -> None:
         open_verifier(servers=("http://127.0.0.1:9",), appeal_factor=2.0)
     pool = Config.model_validate({"pool": {"servers": ["http://127.0.0.1:9"]}}).pool
     with pytest.raises(UsageError, match="proverrl serve"):
-        open_configured(pool, seed=0, problems=[ask("p").problem])
+        open_configured(Config(pool=pool), seed=0, problems=[ask("p").problem])
     router = open_router(
         BackendOptions(workers=1, limits=Limits(), servers=("http://127.0.0.1:9",))
     )

@@ -54,7 +54,7 @@ async def run(options: argparse.Namespace) -> None:
     problems = problems[: options.num]
     if not problems:
         raise SystemExit(f"{options.problems}: no problem with a reference is of a taught family")
-    verifier = open_configured(config.pool, seed=0, problems=problems)
+    verifier = open_configured(config, seed=0, problems=problems)
 
     def instruct(kind: str, problem: Problem, rng: random.Random) -> str:
         if kind == "none":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain, find_confirming_toolchain
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from tests.two_dafnys import DAFNY_4
 
 
 @pytest.fixture
 def real() -> DafnyToolchain:
     """A real Dafny 4."""
-    found = find_confirming_toolchain()
-    if found is None:
-        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
-    return found
+    if DAFNY_4 is None:
+        pytest.skip("needs a Dafny 4 (python -m proverrl.lang.dafny.install)")
+    return DAFNY_4

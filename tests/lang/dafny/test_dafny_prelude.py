@@ -14,11 +14,11 @@ from proverrl.lang.dafny.verify.workers.prelude import NAME, mend_prelude
 from proverrl.lang.dafny.verify.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
-    find_confirming_toolchain,
     find_dafny_toolchain,
 )
 from proverrl.types import FILE, HOLE, Candidate, Problem, Status
 from proverrl.verifier.base import Limits, Worker
+from tests.two_dafnys import DAFNY_4
 
 # Not Dafny's own words: what of them decides, for both kinds of maps.
 DOMAIN, VALUES = (
@@ -179,8 +179,8 @@ def test_honest_text_is_proved() -> None:
         workers: list[Worker] = [
             await DafnyServerWorker.start(toolchain, Limits(), KnownProblems())
         ]
-        if (second := find_confirming_toolchain()) is not None:
-            workers += [await DafnyLanguageServer.start(second, Limits(), analyses=False)]
+        if DAFNY_4 is not None:
+            workers += [await DafnyLanguageServer.start(DAFNY_4, Limits(), analyses=False)]
         found = [(await worker.judge(candidate)).status for worker in workers]
         for worker in workers:
             worker.kill()

@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
-from proverrl.errors import Cause, ToolchainError
+from proverrl.errors import Cause
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.verify.backend import open_dafny
 from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.verify.workers.toolchain import (
-    DafnyToolchain,
-    find_confirming_toolchain,
-)
+from proverrl.lang.dafny.verify.workers.toolchain import find_confirming_toolchain
 from proverrl.lang.lean.verify.confirm import FreshProcess
 from proverrl.rollout.feedback import compact
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
+from tests.two_dafnys import DAFNY_4
 
 PROBLEM = Problem(
     "p",
@@ -271,7 +269,9 @@ def test_the_toolchain_names_the_second_judge(
     monkeypatch.setenv("PROVERRL_DAFNY4", "")
     alone = name()
     monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
-    second = f"; second judge: {DafnyToolchain(str(dafny), '4.11.0').name}"
+    judge = find_confirming_toolchain()
+    assert judge is not None
+    second = f"; second judge: {judge.name}"
     assert name() == alone + second
     assert name(allowed=("axiom",)) == f"{alone}, allowing axiom{second}"
     assert name(confirm="off") == alone
@@ -288,19 +288,16 @@ def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:
 
 
 def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        second = find_confirming_toolchain()
-    except ToolchainError as error:
-        pytest.skip(str(error))
-    if second is None:
-        pytest.skip("needs a Dafny 4 (PROVERRL_DAFNY4)")
+    if DAFNY_4 is None:
+        pytest.skip("needs a Dafny 4 (python -m proverrl.lang.dafny.install)")
+    monkeypatch.setenv("PROVERRL_DAFNY4", DAFNY_4.dafny)
     lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
     # A word of Dafny 4 alone.
     words = [lemma, lemma.replace("x", "nameonly"), lemma.replace("0", "1")]
 
     async def main() -> list[Verdict]:
         backend = open_dafny(BackendOptions(workers=1, limits=Limits()))
-        assert second.name in backend.salt
+        assert DAFNY_4.name in backend.salt
         candidates = [Candidate(Problem("p", "dafny", "statements", "", w), "") for w in words]
         verdicts = [
             await backend.verifier.verify(candidate, deadline_seconds=60)
@@ -310,7 +307,7 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
         return verdicts
 
     proved, unread, wrong = asyncio.run(main())
-    told = f"second-judge: {second.name}"
+    told = f"second-judge: {DAFNY_4.name}"
     assert (proved.status, proved.checks[-2:]) == (Status.PROVED, (told, "confirmed"))
     assert (unread.status, unread.checks[-2:]) == (Status.UNCONFIRMED, (told, "wall:second-judge"))
     assert (unread.stage, unread.rule) == (Stage.WALL, "second-judge")

@@ -62,7 +62,7 @@ def make_spawn(
 
 def open_dafny(options: BackendOptions) -> Backend:
     """Raises ``ToolchainError`` with the command that brings Dafny."""
-    toolchain = options.toolchain or find_dafny_toolchain()
+    toolchain = options.toolchain or find_dafny_toolchain(options.dafny_version)
     check_arguments(options.arguments, toolchain.dafny_version)
     toolchain = replace(toolchain, allowed=options.allowed, arguments=options.arguments)
     limits = options.limits
@@ -84,18 +84,23 @@ def open_dafny(options: BackendOptions) -> Backend:
         name += "; the second judge is not asked under --dafny-arg"
     elif second:
         name += f"; second judge: {second.name}"
-        verifier = ConfirmingVerifier(verifier, [_open_second_judge(second, limits, options)], rate)
+        judge = _open_second_judge(second, limits, options, reads_4=toolchain.is_4)
+        verifier = ConfirmingVerifier(verifier, [judge], rate)
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
 
 
-def _open_second_judge(toolchain: DafnyToolchain, limits: Limits, options: BackendOptions) -> Wall:
+def _open_second_judge(
+    toolchain: DafnyToolchain, limits: Limits, options: BackendOptions, *, reads_4: bool
+) -> Wall:
     """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise."""
     limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
 
     def open_pool(analyses: bool) -> LanedVerifier:
         pool = VerifierPool(
-            lambda: DafnyLanguageServer.start(toolchain, limits, analyses=analyses),
+            lambda: DafnyLanguageServer.start(
+                toolchain, limits, analyses=analyses, reads_4=reads_4
+            ),
             workers=options.workers,
             audit=lambda candidate: None,
             toolchain=toolchain.name,

@@ -261,18 +261,21 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         known: KnownProblems | None = None,
         *,
         analyses: bool = True,
+        reads_4: bool = False,
     ) -> DafnyLanguageServer:
         """Start it under these limits and see that it tells true from false; ``analyses``: and what
-        is proved by contradictory assumptions, for which it proves less."""
+        is proved by contradictory assumptions, for which it proves less; ``reads_4``: texts mean
+        what they mean to a Dafny 4, as they do with ``known``."""
         command = (
             toolchain.dafny,
             "server",
             *OPTIONS,
-            *(AS_4 if known else AS_2_3),
+            *(AS_4 if known or reads_4 else AS_2_3),
             # What is shown of a name is its type only until something there is verified.
             f"--verify-on={'Never' if known else 'Change'}",
             *(ANALYSIS if analyses else ()),
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
+            *([f"--solver-path={toolchain.z3}"] if toolchain.z3 else []),
             *toolchain.arguments,
             f"--resource-limit={limits.rlimit}",
             f"--verification-time-limit={limits.time_limit_seconds}",

@@ -1,10 +1,11 @@
 """Finds Dafny and z3 on this machine, and says what is missing.
 
-Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
-PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of
-the second judge; empty for none). Flows out: ``DafnyToolchain``s.
-Dafny 2.3 is driven by its server or its command line. Dafny 4, by its language server, is a second
-judge alone; Dafny 3 is untested and refused.
+Flows in: the version that is asked for, PATH, the folder of ``proverrl.lang.dafny.install`` and the
+variables PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_DAFNY_SERVER (path of DafnyServer.exe;
+empty for none), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of the second judge; empty
+for none). Flows out: ``DafnyToolchain``s.
+Dafny 2.3 is driven by its server or its command line, Dafny 4 by its language server. Dafny 3 and
+what comes after 4 are untested and refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.install import default_folder
 from proverrl.lang.dafny.verify.workers.prelude import mend_prelude
 from proverrl.lang.records import Part
 from proverrl.lang.trusted import TERMINATION
@@ -29,13 +32,22 @@ _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyS
 _INSTALL_DAFNY = "sudo apt-get install dafny"
 _INSTALL_Z3 = f"pip install z3-solver=={Z3_VERSION}.0"
 _INSTALL_DAFNY_4 = "dotnet tool install --global dafny --version 4.11.0"
+GET_DAFNY_4 = f"{sys.executable} -m proverrl.lang.dafny.install"
+"""Does without root and without a .NET of this machine."""
 _VERSION_SECONDS = 30
+_WANTED: dict[DafnyVersion, tuple[str, ...]] = {
+    "auto": ("4.", "2.3."),
+    "4": ("4.",),
+    "2.3": ("2.3.",),
+}
+"""How the versions that are asked for begin, the better ones first."""
+_REMEDIES = {"4.": f"{_INSTALL_DAFNY_4} (without .NET: {GET_DAFNY_4})", "2.3.": _INSTALL_DAFNY}
 
 
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
-    """The place of the back end, and its fixed options. A Dafny 4 is its own language server, with
-    the z3 that it brings; of Dafny 2.3 ``server`` is None when there is only the command line.
+    """The place of the back end, and its fixed options. A Dafny 4 is its own language server; of
+    Dafny 2.3 ``server`` is None when there is only the command line.
     ``allowed`` and ``arguments`` are those of ``trusted``; ``prelude`` is what it reads in the
     place of its own."""
 
@@ -71,7 +83,7 @@ class DafnyToolchain:
     @property
     def name(self) -> str:
         """One line for records and caches, such as ``dafny 2.3.0 (dafny-server), z3 4.8.5`` or
-        ``dafny 4.11.0 (language server)``."""
+        ``dafny 4.11.0 (language server), z3 4.12.1``."""
         name = f"dafny {self.dafny_version} ({self.backend})"
         if self.z3_version:
             name += f", z3 {self.z3_version}"
@@ -86,7 +98,7 @@ def find_confirming_toolchain() -> DafnyToolchain | None:
     if not named:
         return None
     try:
-        version = _find_dafny_version(named)
+        version = find_dafny_version(named)
     except ToolchainError as error:
         raise ToolchainError(
             f"PROVERRL_DAFNY4 names no second judge ({error}): name the dafny command of a Dafny "
@@ -99,25 +111,51 @@ def find_confirming_toolchain() -> DafnyToolchain | None:
     return _open_dafny_4(named, version)
 
 
-def _open_dafny_4(dafny: str, version: str) -> DafnyToolchain:
-    # A dotnet tool keeps its files in a folder beside its command.
-    beside = Path(shutil.which(dafny) or dafny).resolve().parent
-    stored = beside.glob(f".store/dafny/{version}/dafny/{version}/tools/*/*")
-    prelude = mend_prelude((beside, beside / "lib", *stored))
-    return DafnyToolchain(dafny, version, prelude=prelude)
+def find_dafny_toolchain(version: DafnyVersion = "auto") -> DafnyToolchain:
+    """The first judge. ``auto`` takes what PROVERRL_DAFNY names, else the first Dafny 4 there is,
+    else the first 2.3; a version passes over what is of another. Raises ``ToolchainError`` that
+    names the command which brings one."""
+    wanted = _WANTED[version]
+    found, others = [], []
+    for place in list_dafny():
+        is_named = place == os.environ.get("PROVERRL_DAFNY")
+        try:
+            said = find_dafny_version(place)
+        except ToolchainError as error:
+            if is_named:
+                raise
+            others.append(str(error))
+            continue
+        if said.startswith(wanted[0]) or (is_named and said.startswith(wanted)):
+            return _open_dafny(place, said)
+        if said.startswith(wanted):
+            found.append((place, said))
+        else:
+            others.append(f"{place} is Dafny {said}")
+    if found:
+        return _open_dafny(*found[0])
+    missing = "" if version == "auto" else f" {version}"
+    seen = f" ({'; '.join(others)})" if others else ""
+    remedy = " or, for Dafny 2.3, ".join(_REMEDIES[first] for first in wanted)
+    raise ToolchainError(f"Dafny{missing} is not installed{seen}; run: {remedy}")
 
 
-def find_dafny_toolchain() -> DafnyToolchain:
-    """Find Dafny and z3; raises ``ToolchainError`` naming the command that brings them."""
-    dafny = os.environ.get("PROVERRL_DAFNY") or shutil.which("dafny")
-    if not dafny:
-        raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
-    version = _find_dafny_version(dafny)
+def list_dafny() -> list[str]:
+    """The ``dafny`` commands of this machine, each once: PROVERRL_DAFNY, those on PATH, and the one
+    that ``install`` put into its folder."""
+    named = os.environ.get("PROVERRL_DAFNY")
+    folders = [*os.get_exec_path(), str(default_folder())]
+    there = (shutil.which("dafny", path=folder) for folder in folders)
+    places = [*([named] if named else []), *(place for place in there if place)]
+    found: dict[str, str] = {}
+    for place in places:
+        found.setdefault(os.path.realpath(shutil.which(place) or place), place)
+    return list(found.values())
+
+
+def _open_dafny(dafny: str, version: str) -> DafnyToolchain:
     if version.startswith("4."):
-        raise ToolchainError(
-            f"{dafny} is Dafny {version}, which is at present only the second judge: name it by "
-            f"PROVERRL_DAFNY4, and have Dafny 2.3 as PROVERRL_DAFNY or on PATH ({_INSTALL_DAFNY})"
-        )
+        return _open_dafny_4(dafny, version)
     z3, z3_version = _find_z3()
     server = _find_server()
     beside = (*(server or ())[1:], str(Path(dafny).resolve()), *_SERVER_PLACES)
@@ -129,6 +167,29 @@ def find_dafny_toolchain() -> DafnyToolchain:
         z3_version=z3_version,
         prelude=mend_prelude(Path(place).parent for place in beside),
     )
+
+
+def _open_dafny_4(dafny: str, version: str) -> DafnyToolchain:
+    beside = Path(shutil.which(dafny) or dafny).resolve().parent
+    # A dotnet tool keeps its files in a folder beside its command.
+    stored = beside.glob(f".store/dafny/{version}/dafny/{version}/tools/*/*")
+    folders = (beside, beside / "lib", *stored)
+    z3, z3_version = _find_z3_of_4(folders)
+    return DafnyToolchain(
+        dafny, version, z3=z3, z3_version=z3_version, prelude=mend_prelude(folders)
+    )
+
+
+def _find_z3_of_4(folders: tuple[Path, ...]) -> tuple[str, str]:
+    """The z3 that this Dafny brings, which it takes itself, else the one that it would find."""
+    for folder in folders:
+        if brought := [*folder.glob("bin/z3"), *folder.glob("z3/bin/z3-*")]:
+            newest = max(brought, key=lambda place: list(map(int, re.findall(r"\d+", place.name))))
+            return str(newest), _read_z3_version(str(newest))
+    on_path = shutil.which("z3")
+    if os.environ.get("PROVERRL_Z3") or on_path is None:
+        return _find_z3()
+    return on_path, _read_z3_version(on_path)
 
 
 def _find_server() -> tuple[str, ...] | None:
@@ -170,23 +231,20 @@ def _read_z3_version(path: str) -> str:
     return match.group(1)
 
 
-def _find_dafny_version(path: str) -> str:
-    """Dafny 2 answers ``/version``, Dafny 4 ``--version``."""
+def find_dafny_version(path: str) -> str:
+    """Dafny 2 answers ``/version``, Dafny 4 ``--version`` too."""
     match, said = None, ""
     for option in ("/version", "--version"):
         if match is None:
             said = run_for_version([path, option]).strip()
             match = re.search(r"\b(\d+\.\d+\.\d+)", said)
     if match is None:
-        raise ToolchainError(
-            f"{path} does not answer as Dafny ({said[:200] or 'no answer'}); run: {_INSTALL_DAFNY}"
-        )
+        raise ToolchainError(f"{path} does not answer as Dafny ({said[:200] or 'no answer'})")
     version = match.group(1)
-    if not version.startswith(("2.3.", "4.")):
+    if not version.startswith(_WANTED["auto"]):
         raise ToolchainError(
-            f"{path} is Dafny {version}; supported are Dafny 2.3 (Debian's package: "
-            f"{_INSTALL_DAFNY}) and, as the second judge, Dafny 4 "
-            "(https://github.com/dafny-lang/dafny/releases)"
+            f"{path} is Dafny {version}, which is untested; supported are Dafny 4 ({GET_DAFNY_4}) "
+            f"and Dafny 2.3 ({_INSTALL_DAFNY})"
         )
     return version
 
@@ -198,30 +256,56 @@ def run_for_version(command: list[str]) -> str:
 
 
 def check_dafny() -> list[Part]:
-    """Dafny, its server and z3, for ``proverrl doctor``. Runs their ``--version``."""
+    """The Dafny that judges with its server and z3, and the others, for ``proverrl doctor``. Runs
+    their ``--version``."""
     z3_remedy = f"{sys.executable} -m {_INSTALL_Z3}"
     try:
         found = find_dafny_toolchain()
     except ToolchainError as error:
         text = str(error)
-        remedy = z3_remedy if _INSTALL_Z3 in text else _INSTALL_DAFNY
+        remedy = z3_remedy if text.endswith(_INSTALL_Z3) else f"{GET_DAFNY_4}, or {_INSTALL_DAFNY}"
         return [Part("Dafny", "missing", text, remedy)]
-    parts = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
-    if found.server is None:
+    parts = [_check_first(found)]
+    if found.is_4:
+        pass
+    elif found.server is None:
         detail = "not found: each proof starts Dafny anew, which is slower"
         parts.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
     else:
         runtime, server = found.server
         parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
-    parts.append(_check_second())
+    parts += [*_check_others(found), _check_second()]
     where = f"{found.z3_version}, {found.z3}"
-    if found.z3_version == Z3_VERSION:
+    if found.is_4 or found.z3_version == Z3_VERSION:
         return [*parts, Part("z3", "ok", where)]
     detail = (
         f"{where}; {Z3_VERSION} is preferred: it is faster with this Dafny, and another "
         "version can judge a borderline proof differently"
     )
     return [*parts, Part("z3", "weak", detail, z3_remedy)]
+
+
+def _check_first(found: DafnyToolchain) -> Part:
+    where = f"{found.dafny_version}, {found.dafny}"
+    if not found.is_4:
+        return Part("Dafny", "weak", f"{where}: Dafny 4 texts are not read", GET_DAFNY_4)
+    if not found.prelude:
+        detail = f"{where}: refused, since its prelude is not known"
+        return Part("Dafny", "missing", detail, _INSTALL_DAFNY_4)
+    return Part("Dafny", "ok", where)
+
+
+def _check_others(first: DafnyToolchain) -> list[Part]:
+    """What else is there that answers as Dafny, or fails to."""
+    parts = []
+    for place in list_dafny():
+        if place != first.dafny:
+            try:
+                detail = f"{find_dafny_version(place)}, {place}: --dafny-version, or PROVERRL_DAFNY"
+            except ToolchainError as error:
+                detail = str(error)
+            parts.append(Part("another Dafny", "absent", detail))
+    return parts
 
 
 def _check_second() -> Part:
@@ -234,6 +318,6 @@ def _check_second() -> Part:
         return Part("second judge", "weak", detail, _INSTALL_DAFNY_4)
     if second is not None:
         return Part("second judge", "ok", f"{second.name}, {second.dafny}")
-    detail = "no Dafny 4 is named: what Dafny proves counts at once (pool.confirm)"
+    detail = "no Dafny 4 is named for it: what Dafny proves counts at once (pool.confirm)"
     remedy = f"{_INSTALL_DAFNY_4} and set PROVERRL_DAFNY4 to its dafny"
     return Part("second judge", "absent", detail, remedy)
