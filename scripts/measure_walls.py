@@ -11,8 +11,8 @@ them. With the audit: ``honest``, the references of the curriculum's held-out pr
 (``--tasks``: and DafnyBench's truths as annotate problems).
 
 Each table counts what is proved: by Dafny alone, with each wall alone, with all three, with a
-second judge (``PROVERRL_DAFNY4``), and with all of them. Seconds are processor seconds of Dafny 2.3
-and its z3.
+second judge (``PROVERRL_SECOND_DAFNY``), and with all of them. Seconds are processor seconds of the
+first Dafny and its z3.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ async def judge(
 
 async def confirm(proofs: Judged) -> Judged:
     """What a second judge says of proofs; nothing where there is none."""
-    toolchain = find_confirming_toolchain()
+    toolchain = find_confirming_toolchain(find_dafny_toolchain())
     if toolchain is None:
         return []
     limits = replace(Limits(), rlimit=4 * Limits().rlimit)

@@ -141,7 +141,7 @@ async def _recheck(
                         raise UsageError(
                             f"line {item.line} of {file} was judged for {out} against another "
                             "statement, or by other judges or limits (--benchmark, --rlimit, "
-                            "PROVERRL_DAFNY4, a version); leave out --resume to start anew"
+                            "PROVERRL_SECOND_DAFNY, a version); leave out --resume to start anew"
                         )
                     counts[earlier.status] += 1
                     continue

@@ -56,7 +56,7 @@ def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
         Part(
             "second judge",
             "absent",
-            "no Dafny 4 is named for it: what Dafny proves counts at once (pool.confirm)",
+            "none is named: what Dafny proves counts at once (pool.confirm)",
             "dotnet tool install --global dafny --version 4.11.0 and set PROVERRL_DAFNY4 to its "
             "dafny",
         ),

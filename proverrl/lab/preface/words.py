@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.syntax.reply import is_note
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.types import Stage, Status, Verdict
 
@@ -43,8 +44,6 @@ _WORDS = {
 _CALL = "call"
 _STARTS = frozenset({"invariant", "decreases"})
 _ENDS = frozenset({";", "{", "}"})
-_NOTE = "Related location"
-"""A message that gives the place of what the message before it says."""
 
 
 def describe(body: str) -> str:
@@ -67,7 +66,7 @@ def count_errors(verdict: Verdict) -> Mapping[ErrorKind, int]:
     """Refusals of the audit count as syntax, those of Dafny before it proves anything as
     type; ``invariant`` is one that does not hold, at entry or after the body."""
     told = [d.message for d in verdict.diagnostics if d.severity == "error"]
-    errors = [message for message in told if message != _NOTE]
+    errors = [message for message in told if not is_note(message)]
     if verdict.status is Status.EXHAUSTED:
         return {"timeout": max(1, len(errors))}
     if not verdict.failed_in_prover:

@@ -157,19 +157,20 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     command = tmp_path / "dafny"
     command.write_text("#!/bin/sh\necho Dafny 2.3.0.10506\n")
     command.chmod(0o755)
-    monkeypatch.delenv("PROVERRL_DAFNY4", raising=False)
-    assert find_confirming_toolchain() is None
-    monkeypatch.setenv("PROVERRL_DAFNY4", "")
-    assert find_confirming_toolchain() is None
-    monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
+    monkeypatch.delenv("PROVERRL_SECOND_DAFNY", raising=False)
+    assert find_confirming_toolchain(None) is None
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", "")
+    assert find_confirming_toolchain(None) is None
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", str(command))
     with pytest.raises(ToolchainError, match=r"names Dafny 2\.3\.0"):
-        find_confirming_toolchain()
-    monkeypatch.setenv("PROVERRL_DAFNY4", "/nonexistent")
+        find_confirming_toolchain(None)
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", "/nonexistent")
     with pytest.raises(
-        ToolchainError, match=r"DAFNY4 names no second judge \(cannot run /nonexistent.*to nothing"
+        ToolchainError,
+        match=r"SECOND_DAFNY names no second judge \(cannot run /nonexistent.*to nothing",
     ):
-        find_confirming_toolchain()
-    monkeypatch.setenv("PROVERRL_DAFNY4", str(command))
+        find_confirming_toolchain(None)
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", str(command))
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
     found = find_confirming_toolchain()
     assert found is not None

@@ -241,6 +241,31 @@ def test_the_first_wall_that_objects_is_the_last_one_asked() -> None:
     assert second.asked == []
 
 
+@pytest.mark.parametrize(
+    ("second", "said", "status"),
+    [
+        (SECOND, TOLD, Status.PROVED),
+        (
+            replace(SECOND, status=Status.REJECTED, stage=Stage.READING),
+            f"{TOLD}: not read",
+            Status.PROVED,
+        ),
+        (replace(SECOND, status=Status.REJECTED), TOLD, Status.UNCONFIRMED),
+        (replace(SECOND, status=Status.UNSOUND, stage=Stage.WALL), TOLD, Status.UNCONFIRMED),
+        (replace(SECOND, status=Status.TIMEOUT, stage=Stage.NOBODY), TOLD, Status.UNCONFIRMED),
+        (replace(SECOND, status=Status.CRASHED, stage=Stage.NOBODY), TOLD, Status.CRASHED),
+    ],
+)
+def test_an_older_judge_says_nothing_of_what_it_cannot_read(
+    second: Verdict, said: str, status: Status
+) -> None:
+    judge = Judge({CANDIDATE.body: second})
+    verdict, _ = verify_through(OlderJudge(judge, "dafny 4.11.0"))
+    assert verdict.status is status
+    assert verdict.checks[len(FIRST.checks)] == said
+    assert judge.asked[0][1] == 10
+
+
 def test_a_share_meets_the_walls() -> None:
     share = int(CANDIDATE.key[:8], 16) / 16**8
     assert verify_through(SecondJudge(Judge({}), Judge({})), rate=share)[0] == FIRST
@@ -266,7 +291,7 @@ def test_the_toolchain_names_the_second_judge(
     def name(**more: Any) -> str:
         return open_dafny(BackendOptions(workers=1, limits=Limits(), **more)).toolchain
 
-    monkeypatch.setenv("PROVERRL_DAFNY4", "")
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", "")
     alone = name()
     monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
     judge = find_confirming_toolchain()
@@ -313,8 +338,36 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (unread.stage, unread.rule) == (Stage.WALL, "second-judge")
     assert wrong.status is Status.REJECTED
     assert wrong.failed_in_prover
-    monkeypatch.setenv("PROVERRL_DAFNY4", "")
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", "")
     assert "dafny 4" not in open_dafny(BackendOptions(workers=1, limits=Limits())).salt
+
+
+@pytest.mark.dafny
+def test_dafny_2_3_behind_dafny_4(real: DafnyToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = find_dafny_toolchain()
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", older.dafny)
+    lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
+    # Dafny 2.3 knows no such loop.
+    newer = f"method M(n: nat) {{ for i := 0 to n {{ {HOLE} }} }}\n"
+
+    async def main() -> list[Verdict]:
+        backend = open_dafny(BackendOptions(workers=1, limits=Limits(), toolchain=real))
+        assert older.name in backend.salt
+        candidates = [Candidate(Problem("p", "dafny", "statements", "", w), "") for w in words]
+        verdicts = [
+            await backend.verifier.verify(candidate, deadline_seconds=60)
+            for candidate in candidates
+        ]
+        await backend.verifier.aclose()
+        return verdicts
+
+    words = [lemma, newer]
+    told = f"second-judge: {older.name}"
+    proved = [(v.status.value, v.checks[-2:]) for v in asyncio.run(main())]
+    assert proved == [
+        ("proved", (told, "confirmed")),
+        ("proved", (f"{told}: not read", "confirmed")),
+    ]
 
 
 def test_an_unconfirmed_proof_earns_nothing() -> None:

@@ -15,18 +15,17 @@ from proverrl.lang.dafny.audit.annotated import Alignment, OurProgram, align, ge
 from proverrl.lang.dafny.audit.hints import AddedHint
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.search.states import (
-    DECREASES,
     find_unknown,
     list_errors,
     offset,
     write_line,
 )
 from proverrl.lang.dafny.syntax.parsed import ElementSlot
+from proverrl.lang.dafny.syntax.reply import is_endless
 from proverrl.lang.dafny.syntax.tokens import find_lines, find_places
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import Candidate, Problem, Verdict
 
-_CALL_ENDLESS = "failure to decrease termination measure"
 _CLAUSES = ("loop-clauses", "member-clauses")
 
 
@@ -83,7 +82,7 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
         hint = next((one.hint for one in placed if _holds(one, place)), None)
         if hint is not None:
             (failed if verdict.obligations else refuted).add(hint.key)
-        elif place is not None and any(w in error.message for w in (*DECREASES, _CALL_ENDLESS)):
+        elif place is not None and is_endless(error.message):
             endless |= {_find_endless(candidate.body, aligned, place)}
     return RefusedHints(frozenset(refuted), frozenset(failed), frozenset(endless))
 

@@ -19,13 +19,13 @@ from proverrl.lang.dafny.search import annotated
 from proverrl.lang.dafny.search.facts import read_facts
 from proverrl.lang.dafny.search.places import rename_new, split_body
 from proverrl.lang.dafny.search.states import (
-    DECREASES,
     find_unknown,
     known_words,
     list_errors,
     offset,
     write_line,
 )
+from proverrl.lang.dafny.syntax.reply import is_endless, is_on_entry
 from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.lang.records import PooledHint, RefusedHints
 from proverrl.types import ANNOTATE, Candidate, Problem, Stage, Status, Verdict
@@ -36,7 +36,6 @@ kinds = frozenset({"statements", ANNOTATE, *_CLAUSE_KINDS})
 
 _LOOP = "loop"
 """The one thing that ends or not in a body of ``invariants``."""
-_ON_ENTRY = "This loop invariant might not hold on entry"
 
 
 def list_hints(problem: Problem, body: str) -> list[PooledHint]:
@@ -101,12 +100,12 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     refuted, failed = set[str](), set[str]()
     endless = frozenset[str]()
     for error in list_errors(verdict):
-        if problem.kind in _CLAUSE_KINDS and any(word in error.message for word in DECREASES):
+        if problem.kind in _CLAUSE_KINDS and is_endless(error.message):
             endless = frozenset({_LOOP})
             continue
         place = offset(body, error)
         piece = next((body[s:e] for s, e in pieces if place is not None and s <= place < e), "")
-        is_final = not verdict.obligations or error.message.startswith(_ON_ENTRY)
+        is_final = not verdict.obligations or is_on_entry(error.message)
         if piece:
             (refuted if is_final else failed).add(_make_key(problem, piece))
     return RefusedHints(frozenset(refuted), frozenset(failed), endless)

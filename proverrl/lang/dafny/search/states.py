@@ -29,6 +29,12 @@ from itertools import pairwise, takewhile
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
+from proverrl.lang.dafny.syntax.reply import (
+    is_endless,
+    is_note,
+    is_postcondition,
+    is_promise_note,
+)
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
@@ -41,14 +47,7 @@ KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 NOTHING_KNOWN = "nothing else is known to be open"
 """Stands for the obligations where only what was dropped failed."""
 
-POSTCONDITION = "A postcondition might not hold"
-"""Begins the error at a return path that does not reach the postcondition."""
-
-DECREASES = ("decreases expression", "cannot prove termination")
-"""Stand in the errors about termination."""
-
 _BINDERS = frozenset({"forall", "exists", "set", "iset", "map", "imap", "var"})
-_RELATED, _CLAUSE = "Related location", "This is the "
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 
@@ -133,18 +132,18 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
 
 def list_errors(verdict: Verdict) -> list[Diagnostic]:
     """The failures, without Dafny's notes."""
-    return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
+    return [d for d in verdict.diagnostics if d.severity == "error" and not is_note(d.message)]
 
 
 def _find_place(candidate: Candidate, error: Diagnostic) -> int:
     """The place in the body, in characters, before which all is kept."""
     body = candidate.body
     inside = offset(body, error)
-    if error.message.startswith(POSTCONDITION):
+    if is_postcondition(error.message):
         return len(body) if inside is None else find_branch_end(body, inside)
     if inside is not None:
         return inside
-    if candidate.problem.kind == "invariants" and error.message.startswith(DECREASES):
+    if candidate.problem.kind == "invariants" and is_endless(error.message):
         # Dafny names the loop; the clause that fails is the body's.
         starts = [0, *(cut.start for cut in find_cuts(body))]
         return next((s for s in starts if body.startswith("decreases", s)), len(body))
@@ -190,7 +189,7 @@ def _find_bound(blocks: tuple[str, ...]) -> set[str]:
 
 def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
     """True if what it tells of is dropped: what fails in the body fails after the cut."""
-    is_return = diagnostic.message.startswith(POSTCONDITION)
+    is_return = is_postcondition(diagnostic.message)
     return diagnostic.body_line is not None and not is_return
 
 
@@ -203,7 +202,7 @@ def _clean(message: str, written: set[str]) -> str:
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
     """The place in the problem's own text; a return path has none, since it is where the body's
     branches end and not what is open."""
-    if diagnostic.message.startswith(POSTCONDITION):
+    if is_postcondition(diagnostic.message):
         return "return"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
@@ -271,10 +270,10 @@ class DafnySearching(Searching):
         lines = [line for line in state.split("\n") if not line.startswith(("in: ", "at: "))]
         if lines == [NOTHING_KNOWN]:
             return 0
-        failed = [line for line in lines if not line.startswith((_RELATED, _CLAUSE))]
-        returns = [line for line in failed if line.startswith(POSTCONDITION)]
+        failed = [line for line in lines if not is_note(line)]
+        returns = [line for line in failed if is_postcondition(line)]
         # A return path has one line, however many postconditions fail on it; each has a note.
-        num_post = sum(line.startswith(f"{_CLAUSE}postcondition") for line in lines)
+        num_post = sum(map(is_promise_note, lines))
         return len(failed) - len(returns) + max(len(returns), num_post)
 
 

@@ -59,6 +59,19 @@ FAILURE_OPTIONS = ("/noCheating:0", "/errorLimit:100")
 PROCEDURE_OPTION = "/proc:{}"
 """Makes Dafny verify the entries that match a pattern and no others."""
 
+# As Dafny 2.3 says it, and Dafny 4.
+_RETURN_PATHS = ("A postcondition might not hold", "a postcondition could not be proved")
+_NOTES = ("Related location", "This is the ", "this is the ", "this decreases clause")
+_ENDLESS = (
+    "decreases expression",
+    "cannot prove termination",
+    "failure to decrease termination measure",
+)
+_ON_ENTRY = (
+    "This loop invariant might not hold on entry",
+    "this loop invariant could not be proved on entry",
+)
+
 _TRACE = ("DEBUG: ", "    ", "  ----> ")
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
 _ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
@@ -124,6 +137,31 @@ class Reply:
     def resolved(self) -> bool:
         """False when the program did not get past parsing and type checking."""
         return bool(self.entries) or not self.errors
+
+
+def is_postcondition(text: str) -> bool:
+    """True of the error at a return path that does not reach a postcondition."""
+    return text.startswith(_RETURN_PATHS)
+
+
+def is_note(text: str) -> bool:
+    """True of what names the clause that another message is about."""
+    return text.startswith(_NOTES)
+
+
+def is_promise_note(text: str) -> bool:
+    """True of a note at the postcondition that a return path does not reach."""
+    return "is the postcondition" in text and is_note(text)
+
+
+def is_endless(text: str) -> bool:
+    """True of an error about termination."""
+    return any(words in text for words in _ENDLESS)
+
+
+def is_on_entry(text: str) -> bool:
+    """True of an invariant that does not hold before its loop."""
+    return text.startswith(_ON_ENTRY)
 
 
 def is_contradiction(text: str) -> bool:

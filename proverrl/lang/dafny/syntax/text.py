@@ -52,6 +52,11 @@ def name_entry(name: str) -> str:
     return f"{_CODE}{mangle(name)}"
 
 
+def name_contract(name: str) -> str:
+    """Dafny's name for the entry of what a method or lemma demands and promises."""
+    return f"CheckWellformed$$_module.__default.{mangle(name)}"
+
+
 def find_own_entries(head: str) -> tuple[str, str]:
     """Dafny's names for the entries of the method in whose head or contract the hole stands, the
     last one that begins in ``head``, the text before it. One entry is that the contract has a
@@ -64,7 +69,7 @@ def find_own_entries(head: str) -> tuple[str, str]:
     if not after:
         raise ProblemError("no method stands before the hole")
     name = after[0]
-    return f"CheckWellformed$$_module.__default.{mangle(name)}", name_entry(name)
+    return name_contract(name), name_entry(name)
 
 
 def mangle(name: str) -> str:

@@ -6,6 +6,7 @@ Dafny (``workers.toolchain``), the cache (``proverrl.lang.open``).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 
@@ -78,7 +79,7 @@ def open_dafny(options: BackendOptions) -> Backend:
     salt = make_salt(toolchain.name, limits, AUDIT_VERSION)
     verifier = mix_in_canaries(pool, "dafny", CANARIES, options.canary_rate, options.seed)
     rate, name = read_rate(options.confirm), toolchain.name
-    second = find_confirming_toolchain() if rate else None
+    second = find_confirming_toolchain(toolchain) if rate else None
     if second and options.arguments:
         # What one Dafny is told by options of its own says nothing to another.
         name += "; the second judge is not asked under --dafny-arg"
@@ -93,14 +94,19 @@ def open_dafny(options: BackendOptions) -> Backend:
 def _open_second_judge(
     toolchain: DafnyToolchain, limits: Limits, options: BackendOptions, *, reads_4: bool
 ) -> Wall:
-    """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise."""
+    """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise.
+    ``reads_4``: the first is a Dafny 4."""
     limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
 
     def open_pool(analyses: bool) -> LanedVerifier:
+        def start() -> Awaitable[Worker]:
+            if not toolchain.is_4:
+                return start_dafny_worker(toolchain, limits, known)
+            return DafnyLanguageServer.start(toolchain, limits, analyses=analyses, reads_4=reads_4)
+
+        known = KnownProblems()
         pool = VerifierPool(
-            lambda: DafnyLanguageServer.start(
-                toolchain, limits, analyses=analyses, reads_4=reads_4
-            ),
+            start,
             workers=options.workers,
             audit=lambda candidate: None,
             toolchain=toolchain.name,
@@ -109,4 +115,6 @@ def _open_second_judge(
         name = f"dafny, second judge{'' if analyses else ' without analysis'}"
         return mix_in_canaries(pool, name, CANARIES, options.canary_rate, options.seed)
 
+    if not toolchain.is_4:
+        return second_judge.OlderJudge(open_pool(False), toolchain.name)
     return second_judge.SecondJudge(open_pool(True), open_pool(False))

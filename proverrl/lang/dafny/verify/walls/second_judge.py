@@ -2,10 +2,10 @@
 
 Flows in: candidates and their PROVED verdicts. Flows out: the verdicts, with the check
 ``second-judge`` and its toolchain. UNCONFIRMED is what the other Dafny rejects, cannot read, or
-does not verify within its limits. UNSOUND, with the check ``wall:second-judge``, is a proof with
-which an obligation of our own text holds by contradictory assumptions, and not so without the
-body. Not covered: bugs that both share; one inside a branch, of which nothing is told; bare files,
-which hold no text of ours.
+does not verify within its limits; what an older Dafny cannot read says nothing. UNSOUND, with the
+check ``wall:second-judge``, is a proof with which an obligation of our own text holds by
+contradictory assumptions, and not so without the body. Not covered: bugs that both share; one
+inside a branch, of which nothing is told; bare files, which hold no text of ours.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
+from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.annotated import align_admitted
 from proverrl.lang.dafny.audit.written_types import get_empty_body
 from proverrl.lang.dafny.syntax.plain import write_plain
@@ -24,7 +25,7 @@ from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 from proverrl.verifier.body_place import find_offset
 
 _RULE = "second-judge"
-VERSION = 4
+VERSION = 5
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
 _GOAL = "ensures clause"
@@ -77,6 +78,37 @@ class SecondJudge:
     async def aclose(self) -> None:
         await self._verifier.aclose()
         await self._plain.aclose()
+
+
+class OlderJudge:
+    """The ``Wall`` of a Dafny 2.3 behind a Dafny 4: it judges what is written in the language of
+    both, and the check of what it cannot read ends in ``not read``."""
+
+    def __init__(self, verifier: LanedVerifier, toolchain: str) -> None:
+        self._verifier = verifier
+        self._toolchain = toolchain
+
+    async def confirm(
+        self, candidate: Candidate, verdict: Verdict, *, deadline_seconds: float, lane: Lane
+    ) -> Verdict:
+        """See ``Wall``."""
+        seconds = FRESH_GROWTH * deadline_seconds
+        try:
+            again = await self._verifier.verify(candidate, deadline_seconds=seconds, lane=lane)
+        except ProblemError:
+            # A problem in the words of Dafny 4.
+            again = Verdict(Status.REJECTED, stage=Stage.READING)
+        is_read = not again.status.judged or again.stage is not Stage.READING
+        told = f"second-judge: {self._toolchain}{'' if is_read else ': not read'}"
+        verdict = replace(
+            verdict, seconds=verdict.seconds + again.seconds, checks=(*verdict.checks, told)
+        )
+        if is_read and not again.proved:
+            return _refuse(verdict, again, "does not confirm the proof")
+        return verdict
+
+    async def aclose(self) -> None:
+        await self._verifier.aclose()
 
 
 def _is_judged(verdict: Verdict) -> bool:

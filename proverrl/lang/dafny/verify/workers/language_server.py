@@ -32,9 +32,10 @@ from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import Insertion, insert, write_plain
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
-from proverrl.lang.dafny.syntax.text import mangle, name_entry
+from proverrl.lang.dafny.syntax.text import mangle
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, name_entries
 from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
@@ -293,7 +294,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
             await server.join()
             if isinstance(error, TimeoutError):
                 said = f"{toolchain.dafny} server says nothing for {_START_SECONDS} seconds"
-                raise ToolchainError(f"{said}; set PROVERRL_DAFNY4= to do without") from error
+                raise ToolchainError(f"{said}; set PROVERRL_SECOND_DAFNY= to do without") from error
             if isinstance(error, WorkerError) and error.cause == "died":
                 raise ToolchainError(f"{toolchain.dafny} server does not start: {error}") from error
             raise
@@ -333,7 +334,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         if not answer.whole:
             raise WorkerError("Dafny took back what it had said of a text")
         reply = answer.read(source, believes=believes)
-        return reply if self._known is None else _name_entries(reply)
+        return reply if self._known is None else _name_entries(answer, reply, source)
 
     async def _verify_symbols(self, answer: _Answer, source: str, only: Sequence[str]) -> None:
         """Have the names verified, or those that match one of these patterns."""
@@ -355,12 +356,18 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
 
     async def ask_names(self, source: str) -> Reply:
         # All names are told before the resolution ends.
-        return _refuse_iterators(source) or _name_entries(await self.ask_resolved(source))
+        if refused := _refuse_iterators(source):
+            return refused
+        answer, reply = await self._resolve(source)
+        return _name_entries(answer, reply, source)
 
     async def ask_resolved(self, source: str) -> Reply:
+        return (await self._resolve(source))[1]
+
+    async def _resolve(self, source: str) -> tuple[_Answer, Reply]:
         answer = await self._open(source, lambda answer: answer.read_by_dafny)
         await self._close(answer)
-        return _read_refusal(answer, source)
+        return answer, _read_refusal(answer, source)
 
     async def ask_types(self, program: ParsedProgram) -> tuple[Reply, list[str]]:
         probed, places = _probe_types(program)
@@ -501,10 +508,15 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     return text, places
 
 
-def _name_entries(reply: Reply) -> Reply:
-    """The reply with the names that Dafny 2.3 gives to the code of declarations."""
-    entries = (replace(entry, name=name_entry(entry.name)) for entry in reply.entries)
-    return replace(reply, entries=tuple(entries))
+def _name_entries(answer: _Answer, reply: Reply, source: str) -> Reply:
+    """The reply with the entries that Dafny 2.3 tells of; none where the text was refused."""
+    lines = source.split("\n")
+    starts = [_find_place(symbol.name.start, lines) for symbol in answer.asked]
+    named = [
+        NamedOutcome(entry.name, place, entry.outcome)
+        for entry, place in zip(reply.entries, starts, strict=False)
+    ]
+    return replace(reply, entries=name_entries(named, reply.messages, source))
 
 
 def _read_refusal(answer: _Answer, source: str) -> Reply:

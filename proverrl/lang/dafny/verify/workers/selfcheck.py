@@ -128,7 +128,7 @@ async def check_language_server(server: LanguageServer, *, analyses: bool) -> No
         raise ToolchainError(
             f"Dafny 4 {why}: it says {found or reply.messages} and tells {told}, "
             f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or set "
-            "PROVERRL_DAFNY4= to do without"
+            "PROVERRL_SECOND_DAFNY= to do without"
         )
 
 

@@ -2,7 +2,7 @@
 
 Flows in: the version that is asked for, PATH, the folder of ``proverrl.lang.dafny.install`` and the
 variables PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_DAFNY_SERVER (path of DafnyServer.exe;
-empty for none), PROVERRL_Z3 and PROVERRL_DAFNY4 (the ``dafny`` command of the second judge; empty
+empty for none), PROVERRL_Z3 and PROVERRL_SECOND_DAFNY (the ``dafny`` command of the second judge; empty
 for none). Flows out: ``DafnyToolchain``s.
 Dafny 2.3 is driven by its server or its command line, Dafny 4 by its language server. Dafny 3 and
 what comes after 4 are untested and refused.
@@ -91,24 +91,27 @@ class DafnyToolchain:
         return f"{name}{allowed}{''.join(f', {argument}' for argument in self.arguments)}"
 
 
-def find_confirming_toolchain() -> DafnyToolchain | None:
-    """The Dafny 4 that PROVERRL_DAFNY4 names; None without one. Raises ``ToolchainError`` when what
-    is named is no Dafny 4."""
-    named = os.environ.get("PROVERRL_DAFNY4")
+def find_confirming_toolchain(first: DafnyToolchain | None) -> DafnyToolchain | None:
+    """The Dafny that PROVERRL_SECOND_DAFNY names, behind the ``first`` one; None without one.
+    Raises ``ToolchainError`` when what is named is none, or is Dafny 2.3 as the first one is."""
+    named = os.environ.get("PROVERRL_SECOND_DAFNY")
     if not named:
         return None
     try:
         version = find_dafny_version(named)
     except ToolchainError as error:
         raise ToolchainError(
-            f"PROVERRL_DAFNY4 names no second judge ({error}): name the dafny command of a Dafny "
-            f"4 ({_INSTALL_DAFNY_4}), or set it to nothing to do without"
+            f"PROVERRL_SECOND_DAFNY names no second judge ({error}): name the dafny command of a "
+            f"Dafny 4 ({_INSTALL_DAFNY_4}), or set it to nothing to do without"
         ) from error
-    if not version.startswith("4."):
+    if version.startswith("4."):
+        return _open_dafny_4(named, version)
+    if first is None or not first.is_4:
         raise ToolchainError(
-            f"PROVERRL_DAFNY4 names Dafny {version} ({named}), and a second judge must be Dafny 4"
+            f"PROVERRL_SECOND_DAFNY names Dafny {version} ({named}), which is the first judge too; "
+            f"name a Dafny 4 ({_INSTALL_DAFNY_4})"
         )
-    return _open_dafny_4(named, version)
+    return _open_dafny_2(named, version)
 
 
 def find_dafny_toolchain(version: DafnyVersion = "auto") -> DafnyToolchain:
@@ -156,6 +159,10 @@ def list_dafny() -> list[str]:
 def _open_dafny(dafny: str, version: str) -> DafnyToolchain:
     if version.startswith("4."):
         return _open_dafny_4(dafny, version)
+    return _open_dafny_2(dafny, version)
+
+
+def _open_dafny_2(dafny: str, version: str) -> DafnyToolchain:
     z3, z3_version = _find_z3()
     server = _find_server()
     beside = (*(server or ())[1:], str(Path(dafny).resolve()), *_SERVER_PLACES)
@@ -274,7 +281,7 @@ def check_dafny() -> list[Part]:
     else:
         runtime, server = found.server
         parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
-    parts += [*_check_others(found), _check_second()]
+    parts += [*_check_others(found), _check_second(found)]
     where = f"{found.z3_version}, {found.z3}"
     if found.is_4 or found.z3_version == Z3_VERSION:
         return [*parts, Part("z3", "ok", where)]
@@ -308,16 +315,16 @@ def _check_others(first: DafnyToolchain) -> list[Part]:
     return parts
 
 
-def _check_second() -> Part:
+def _check_second(first: DafnyToolchain) -> Part:
     try:
-        second = find_confirming_toolchain()
+        second = find_confirming_toolchain(first)
     except ToolchainError as error:
-        return Part("second judge", "missing", str(error), "unset PROVERRL_DAFNY4")
+        return Part("second judge", "missing", str(error), "unset PROVERRL_SECOND_DAFNY")
     if second is not None and not second.prelude:
         detail = f"{second.name}, {second.dafny}: refused, since its prelude is not known"
         return Part("second judge", "weak", detail, _INSTALL_DAFNY_4)
     if second is not None:
         return Part("second judge", "ok", f"{second.name}, {second.dafny}")
-    detail = "no Dafny 4 is named for it: what Dafny proves counts at once (pool.confirm)"
-    remedy = f"{_INSTALL_DAFNY_4} and set PROVERRL_DAFNY4 to its dafny"
+    detail = "none is named: what Dafny proves counts at once (pool.confirm)"
+    remedy = f"{_INSTALL_DAFNY_4} and set PROVERRL_SECOND_DAFNY to its dafny"
     return Part("second judge", "absent", detail, remedy)

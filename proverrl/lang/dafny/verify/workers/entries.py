@@ -1,0 +1,74 @@
+"""Dafny 4's outcome of each name, as the entries that Dafny 2.3 tells of.
+
+Flows in: names with their places and outcomes, what was said of the text. Flows out: entries with
+the number of their failures. Dafny 4 has one outcome for what a method demands and promises and for
+its body; what fails before the body is an entry of its own here, as it is for Dafny 2.3. The number
+of its obligations is not told: one is counted, or as many as fail.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.syntax.reply import EntryResult, ReplyMessage
+from proverrl.lang.dafny.syntax.text import name_contract, name_entry
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOutcome:
+    """A name, its line (from 1) and column (from 0), and ``verified`` or what stopped it."""
+
+    name: str
+    place: Place
+    outcome: str
+
+
+def name_entries(
+    named: Sequence[NamedOutcome], messages: Sequence[ReplyMessage], source: str
+) -> tuple[EntryResult, ...]:
+    """The entries of a text, in the order of its names."""
+    errors = sorted((m.line, m.column) for m in messages if m.kind == "error")
+    starts = sorted(one.place for one in named)
+    bodies = dict(_find_bodies(source)) if errors else {}
+    entries = []
+    for one in named:
+        after = bisect_right(starts, one.place)
+        end = starts[after] if after < len(starts) else (len(source) + 1, 0)
+        failures = [place for place in errors if one.place <= place < end]
+        body = bodies.get(one.place, one.place)
+        before = [place for place in failures if place < body]
+        inside = len(failures) - len(before)
+        outcome = one.outcome
+        if before:
+            contract = EntryResult(name_contract(one.name), len(before), outcome, len(before))
+            entries.append(contract)
+            outcome = outcome if inside else "verified"
+        # What failed at no place of its own failed here.
+        failed = max(inside, 1) if outcome == "error" else 0
+        entries.append(EntryResult(name_entry(one.name), max(failed, 1), outcome, failed))
+    return tuple(entries)
+
+
+def _find_bodies(source: str) -> Iterator[tuple[Place, Place]]:
+    """The places of the names of methods and lemmas, and where their bodies begin."""
+    try:
+        program = read_text(source)
+    except GrammarError:
+        # Bare files may hold what is not read; all that fails there fails in one entry.
+        return
+    tokens = program.tokens
+    for element in list_elements(program.root):
+        body = next((slot for slot in element.slots if slot.kind == "statements"), None)
+        if body is None or element.slots[0].kind != "member-clauses":
+            continue
+        names = range(element.start, element.slots[0].start)
+        place = next((i for i in names if tokens[i].text == element.name), element.start)
+        opened = tokens[body.start - 1]
+        yield (tokens[place].line, tokens[place].column), (opened.line, opened.column)
