@@ -26,26 +26,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.backend import open_second_judge, start_dafny_worker
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.walls.relevance import WallFinding, ask_relevance
-from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     find_confirming_toolchain,
     find_dafny_toolchain,
 )
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Limits
-from proverrl.verifier.pool import VerifierPool
 from tests.dafnybench_tasks import read_tasks
 from tests.lang.dafny.test_audit_attacks import CASES, make_candidate
 from tests.lang.dafny.test_dafny_walls import BUGS, PRELUDE, BareProblems
@@ -204,20 +201,12 @@ async def judge(
 
 async def confirm(proofs: Judged) -> Judged:
     """What a second judge says of proofs; nothing where there is none."""
-    toolchain = find_confirming_toolchain(find_dafny_toolchain())
+    first = find_dafny_toolchain()
+    toolchain = find_confirming_toolchain(first)
     if toolchain is None:
         return []
-    limits = replace(Limits(), rlimit=4 * Limits().rlimit)
-    pools = [
-        VerifierPool(
-            partial(DafnyLanguageServer.start, toolchain, limits, analyses=analyses),
-            workers=1,
-            audit=lambda candidate: None,
-            toolchain=toolchain.name,
-        )
-        for analyses in (True, False)
-    ]
-    wall = SecondJudge(*pools)
+    options = BackendOptions(workers=1, limits=Limits())
+    wall = open_second_judge(toolchain, Limits(), options, reads_4=first.is_4)
     confirmed = []
     for form, candidate, verdict in proofs:
         try:

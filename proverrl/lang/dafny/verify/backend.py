@@ -85,13 +85,13 @@ def open_dafny(options: BackendOptions) -> Backend:
         name += "; the second judge is not asked under --dafny-arg"
     elif second:
         name += f"; second judge: {second.name}"
-        judge = _open_second_judge(second, limits, options, reads_4=toolchain.is_4)
+        judge = open_second_judge(second, limits, options, reads_4=toolchain.is_4)
         verifier = ConfirmingVerifier(verifier, [judge], rate)
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
 
 
-def _open_second_judge(
+def open_second_judge(
     toolchain: DafnyToolchain, limits: Limits, options: BackendOptions, *, reads_4: bool
 ) -> Wall:
     """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise.
