@@ -25,8 +25,8 @@ def _find(version: DafnyVersion) -> DafnyToolchain | None:
         return None
 
 
-DAFNY_4 = find_confirming_toolchain() or _find("4")
-"""The one of PROVERRL_DAFNY4, or the one that a user gets."""
+DAFNY_4 = find_confirming_toolchain(None) or _find("4")
+"""The one of PROVERRL_SECOND_DAFNY, or the one that a user gets."""
 DAFNY_2 = _find("2.3")
 
 

@@ -39,7 +39,7 @@ def give_toolchain(
     )
     monkeypatch.setattr(dafny, "find_dafny_toolchain", lambda: found)
     monkeypatch.setattr(dafny, "list_dafny", lambda: [found.dafny])
-    monkeypatch.delenv("PROVERRL_DAFNY4", raising=False)
+    monkeypatch.delenv("PROVERRL_SECOND_DAFNY", raising=False)
 
 
 def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +57,8 @@ def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
             "second judge",
             "absent",
             "none is named: what Dafny proves counts at once (pool.confirm)",
-            "dotnet tool install --global dafny --version 4.11.0 and set PROVERRL_DAFNY4 to its "
-            "dafny",
+            "dotnet tool install --global dafny --version 4.11.0 and set PROVERRL_SECOND_DAFNY to "
+            "its dafny",
         ),
         Part("z3", "ok", "4.8.5, /bin/z3"),
     ]

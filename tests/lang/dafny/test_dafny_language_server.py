@@ -172,7 +172,7 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
         find_confirming_toolchain(None)
     monkeypatch.setenv("PROVERRL_SECOND_DAFNY", str(command))
     command.write_text("#!/bin/sh\necho 4.11.0+abc\n")
-    found = find_confirming_toolchain()
+    found = find_confirming_toolchain(None)
     assert found is not None
     assert (found.dafny, found.dafny_version) == (str(command), "4.11.0")
 

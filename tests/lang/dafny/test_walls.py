@@ -10,14 +10,17 @@ import pytest
 from proverrl.errors import Cause
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.verify.backend import open_dafny
-from proverrl.lang.dafny.verify.walls.second_judge import SecondJudge
-from proverrl.lang.dafny.verify.workers.toolchain import find_confirming_toolchain
+from proverrl.lang.dafny.verify.walls.second_judge import OlderJudge, SecondJudge
+from proverrl.lang.dafny.verify.workers.toolchain import (
+    DafnyToolchain,
+    find_confirming_toolchain,
+)
 from proverrl.lang.lean.verify.confirm import FreshProcess
 from proverrl.rollout.feedback import compact
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import DEFAULT_LANE, Lane, Limits, PoolStats
 from proverrl.verifier.confirm import ConfirmingVerifier, Wall
-from tests.two_dafnys import DAFNY_4
+from tests.two_dafnys import DAFNY_2, DAFNY_4
 
 PROBLEM = Problem(
     "p",
@@ -293,8 +296,8 @@ def test_the_toolchain_names_the_second_judge(
 
     monkeypatch.setenv("PROVERRL_SECOND_DAFNY", "")
     alone = name()
-    monkeypatch.setenv("PROVERRL_DAFNY4", str(dafny))
-    judge = find_confirming_toolchain()
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", str(dafny))
+    judge = find_confirming_toolchain(None)
     assert judge is not None
     second = f"; second judge: {judge.name}"
     assert name() == alone + second
@@ -315,7 +318,7 @@ def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:
 def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     if DAFNY_4 is None:
         pytest.skip("needs a Dafny 4 (python -m proverrl.lang.dafny.install)")
-    monkeypatch.setenv("PROVERRL_DAFNY4", DAFNY_4.dafny)
+    monkeypatch.setenv("PROVERRL_SECOND_DAFNY", DAFNY_4.dafny)
     lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
     # A word of Dafny 4 alone.
     words = [lemma, lemma.replace("x", "nameonly"), lemma.replace("0", "1")]
@@ -344,7 +347,9 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.dafny
 def test_dafny_2_3_behind_dafny_4(real: DafnyToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
-    older = find_dafny_toolchain()
+    older = DAFNY_2
+    if older is None:
+        pytest.skip("needs a Dafny 2.3")
     monkeypatch.setenv("PROVERRL_SECOND_DAFNY", older.dafny)
     lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
     # Dafny 2.3 knows no such loop.

@@ -2,8 +2,8 @@
 
 Flows in: the version that is asked for, PATH, the folder of ``proverrl.lang.dafny.install`` and the
 variables PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_DAFNY_SERVER (path of DafnyServer.exe;
-empty for none), PROVERRL_Z3 and PROVERRL_SECOND_DAFNY (the ``dafny`` command of the second judge; empty
-for none). Flows out: ``DafnyToolchain``s.
+empty for none), PROVERRL_Z3 and PROVERRL_SECOND_DAFNY (the ``dafny`` command of the second judge;
+empty for none). Flows out: ``DafnyToolchain``s.
 Dafny 2.3 is driven by its server or its command line, Dafny 4 by its language server. Dafny 3 and
 what comes after 4 are untested and refused.
 """
