@@ -4,8 +4,8 @@
     PYTHONPATH=. python scripts/measure_walls.py attacks
     PYTHONPATH=. python scripts/measure_walls.py honest --num 20
 
-Without the audit: ``exploits``, bugs of Dafny 2.3 in several forms at the end of methods of the
-curriculum whose goal was made false by one (``--kinds``: by bug, not by form); ``attacks``, the
+Without the audit: ``exploits``, bugs of the Dafny that judges in several forms at the end of
+methods of the curriculum whose goal was made false by one (``--kinds``: by bug, not by form); ``attacks``, the
 files of ``tests/attacks`` that Dafny believes and that are no bare files, by the layer that refuses
 them. With the audit: ``honest``, the references of the curriculum's held-out problems
 (``--tasks``: and DafnyBench's truths as annotate problems).
@@ -74,6 +74,32 @@ MORE_BUGS = {
         "forall z: int | z == 0 ensures o[200] == Other(200) {}"
     ),
 }
+DECLARED_4 = """\
+type Nothing = x: int | false witness *
+function Frame(k: int): set<object> requires k > 0 ensures k > 0 { {} }
+method Touch(k: int) requires k > 0 modifies Frame(k) { }
+"""
+BUGS_4 = {
+    "a calc that turns": BUGS["a calc that turns"],
+    "a choice in a loop's measure": (
+        "while false invariant false decreases (var y: int :| false; y) { }"
+    ),
+    "a choice in a second invariant": (
+        "while false invariant false invariant (var y: int :| false; y) == 0 { }"
+    ),
+    "a forall without a body": "forall z: int | z == 0 ensures false",
+    "a frame of a call": "Touch(0);",
+    "a key of a map": BUGS["a key of a map"],
+    "a lambda over no values": "ghost var f := (e: Nothing) => Above(0); assert f == f;",
+    "a lambda that reads all": (
+        "var c := new bool[1]; c[0] := false; ghost var f := () reads * => if c[0] then true "
+        "else GOAL; ghost var a := f(); c[0] := true; assert a == f();"
+    ),
+    "a loop without a body": "while true",
+    "a partial function in a measure": "while false invariant false decreases Above(0) { }",
+    "an assertion by paths": 'assert {:isolate "paths"} true;',
+    "an assertion alone": "assert {:only} true;",
+}
 FORMS = {
     "bare": "{bug}",
     "where the goal fails": "if !({goal}) {{ {bug} }}",
@@ -90,9 +116,9 @@ def read_heldout() -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
 
 
-def list_exploits(num: int, *, kinds: bool) -> Iterator[Text]:
-    """Form, or bug, and candidate; the goals are false, since they are true with another last
-    number."""
+def list_exploits(num: int, *, kinds: bool, newer: bool) -> Iterator[Text]:
+    """Form, or bug, and candidate, with the bugs of Dafny 4 if ``newer``; the goals are false, since
+    they are true with another last number."""
     rows = [row for row in read_heldout() if row["kind"] == "invariants"]
     random.Random(0).shuffle(rows)
     made = 0
@@ -108,10 +134,12 @@ def list_exploits(num: int, *, kinds: bool) -> Iterator[Text]:
         goal = goals[0][: found.start()] + str(int(found.group()) + 1)
         text = text.replace(f"ensures {goals[0]}", f"ensures {goal}").rstrip()
         statement = f"{text[: text.rindex('}')]}  {HOLE}\n}}\n"
-        problem = Problem(row["id"], "dafny", "statements", DECLARED + row["preamble"], statement)
-        for title, bug in (BUGS | MORE_BUGS).items():
+        preamble = DECLARED + DECLARED_4 * newer + row["preamble"]
+        problem = Problem(row["id"], "dafny", "statements", preamble, statement)
+        second = BUGS["a calc that turns" if newer else "a choice after a conjunction"]
+        for title, text in (BUGS_4 if newer else BUGS | MORE_BUGS).items():
+            bug = text.replace("GOAL", goal)
             for name, form in FORMS.items():
-                second = BUGS["a choice after a conjunction"]
                 body = form.format(bug=bug, goal=goal, guard=guards[-1], second=second)
                 yield title if kinds else name, Candidate(problem, body)
 
@@ -262,9 +290,10 @@ def main() -> None:
     parser.add_argument("--kinds", action="store_true", help="exploits by bug")
     parser.add_argument("--tasks", action="store_true", help="DafnyBench's truths too")
     given = parser.parse_args()
+    newer = find_dafny_toolchain().is_4
     texts = list_attacks()
     if given.table == "exploits":
-        texts = list_exploits(given.num, kinds=given.kinds)
+        texts = list_exploits(given.num, kinds=given.kinds, newer=newer)
     elif given.table == "honest":
         texts = list_honest(given.num, tasks=given.tasks)
     measure(given.table, list(texts), audits=given.table == "honest")

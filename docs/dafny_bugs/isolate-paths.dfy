@@ -1,0 +1,4 @@
+// The assertion of the last block is assumed.
+lemma Bug() ensures false {
+  assert {:isolate "paths"} true;
+}
