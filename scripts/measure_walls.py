@@ -5,10 +5,10 @@
     PYTHONPATH=. python scripts/measure_walls.py honest --num 20
 
 Without the audit: ``exploits``, bugs of the Dafny that judges in several forms at the end of
-methods of the curriculum whose goal was made false by one (``--kinds``: by bug, not by form); ``attacks``, the
-files of ``tests/attacks`` that Dafny believes and that are no bare files, by the layer that refuses
-them. With the audit: ``honest``, the references of the curriculum's held-out problems
-(``--tasks``: and DafnyBench's truths as annotate problems).
+methods of the curriculum whose goal was made false by one (``--kinds``: by bug, not by form);
+``attacks``, the files of ``tests/attacks`` that Dafny believes and that are no bare files, by the
+layer that refuses them. With the audit: ``honest``, the references of the curriculum's held-out
+problems (``--tasks``: and DafnyBench's truths as annotate problems).
 
 Each table counts what is proved: by Dafny alone, with each wall alone, with all three, with a
 second judge (``PROVERRL_SECOND_DAFNY``), and with all of them. Seconds are processor seconds of the
@@ -117,8 +117,8 @@ def read_heldout() -> list[dict[str, Any]]:
 
 
 def list_exploits(num: int, *, kinds: bool, newer: bool) -> Iterator[Text]:
-    """Form, or bug, and candidate, with the bugs of Dafny 4 if ``newer``; the goals are false, since
-    they are true with another last number."""
+    """Form, or bug, and candidate, with the bugs of Dafny 4 if ``newer``; the goals are false: they
+    are true with another last number."""
     rows = [row for row in read_heldout() if row["kind"] == "invariants"]
     random.Random(0).shuffle(rows)
     made = 0
