@@ -128,6 +128,8 @@ def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
     for member in program.bodyless:
         if member.claims or member.word not in _MAY_LACK_BODY or member.token in unfounded:
             message = f"this {member.word} has no body, so what it claims is not proved"
+            if member.token in unfounded and not member.claims:
+                message = f"this {member.word} has no body, and its type may have no value"
             category: Category = "cheat"
             if member.token in proved:
                 category = "syntax"
