@@ -225,7 +225,9 @@ HIDDEN_LOOPS = [
 
 @pytest.mark.parametrize("statement", HIDDEN_LOOPS)
 def test_no_clause_takes_in_what_follows_a_loop_without_a_body(statement: str) -> None:
-    assert {"missing-body assume", "decreases-to", "grammar"} & set(list_findings(make_program(statement)))
+    assert {"missing-body assume", "decreases-to", "grammar"} & set(
+        list_findings(make_program(statement))
+    )
 
 
 @pytest.mark.parametrize(("text", "elements"), LOOKALIKES)
