@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult
@@ -174,46 +173,6 @@ def test_code_may_not_call_what_only_specifies(real: DafnyToolchain) -> None:
     assert (called.status, computed.status) == (Status.REJECTED, Status.PROVED)
     assert called.diagnostics[0].line == 4
     assert called.diagnostics[0].column == 12
-
-
-EMPTY = "type Empty = x: int | false witness *\n"
-NO_VALUE = f"{EMPTY}lemma M<T>(k: T, l: T)\n  ensures k == l\n{{\n  {HOLE}\n}}\n"
-CALLED = (
-    f"{EMPTY}function F(k: int): int requires k * k != 1522756 ensures k * k != 1522756 {{ k }}\n"
-    f"lemma M(k: int)\n  ensures k * k != 1522756\n{{\n  {HOLE}\n}}\n"
-)
-GUARD = (
-    "lemma M(n: nat) returns (r: int)\n  requires n > 100\n  ensures r < n\n{\n  r := 0;\n"
-    f"  while r < n\n    {HOLE}\n  {{\n    r := r + 1;\n  }}\n}}\n"
-)
-KNOWN = {
-    "a guard over a type without values": make("statements", NO_VALUE, "if e: Empty :| true { }"),
-    "a lambda over a type without values": make(
-        "statements", CALLED, "var f := ((e: Empty) => F(k)); assert f == f;"
-    ),
-    "a forall over a type without values": make(
-        "statements", CALLED, "forall e: Empty | true ensures F(k) > 0 { }"
-    ),
-    "a measure that is read as a part of the guard": make(
-        "invariants",
-        GUARD,
-        "decreases to[r == n - 1][0]\ndecreases n - r\ninvariant 0 <= r < n",
-    ),
-    "a function without a body": make(
-        FILE,
-        HOLE,
-        f"{EMPTY}function F(): Empty\nlemma L() ensures false {{ var x := F(); }}\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_known_false_proofs(real: DafnyToolchain, name: str) -> None:
-    """While these are proved, no user may choose Dafny 4 as the first verifier; each goes to
-    ``tests/attacks`` once it is mended."""
-    candidate = KNOWN[name]
-    assert DAFNY.audit(candidate) is None
-    assert judge(real, candidate)[0].proved
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.audit.hints import AddedHint, read_hint
 from proverrl.lang.dafny.known_bugs.believed import find_bit_measures, has_bit_types
+from proverrl.lang.dafny.known_bugs.unallocated import find_empty_types
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declared, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
 from proverrl.lang.dafny.syntax.text import mangle
@@ -69,6 +70,7 @@ def read_our_program(problem: Problem) -> OurProgram:
 @cache_texts
 def _read_program(text: str) -> OurProgram | str:
     program, findings = audit_program(text, _OUR_ATTRIBUTES)
+    findings = [*findings, *(find_empty_types(program) if program else ())]
     if findings or program is None:
         return f"line {findings[0].line}: {findings[0].message}"
     tokens, methods = program.tokens, list_methods(program.tokens)

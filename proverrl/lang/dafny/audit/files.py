@@ -24,6 +24,7 @@ import networkx as nx
 
 from proverrl.lang.dafny.known_bugs.believed import find_bugs, has_bit_types
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.known_bugs.unallocated import find_unfounded
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
 from proverrl.lang.dafny.syntax.parsed import BodylessMember, ParsedProgram
@@ -119,9 +120,16 @@ def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
             yield token.refuse("cheat", "wildcard", message, "decreases-star")
     yield from program.left_out
     proved = _find_proved_members(program)
+    unfounded = set(find_unfounded(program))
+    for token in unfounded:
+        if token.text == "const":
+            message = "this constant has no value, and its type may have none"
+            yield token.refuse("cheat", "missing-body", message, "axiom")
     for member in program.bodyless:
-        if member.claims or member.word not in _MAY_LACK_BODY:
+        if member.claims or member.word not in _MAY_LACK_BODY or member.token in unfounded:
             message = f"this {member.word} has no body, so what it claims is not proved"
+            if member.token in unfounded and not member.claims:
+                message = f"this {member.word} has no body, and its type may have no value"
             category: Category = "cheat"
             if member.token in proved:
                 category = "syntax"

@@ -182,6 +182,7 @@ class _HintParser(HintGrammar):
             if self.at("reads") and word == "lemma":
                 raise self.fail("expected a clause of a lemma")
             clause = self.advance().text
+            self.refuse_decreases_to()
             if clause == "decreases":
                 self.parse_items(self._parse_measure)
             elif clause == "reads":

@@ -18,6 +18,7 @@ from proverrl.lang.dafny.audit.annotated import align, get_program_text
 from proverrl.lang.dafny.audit.files import find_endless_lemmas
 from proverrl.lang.dafny.audit.methods import gives_contract
 from proverrl.lang.dafny.known_bugs.believed import find_bugs, leaves_out_arguments
+from proverrl.lang.dafny.known_bugs.unallocated import find_empty_types
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
@@ -53,7 +54,11 @@ def read_untyped(problem_id: str, text: str) -> ParsedProgram:
             f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
             "of every heap when a hint puts it into a lambda"
         )
-    for finding in (*find_endless_lemmas(program), *find_bugs(program)):
+    for finding in (
+        *find_endless_lemmas(program),
+        *find_empty_types(program),
+        *find_bugs(program),
+    ):
         raise _refuse_program(problem_id, finding)
     return program
 

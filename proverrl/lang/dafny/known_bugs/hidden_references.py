@@ -52,20 +52,25 @@ def read_types(program: ParsedProgram) -> dict[str, set[str]]:
     return {
         element.name: {t.text for t in program.tokens[element.start + 1 : element.end]}
         for element in list_elements(program.root)
-        if element.word in ("datatype", "codatatype", "type")
+        if element.word in ("datatype", "codatatype", "type", "newtype")
     }
 
 
 def reaches(name: str, types: dict[str, set[str]], references: set[str]) -> bool:
     """True if a declared type may hold a reference."""
+    return name in types and any(
+        is_reference(word, references) for word in find_reached(name, types) - {name}
+    )
+
+
+def find_reached(name: str, types: dict[str, set[str]]) -> set[str]:
+    """A type, and all words behind it and behind those that are types."""
     seen, due = {name}, [name]
     while due:
         words = types.get(due.pop(), set())
-        if any(is_reference(word, references) for word in words):
-            return True
         due += [word for word in words - seen if word in types]
         seen |= words
-    return False
+    return seen
 
 
 def is_reference(word: str, references: set[str]) -> bool:

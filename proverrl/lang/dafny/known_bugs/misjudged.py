@@ -220,7 +220,7 @@ def _find_staged_ordinals(program: ParsedProgram, around: Surroundings) -> Itera
     staged += [(p, part.start, part.end) for p in around.programs for part in p.parts]
     ranges = [(p, set(range(start, end))) for p, start, end in staged]
     is_generic = any(
-        not ours.isdisjoint(range(*span)) for p, ours in ranges for span in _list_generic(p)
+        not ours.isdisjoint(range(*span)) for p, ours in ranges for span in list_generic(p)
     )
     inside = {i for p, places in ranges if p is program for i in places}
     tokens = program.tokens
@@ -231,7 +231,7 @@ def _find_staged_ordinals(program: ParsedProgram, around: Surroundings) -> Itera
             yield tokens[place].refuse("cheat", "staged-ordinal", message)
 
 
-def _list_generic(program: ParsedProgram) -> list[tuple[int, int]]:
+def list_generic(program: ParsedProgram) -> list[tuple[int, int]]:
     """Start and end of the declarations that have type parameters."""
     found = []
     for element in list_elements(program.root):
@@ -251,8 +251,8 @@ def _find_choices(
 ) -> Iterator[Finding]:
     """Choices that may depend on a type argument, which Dafny forgets (1256)."""
     tokens = program.tokens
-    generic = {i for span in _list_generic(program) for i in range(*span)}
-    if tokens[0].text in ("requires", "ensures") and any(map(_list_generic, around.programs)):
+    generic = {i for span in list_generic(program) for i in range(*span)}
+    if tokens[0].text in ("requires", "ensures") and any(map(list_generic, around.programs)):
         # A contract on its own, of what may be generic.
         generic = set(range(len(tokens)))
     proofs = {

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+import networkx as nx
+
 from proverrl.lang.dafny.known_bugs.loop_measures import list_clauses
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_selections, list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
@@ -23,6 +25,7 @@ _STEPS = frozenset("assert assume calc reveal expect".split())
 _TWO_STATE = ("old", "unchanged", "allocated", "fresh")
 _REBINDING = frozenset("|| ==> <== <==> ; :: => := :| if match old set iset".split())
 _STATEMENT_STARTS = frozenset([";", "}", ":=", "=>", "else"])
+_BINDING = ("=>", ":|")
 _UNCHECKED_BASES = re.compile(r"seq|string|bool|bv[0-9]+")
 
 Rule = Callable[[ParsedProgram, Surroundings], Iterator[int]]
@@ -227,6 +230,50 @@ def _find_measures(program: ParsedProgram, around: Surroundings) -> Iterator[int
                 yield place
 
 
+def _find_co_calls(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``Cons(0, match F() ...)`` in F: Dafny 4 takes a call of F in the source of a match for one
+    that is no deeper than what it gives."""
+    if not around.has_word("codatatype"):
+        return
+    tokens = program.tokens
+    recursive = _list_recursive(around)
+    for owner, element in around.functions:
+        own = recursive.get(element.name, set()) if owner is program else set()
+        for place in range(element.start, element.end) if own else ():
+            if tokens[place].sign == "match":
+                end = find_outer(tokens, place + 1, ("case", "{"))
+                yield from (i for i in range(place, end) if tokens[i].text in own)
+
+
+def _list_recursive(around: Surroundings) -> dict[str, set[str]]:
+    """The functions that may call themselves, and all that call each other with each."""
+    names = {element.name for _, element in around.functions}
+    calls = nx.DiGraph()
+    for p, element in around.functions:
+        body = element.slots[0].end
+        called = names & {token.text for token in p.tokens[body : element.end]}
+        calls.add_edges_from((element.name, name) for name in called)
+    groups = nx.strongly_connected_components(calls)
+    return {
+        name: group
+        for group in groups
+        for name in group
+        if len(group) > 1 or calls.has_edge(name, name)
+    }
+
+
+def _find_own_promises(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """``function F(): int ensures seq(1, i => F()) == [0]``: behind such a word Dafny 4 takes what
+    F ensures for granted while it proves it."""
+    tokens = program.tokens
+    for owner, element in around.functions:
+        for clause in element.slots[0].elements if owner is program else ():
+            inside = range(clause.start, clause.end)
+            is_binding = any(tokens[i].sign in _BINDING for i in inside)
+            if is_binding and tokens[clause.start].sign == "ensures":
+                yield from (i for i in inside if tokens[i].text == element.name)
+
+
 _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("constructor-pattern", _find_unpacked, "ask with '==' or a match of what form a value is"),
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
@@ -242,6 +289,8 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
     ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
     ("unread-lambda", _find_unread_lambdas, "name the lambda before, where what it reads is seen"),
+    ("co-call", _find_co_calls, "name what is called by 'var' before the match"),
+    ("own-promise", _find_own_promises, "state it in a lemma, or of the result's name"),
     ("believed-measure", _find_measures, "measure by numbers, or by functions that are total"),
     (
         "unchecked-key",

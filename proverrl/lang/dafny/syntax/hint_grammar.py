@@ -354,6 +354,7 @@ class HintGrammar(StatementElements):
     def parse_hint_clause(self) -> None:
         """An invariant or a measure."""
         is_measure = self.advance().text == "decreases"
+        self.refuse_decreases_to()
         self.skip_attributes()
         self._guards += 1
         self.parse_items(self._parse_measure) if is_measure else self.parse_expression()

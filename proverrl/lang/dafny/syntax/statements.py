@@ -231,6 +231,7 @@ class StatementElements(CodeExpressions):
         Dafny admits lambdas outside brackets in the clauses of loops only.
         """
         word = self.advance().text
+        self.refuse_decreases_to()
         self.skip_attributes()
         is_early = word in ("invariant", "decreases", "modifies")
         self._guards += is_early
@@ -243,6 +244,15 @@ class StatementElements(CodeExpressions):
             self.parse_expression(lambdas=lambdas)
         self._guards -= is_early
         self.take(";")
+
+    def refuse_decreases_to(self) -> None:
+        """Raises behind ``decreases`` where Dafny 4 reads a part of the clause before it."""
+        if self._text(self._place - 1) == "decreases" and self.at("to") and not self.admitted:
+            message = (
+                "Dafny 4 reads 'decreases to' as an operator of the clause before; put the "
+                "variable 'to' in parentheses: 'decreases (to)'"
+            )
+            raise self.refuse("cheat", "decreases-to", message)
 
     def _parse_measure(self, lambdas: bool) -> None:
         if self.at("*"):
