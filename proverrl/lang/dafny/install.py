@@ -116,7 +116,10 @@ def _unpack_release(folder: Path) -> None:
     url = os.environ.get("PROVERRL_DAFNY_RELEASE") or _RELEASE.format(VERSION, processor)
     archive = folder / "release.zip"
     try:
-        with urllib.request.urlopen(url, timeout=_NETWORK_SECONDS) as answer, archive.open("wb") as file:
+        with (
+            urllib.request.urlopen(url, timeout=_NETWORK_SECONDS) as answer,
+            archive.open("wb") as file,
+        ):
             shutil.copyfileobj(answer, file)
     except ValueError as error:
         raise ToolchainError(f"PROVERRL_DAFNY_RELEASE is no address: {error}") from error
