@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 from proverrl.config import load_config
 from proverrl.errors import ConfigError, RunError, UsageError
 from proverrl.files.seal import add_seal
+from proverrl.lang.dafny import install
 from proverrl.problems.load import load_problems, load_references
 from scripts import choose_tasks, compare_search, reproduce
 from scripts.reproduce import FIGURES
@@ -444,16 +445,18 @@ def test_the_dockerfile_agrees_with_the_project() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     project = read_project()
     # bookworm's python3 is 3.11.
-    assert "FROM debian:bookworm-slim AS dafny\n" in text
+    assert "FROM mcr.microsoft.com/dotnet/runtime:8.0-bookworm-slim AS dafny\n" in text
+    assert f"dotnet tool install dafny --version {install.VERSION} --tool-path /opt/dafny\n" in text
+    assert f"--target /opt/dafny {install.Z3}\n" in text
     assert project["requires-python"] == ">=3.11"
-    copied = re.findall(r"^COPY (?:--chown=prover )?(.*) \S+$", text, re.MULTILINE)
+    copied = re.findall(r"^COPY (?:--chown=prover )?([^-].*) \S+$", text, re.MULTILINE)
     sources = [word for line in copied for word in line.split()]
     assert sources
     assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert text.count("-c constraints.txt") == text.count("pip install") == 2
+    assert text.count("-c constraints.txt") == text.count("pip install") - 1 == 2
     installed = re.search(r"apt-get install ([^&]*)", text.replace("\\\n", " "))
     assert installed is not None
-    assert {"dafny", "libgomp1", "python3", "python3-venv"} <= set(installed.group(1).split())
+    assert {"libgomp1", "python3", "python3-venv"} <= set(installed.group(1).split())
     assert 'ENTRYPOINT ["proverrl"]' in text
     assert "proverrl" in project["scripts"]
     assert text.index("USER prover") < text.index("ENTRYPOINT")
@@ -464,11 +467,11 @@ def test_the_dockerfile_has_a_stage_with_lean_that_is_not_the_default() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     stages = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
     heads = [stage.splitlines()[0] for stage in stages]
-    assert heads == ["FROM debian:bookworm-slim AS dafny", "FROM dafny AS lean", "FROM dafny"]
-    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"' in stages[0]
-    assert "setup_lean" not in stages[0] + stages[2]
+    assert heads[2:] == ["FROM dafny AS lean", "FROM dafny"]
+    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"' in stages[1]
+    assert "setup_lean" not in stages[1] + stages[3]
     script = (ROOT / "scripts" / "setup_lean.sh").read_text("utf-8")
-    lines = stages[1].splitlines()
+    lines = stages[2].splitlines()
     # What the script calls for without options, as the user that will run it.
     assert "need_command curl" in script
     assert any(line.endswith("--no-install-recommends curl \\") for line in lines)

