@@ -2,11 +2,15 @@
 # With Lean too:       docker build --target lean -t proverrl-lean .
 # On your own folder, as yourself (docs/docker.md):
 #   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data" -v proverrl-cache:/cache proverrl verify .
-FROM debian:bookworm-slim AS dafny
+FROM mcr.microsoft.com/dotnet/sdk:8.0-bookworm-slim AS tool
+RUN dotnet tool install dafny --version 4.11.0 --tool-path /opt/dafny
+
+# Debian 12 with the runtime that the tool needs.
+FROM mcr.microsoft.com/dotnet/runtime:8.0-bookworm-slim AS dafny
 
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        ca-certificates dafny git libgomp1 python3 python3-venv \
+        ca-certificates git libgomp1 python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home prover \
     && mkdir --mode 1777 /data /cache
@@ -18,6 +22,10 @@ COPY constraints.txt ./
 RUN python3 -m venv /opt/proverrl/.venv \
     && .venv/bin/pip install --no-cache-dir -c constraints.txt torch
 
+# The tool brings no z3. This is the one that Dafny 4.11 is released with: /opt/dafny/bin/z3.
+COPY --from=tool /opt/dafny /opt/dafny
+RUN .venv/bin/pip install --no-cache-dir --no-deps --target /opt/dafny z3-solver==4.12.1.0
+
 COPY pyproject.toml README.md LICENSE ./
 COPY proverrl proverrl
 COPY configs configs
@@ -25,7 +33,8 @@ COPY dafny dafny
 COPY examples examples
 RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"
 
-ENV PATH="/opt/proverrl/.venv/bin:$PATH"
+ENV PATH="/opt/dafny:/opt/dafny/bin:/opt/proverrl/.venv/bin:$PATH"
+ENV DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
 # Any --user may write there; one that the image does not know has no home.
 ENV XDG_CACHE_HOME=/cache HF_HOME=/cache/huggingface USER=prover
 USER prover

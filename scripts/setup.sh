@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Prepares this folder for work: Dafny from apt-get when it is missing, and a virtual environment
-# in .venv with the pinned dependencies and this package.
+# Prepares this folder for work: a virtual environment in .venv with the pinned dependencies and this
+# package, and a Dafny where there is none. A Dafny 4 comes from `python -m proverrl.lang.dafny.install`;
+# where it cannot be had, Dafny 2.3 comes from apt-get.
 #
 #   bash scripts/setup.sh          what the demo needs
-#   bash scripts/setup.sh dev      the same plus the development tools
+#   bash scripts/setup.sh dev      the same plus the development tools and Dafny 2.3, for the tests
 #
 # Safe to run again, to interrupt, and to run twice at once. Never asks a question.
 # PROVERRL_PYTHON names the Python to use; pip's own configuration and environment are honoured.
@@ -13,6 +14,7 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
 LOG="$VENV/setup.log"
 INSTALLING="$VENV/.setup-installing"
+NO_DAFNY_4="$VENV/.setup-no-dafny-4"
 LOCK_WAIT_SECONDS=1800
 TICKER=""
 
@@ -34,7 +36,7 @@ stop_ticker() {
 }
 
 # Runs a command with its output in the log, and prints one line with the seconds that it took.
-run_stage() {
+try_stage() {
   local label="$1" started=$SECONDS status=0
   shift
   if [[ -t 1 ]]; then
@@ -58,11 +60,20 @@ run_stage() {
     return 0
   fi
   printf ' failed after %s s\n' "$((SECONDS - started))"
-  {
-    printf -- '--- the end of %s\n' "$LOG"
-    tail -n 30 "$LOG"
-    printf -- '---\n'
-  } >&2
+  return "$status"
+}
+
+# The same, and where it fails the end of the log.
+run_stage() {
+  local status=0
+  try_stage "$@" || status=$?
+  if [[ $status -ne 0 ]]; then
+    {
+      printf -- '--- the end of %s\n' "$LOG"
+      tail -n 30 "$LOG"
+      printf -- '---\n'
+    } >&2
+  fi
   return "$status"
 }
 
@@ -89,10 +100,6 @@ find_python() {
 # Prints the Debian packages that this machine lacks, one a line.
 list_missing_packages() {
   local python="$1"
-  # The package needs the dafny command; the server comes with it.
-  if [[ -z "${PROVERRL_DAFNY:-}" ]] && ! command -v dafny >/dev/null 2>&1; then
-    printf 'dafny\n'
-  fi
   # The z3 of the z3-solver wheel is linked to it, and a minimal system lacks it.
   if ! "$python" -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' >/dev/null 2>&1; then
     printf 'libgomp1\n'
@@ -136,7 +143,7 @@ need_packages() {
   fi
   fail "missing on this machine, which has no apt-get to bring them: $*" \
     "(these are the packages' names on Debian 12 and Ubuntu 22.04 or 24.04)." \
-    "Install them by your system's own means, dafny so that it is on PATH, and run this again."
+    "Install them by your system's own means, and run this again."
 }
 
 # What an installation depends on, as one hash: a change of any part makes it out of date.
@@ -192,6 +199,46 @@ write_stamps() {
   stamp_of "$python" "" >"$(stamp_file "")"
 }
 
+# True if the package finds a Dafny of this version: 4, 2.3 or auto.
+has_dafny() {
+  local find='import sys; from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
+find_dafny_toolchain(sys.argv[1])'
+  "$VENV/bin/python" -c "$find" "$1" >/dev/null 2>&1
+}
+
+# What decides whether a Dafny 4 can be had, as far as it is known here.
+dafny_4_sources() {
+  printf '%s\n' "${PROVERRL_DAFNY_PACKAGE:-}" "${PROVERRL_DAFNY_RELEASE:-}" "$(type -aP dotnet || true)"
+}
+
+# True if nothing about Dafny is left to be done.
+dafny_is_settled() {
+  if [[ "$1" == dev ]] && ! has_dafny 2.3; then return 1; fi
+  if [[ -n "${PROVERRL_DAFNY:-}" ]] && has_dafny auto; then return 0; fi
+  if has_dafny 4; then return 0; fi
+  # Without a network a Dafny 4 is looked for once.
+  [[ "$(cat "$NO_DAFNY_4" 2>/dev/null)" == "$(dafny_4_sources)" ]] && has_dafny 2.3
+}
+
+get_dafny() {
+  if [[ "$1" == dev ]] && ! has_dafny 2.3; then need_packages dafny; fi
+  if dafny_is_settled "$1"; then return 0; fi
+  if try_stage "getting Dafny 4" "$VENV/bin/python" -m proverrl.lang.dafny.install; then
+    rm -f "$NO_DAFNY_4"
+    return 0
+  fi
+  say "$(tail -n 1 "$LOG")"
+  has_dafny 2.3 || need_packages dafny
+  dafny_4_sources >"$NO_DAFNY_4"
+}
+
+say_what_judges() {
+  if [[ -e "$NO_DAFNY_4" ]] && ! has_dafny 4; then
+    say "Dafny 2.3 judges, and texts of Dafny 4 are not read. To try again:" \
+      "$VENV/bin/python -m proverrl.lang.dafny.install"
+  fi
+}
+
 lock_setup() {
   mkdir -p "$VENV"
   if ! command -v flock >/dev/null 2>&1; then return 0; fi
@@ -217,14 +264,21 @@ main() {
   lock_setup
   version="$("$python" -c 'import platform; print(platform.python_version())')"
   mapfile -t missing < <(list_missing_packages "$python")
-  if [[ ${#missing[@]} -eq 0 ]] && is_installed "$python" "$extras"; then
+  if [[ ${#missing[@]} -eq 0 ]] && is_installed "$python" "$extras" && dafny_is_settled "$extras"; then
     say "everything is installed (Python $version)"
+    say_what_judges
     return 0
   fi
   : >"$LOG"
   say "Python $version ($python); details go to .venv/setup.log"
   if [[ ${#missing[@]} -gt 0 ]]; then need_packages "${missing[@]}"; fi
-  if is_installed "$python" "$extras"; then return 0; fi
+  if ! is_installed "$python" "$extras"; then install_all "$python" "$extras"; fi
+  get_dafny "$extras"
+  say_what_judges
+}
+
+install_all() {
+  local python="$1" extras="$2"
   if ! venv_is_usable "$python"; then
     run_stage "creating .venv" make_venv "$python" || fail "the virtual environment was not made"
     made_for "$python" >"$VENV/.setup-made-for"

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from proverrl.cli.options import (
     AS_JSON,
+    DAFNY_VERSION,
     FILE,
     RESUME,
     RLIMIT,
@@ -26,6 +27,7 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ProblemError, UsageError
 from proverrl.plugins import refuse_exit
 
@@ -85,12 +87,13 @@ def contamination(training: tuple[Path, ...], benchmark: str, as_json: bool) -> 
 @click.argument("file", type=FILE)
 @benchmark_option("The problems.", required=True)
 @workers_option("Processes.")
+@DAFNY_VERSION
 @timeout_option("Seconds for one proof, once a worker has it.")
 @RLIMIT
 @click.option("--out", type=FILE, help="Write the outcome of each claim as a JSON line.")
 @RESUME
 def recheck(
-    file: Path, benchmark: str, out: Path | None, resume: bool, timeout: float, **how: int | None
+    file: Path, benchmark: str, out: Path | None, resume: bool, timeout: float, **how: Any
 ) -> None:
     """Verify the proofs that someone else's result FILE claims, on the benchmark's statements.
 
@@ -113,7 +116,7 @@ def recheck(
 
 
 async def _recheck(
-    file: Path, benchmark: str, out: Path | None, resume: bool, seconds: float, **how: int | None
+    file: Path, benchmark: str, out: Path | None, resume: bool, seconds: float, **how: Any
 ) -> Counter[str]:
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.cli.second_look import open_patient
@@ -194,10 +197,16 @@ def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None, conditions:
 @click.argument("file", type=FILE)
 @click.option("--prove", is_flag=True, help="Have the real verifier prove the references too.")
 @workers_option("Verifier processes, with --prove.")
+@DAFNY_VERSION
 @timeout_option("Seconds for one reference.")
 @RLIMIT
 def check_problems(
-    file: Path, prove: bool, workers: int, timeout: float, rlimit: int | None
+    file: Path,
+    prove: bool,
+    workers: int,
+    timeout: float,
+    rlimit: int | None,
+    dafny_version: DafnyVersion,
 ) -> None:
     """Say what is wrong with FILE of your own problems, line by line.
 
@@ -215,7 +224,7 @@ def check_problems(
     known = [problem for _, problem, reference in found.right if reference is not None]
 
     async def prove_all() -> None:
-        verifier = open_patient(rlimit, workers=workers, needed=())
+        verifier = open_patient(rlimit, workers=workers, dafny_version=dafny_version, needed=())
         with open_progress(open_console(stderr=True)) as progress:
             bar = progress.add_task("proving", total=len(known))
             try:

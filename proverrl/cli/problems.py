@@ -14,6 +14,7 @@ import click
 
 from proverrl.benchmarks.base import BenchmarkFormat
 from proverrl.cli.options import (
+    DAFNY_VERSION,
     OUT_FILE,
     LanguageName,
     count_option,
@@ -52,6 +53,7 @@ def problems() -> None:
 @draft_options("Number of problems.")
 @_flag("--code", help="Ask for code: of methods with a contract, or of a function with its proof.")
 @workers_option("Verifier processes.")
+@DAFNY_VERSION
 @OUT_FILE
 def generate(
     language: str,
@@ -60,7 +62,7 @@ def generate(
     unseen: bool,
     code: bool,
     out: Path,
-    **work: int,
+    **work: Any,
 ) -> None:
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio

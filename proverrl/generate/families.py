@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ProblemError
 from proverrl.lang.pools import NUMBER_PERIOD, Pools, is_train_number
 from proverrl.types import Candidate, Problem, Split
@@ -135,7 +136,9 @@ class Generator(ABC):
         """Bodies that must not prove a draft, the quickest to be judged first."""
 
     @abstractmethod
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+    def open_verifier(
+        self, workers: int, dafny_version: DafnyVersion = "auto"
+    ) -> tuple[LanedVerifier, LearnMetadata]:
         """A verifier without a cache; call ``aclose`` after. Raises ToolchainError when the
         language is not installed."""
 
@@ -226,9 +229,11 @@ class DerivedGenerator(Generator):
         """The normal form that the other generator gives."""
         return self.base.normalise(statement)
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+    def open_verifier(
+        self, workers: int, dafny_version: DafnyVersion = "auto"
+    ) -> tuple[LanedVerifier, LearnMetadata]:
         """The verifier of the other generator."""
-        return self.base.open_verifier(workers)
+        return self.base.open_verifier(workers, dafny_version)
 
     def build_id(self, draft: CurriculumDraft) -> str:
         """The id that every generator gives, with the mark."""

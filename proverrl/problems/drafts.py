@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import cancel_all
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ProblemError
 from proverrl.files.lines import check_place
 from proverrl.generate.families import CurriculumDraft, Generator, LearnMetadata, take_turns
@@ -224,13 +225,14 @@ async def generate_file(
     split: Split,
     unseen: bool,
     workers: int,
+    dafny_version: DafnyVersion,
     show: Callable[[str], None],
     checks: type[DraftChecker] = DraftChecker,
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns two lines of report.
     Raises ``UsageError`` if ``out`` is not called ``.jsonl``; else as ``generate_and_check``."""
     check_problems_name(out)
-    verifier, learn = generator.open_verifier(workers)
+    verifier, learn = generator.open_verifier(workers, dafny_version)
     checker = checks(generator, verifier, learn, split)
     try:
         counts = await generate_and_check(

@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 from proverrl.config import load_config
 from proverrl.errors import ConfigError, RunError, UsageError
 from proverrl.files.seal import add_seal
+from proverrl.lang.dafny import install
 from proverrl.problems.load import load_problems, load_references
 from scripts import choose_tasks, compare_search, reproduce
 from scripts.reproduce import FIGURES
@@ -34,7 +35,19 @@ from tests import ROOT
 from tests import report_runs as made
 
 SCRIPTS = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
-TOOLS = ("bash", "cat", "cut", "dirname", "env", "grep", "mkdir", "sha256sum", "sleep", "tail")
+TOOLS = (
+    "bash",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "grep",
+    "mkdir",
+    "rm",
+    "sha256sum",
+    "sleep",
+    "tail",
+)
 
 
 def read_project() -> dict[str, Any]:
@@ -255,14 +268,97 @@ def write_answers(root: Path, *, without: str = "") -> None:
 def test_missing_packages_are_found_one_by_one(sandbox: Path) -> None:
     code = "list_missing_packages python3"
     write_answers(sandbox)
-    assert run_setup(sandbox, code).stdout == "dafny\n"
-    assert run_setup(sandbox, code, PROVERRL_DAFNY="elsewhere").stdout == ""
-    write_program(sandbox / "bin" / "dafny", "")
     assert run_setup(sandbox, code).stdout == ""
     write_answers(sandbox, without="libgomp")
     assert run_setup(sandbox, code).stdout == "libgomp1\n"
     write_answers(sandbox, without="ensurepip")
     assert run_setup(sandbox, code).stdout == "python3.99-venv\n"
+
+
+class Machine:
+    """A sandbox whose Python finds the Dafnys that stand as files in its folder; with a file
+    ``network`` a Dafny 4 can be had."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        write_program(
+            root / ".venv" / "bin" / "python",
+            """case "$1 $2" in
+  "-m proverrl.lang.dafny.install")
+    echo install >>"$HOME/calls"
+    [ -e "$HOME/network" ] || { echo "error: Dafny 4 could not be had"; exit 1; }
+    : >"$HOME/4" ;;
+  -c*) case "$3" in auto) [ -e "$HOME/4" ] || [ -e "$HOME/2.3" ] ;; *) [ -e "$HOME/$3" ] ;; esac ;;
+esac""",
+        )
+        write_program(root / "bin" / "id", "echo 0")
+        write_program(root / "bin" / "apt-get", ': >"$HOME/2.3"; echo "apt $3" >>"$HOME/calls"')
+
+    def run(self, extras: str = "", **environment: str) -> tuple[list[str], str]:
+        """What is called, and what is said last."""
+        (self.root / "calls").write_text("")
+        code = f"dafny_is_settled '{extras}' || get_dafny '{extras}'; say_what_judges"
+        done = run_setup(self.root, code, **environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        calls = (self.root / "calls").read_text().splitlines()
+        return [call for call in calls if call != "apt update"], done.stdout.rpartition("setup: ")[
+            2
+        ]
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            (self.root / name).touch()
+
+
+@pytest.fixture
+def machine(sandbox: Path) -> Machine:
+    return Machine(sandbox)
+
+
+LOST = "Dafny 2.3 judges, and texts of Dafny 4 are not read. To try again: "
+
+
+def test_a_dafny_4_that_is_there_is_enough(machine: Machine) -> None:
+    machine.add("4")
+    assert machine.run() == ([], "")
+    assert machine.run("dev")[0] == ["apt install"]
+    assert machine.run("dev") == ([], "")
+
+
+def test_a_dafny_4_is_got_where_it_can_be(machine: Machine) -> None:
+    machine.add("network")
+    calls, said = machine.run()
+    assert calls == ["install"]
+    assert said.startswith("getting Dafny 4 ...")
+    assert not (machine.root / "2.3").exists()
+
+
+def test_without_a_network_dafny_2_is_installed_and_4_is_tried_once(machine: Machine) -> None:
+    calls, said = machine.run()
+    assert calls == ["install", "apt install"]
+    assert said.startswith(LOST)
+    calls, said = machine.run()
+    assert calls == []
+    assert said.startswith(LOST)
+    # Another source.
+    assert machine.run(PROVERRL_DAFNY_PACKAGE="/a/dafny.nupkg")[0] == ["install"]
+    assert machine.run(PROVERRL_DAFNY_PACKAGE="/a/dafny.nupkg")[0] == []
+    machine.add("4")
+    assert machine.run() == ([], "")
+
+
+def test_a_named_dafny_is_not_replaced(machine: Machine) -> None:
+    machine.add("2.3", "network")
+    assert machine.run(PROVERRL_DAFNY="/usr/bin/dafny") == ([], "")
+
+
+def test_without_any_dafny_setup_fails(machine: Machine) -> None:
+    (machine.root / "bin" / "apt-get").unlink()
+    done = run_setup(machine.root, "get_dafny ''")
+    assert done.returncode == 1
+    assert "error: Dafny 4 could not be had" in done.stdout
+    assert "which has no apt-get to bring them: dafny" in done.stderr
+    assert not (machine.root / ".venv" / ".setup-no-dafny-4").exists()
 
 
 def test_apt_get_is_called_as_root_without_questions(sandbox: Path) -> None:
@@ -349,16 +445,18 @@ def test_the_dockerfile_agrees_with_the_project() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     project = read_project()
     # bookworm's python3 is 3.11.
-    assert "FROM debian:bookworm-slim AS dafny\n" in text
+    assert "FROM mcr.microsoft.com/dotnet/runtime:8.0-bookworm-slim AS dafny\n" in text
+    assert f"dotnet tool install dafny --version {install.VERSION} --tool-path /opt/dafny\n" in text
+    assert f"--target /opt/dafny {install.Z3}\n" in text
     assert project["requires-python"] == ">=3.11"
-    copied = re.findall(r"^COPY (?:--chown=prover )?(.*) \S+$", text, re.MULTILINE)
+    copied = re.findall(r"^COPY (?:--chown=prover )?([^-].*) \S+$", text, re.MULTILINE)
     sources = [word for line in copied for word in line.split()]
     assert sources
     assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert text.count("-c constraints.txt") == text.count("pip install") == 2
+    assert text.count("-c constraints.txt") == text.count("pip install") - 1 == 2
     installed = re.search(r"apt-get install ([^&]*)", text.replace("\\\n", " "))
     assert installed is not None
-    assert {"dafny", "libgomp1", "python3", "python3-venv"} <= set(installed.group(1).split())
+    assert {"libgomp1", "python3", "python3-venv"} <= set(installed.group(1).split())
     assert 'ENTRYPOINT ["proverrl"]' in text
     assert "proverrl" in project["scripts"]
     assert text.index("USER prover") < text.index("ENTRYPOINT")
@@ -369,11 +467,11 @@ def test_the_dockerfile_has_a_stage_with_lean_that_is_not_the_default() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     stages = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
     heads = [stage.splitlines()[0] for stage in stages]
-    assert heads == ["FROM debian:bookworm-slim AS dafny", "FROM dafny AS lean", "FROM dafny"]
-    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"' in stages[0]
-    assert "setup_lean" not in stages[0] + stages[2]
+    assert heads[2:] == ["FROM dafny AS lean", "FROM dafny"]
+    assert 'pip install --no-cache-dir -c constraints.txt -e ".[dafny,train]"' in stages[1]
+    assert "setup_lean" not in stages[1] + stages[3]
     script = (ROOT / "scripts" / "setup_lean.sh").read_text("utf-8")
-    lines = stages[1].splitlines()
+    lines = stages[2].splitlines()
     # What the script calls for without options, as the user that will run it.
     assert "need_command curl" in script
     assert any(line.endswith("--no-install-recommends curl \\") for line in lines)

