@@ -10,9 +10,10 @@ import pytest
 
 from proverrl.lang.dafny.syntax.plain import write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.syntax.reply import EntryResult
+from proverrl.lang.dafny.syntax.reply import EntryResult, Reply
 from proverrl.lang.dafny.syntax.text import name_entry
 from proverrl.lang.dafny.verify.known import KnownProblems
+from proverrl.lang.dafny.verify.walls import refuted
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
@@ -175,12 +176,47 @@ def test_code_may_not_call_what_only_specifies(real: DafnyToolchain) -> None:
     assert called.diagnostics[0].column == 12
 
 
+FAILS_INSIDE = "assert forall y: int {:trigger y} :: y == y;"
+
+
+def test_what_dafny_fails_on_is_no_wrong_proof(real: DafnyToolchain) -> None:
+    """It is rejected with a cause, at once, and the next one is judged as ever."""
+    broken, right = judge(
+        real, make("statements", LEMMA, FAILS_INSIDE), make("statements", LEMMA, "assert x == x;")
+    )
+    assert (broken.status, broken.cause, broken.fatal) == (Status.REJECTED, "no-result", True)
+    assert broken.diagnostics[0].message.startswith("Dafny failed inside")
+    assert (right.status, right.cause) == (Status.PROVED, "")
+
+
+def test_a_refutation_on_which_dafny_fails_refutes_nothing(
+    real: DafnyToolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = f"lemma L() {{ {FAILS_INSIDE} }}\n"
+    monkeypatch.setattr(refuted, "write_runs", lambda problem: (broken, ["L"]))
+    assert judge(real, make("statements", LEMMA, "assert x == x;"))[0].proved
+
+
+def test_what_is_included_is_not_verified_again(real: DafnyToolchain) -> None:
+    own, included = "lemma Top() ensures 1 > 2 {\n  Base(); }", "lemma Base() ensures 1 > 2 {}"
+
+    async def ask(server: DafnyLanguageServer) -> list[Reply | None]:
+        asked = [(own, included), (own.replace("Base();", ""), included), (own, "lemma Base( {}")]
+        return [await server.ask_part(*texts) for texts in asked]
+
+    found = start(real, ask)
+    assert [[(e.name, e.outcome) for e in reply.entries] for reply in found if reply] == [
+        [(name_entry("Top"), "verified")],
+        [(name_entry("Top"), "error")],
+        [],
+    ]
+    assert [reply.errors != [] for reply in found if reply] == [False, True, True]
+
+
 @pytest.mark.slow
 @pytest.mark.dafny
 def test_no_attack_that_the_audit_admits_is_proved(real: DafnyToolchain) -> None:
     admitted = [case for case in CASES if case["caught_by"] in BEHIND_THE_AUDIT]
-    # Dafny 4.11 fails inside, which is no verdict.
-    admitted = [case for case in admitted if case["name"] != "declare-the-name-of-a-reveal"]
     verdicts = judge(real, *map(make_candidate, admitted))
     proved = [case["name"] for case, v in zip(admitted, verdicts, strict=True) if v.proved]
     assert proved == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
+from proverrl.lang.dafny.verify.workers import language_server
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
@@ -92,19 +94,35 @@ def test_an_outcome_that_is_taken_back_is_none(fake: DafnyToolchain) -> None:
         tell(fake, *START, place(5), place(1), last)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        progress("InternalException"),
-        {"say": "telemetry/event", "params": {"kind": 1, "payload": "NullReference"}},
-    ],
-)
-def test_an_exception_inside_dafny_is_no_verdict(
-    fake: DafnyToolchain, broken: dict[str, Any]
+EXCEPTION = {"say": "telemetry/event", "params": {"kind": 1, "payload": "NullReference\n   at X"}}
+
+
+def test_an_exception_inside_dafny_is_told_and_judges_nothing(fake: DafnyToolchain) -> None:
+    broken = tell(fake, *START, EXCEPTION, progress("InternalException"))
+    said = "Dafny failed inside, which judges nothing: NullReference"
+    assert broken == Reply((), (ReplyMessage("error", 1, 0, said),), (), cause="no-result")
+
+
+def test_an_exception_of_which_nothing_is_told_is_no_verdict(
+    fake: DafnyToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(WorkerError, match="Dafny failed inside") as caught:
-        tell(fake, *START, broken)
+    """It may have been about an earlier text, and this one is in doubt all the same."""
+    with pytest.raises(WorkerError, match=r"Dafny failed inside: NullReference$") as caught:
+        tell(fake, *START, EXCEPTION, place(5))
     assert caught.value.cause == "no-result"
+    monkeypatch.setattr(language_server, "_SILENT_SECONDS", 0.2)
+    with pytest.raises(WorkerError, match=r"nothing since it failed inside: NullReference$"):
+        tell(fake, *START, EXCEPTION)
+
+
+def test_a_failure_that_is_taken_back_is_no_proof(fake: DafnyToolchain) -> None:
+    with pytest.raises(WorkerError, match="took back what it had said"):
+        tell(fake, START[0], place(4), place(5), DONE)
+
+
+def test_an_error_without_a_place_is_an_error(fake: DafnyToolchain) -> None:
+    reply = tell(fake, *START, diagnostics((1, -1, -1, "somewhere")), place(4))
+    assert reply == Reply((FAILED,), (ReplyMessage("error", 1, 0, "somewhere"),), ())
 
 
 def test_a_prover_without_a_result_is_no_verdict(fake: DafnyToolchain) -> None:
@@ -209,6 +227,23 @@ def test_real_texts(real: DafnyToolchain) -> None:
         [(1, 43), (1, 52)],
         [],
     ]
+
+
+BROKEN = "predicate P(x: int) { true }\nlemma L() ensures forall x: int {:trigger x} :: P(x) { }\n"
+BROKEN_READ = (
+    "function {:opaque} F(n: int): int { n }\nlemma L() { var reveal_F := 3; reveal F(); }\n"
+)
+
+
+@pytest.mark.parametrize("text", [BROKEN, BROKEN_READ])
+def test_a_real_server_goes_on_after_an_exception(real: DafnyToolchain, text: str) -> None:
+    false = "lemma Known(x: int) ensures x > 0 {}"
+    broken, after, again, last = ask(real, text, false, text, LEMMA)
+    assert (broken.cause, broken.entries, broken.resolved) == ("no-result", (), False)
+    assert re.match("Dafny failed inside, which judges nothing: System\\.", broken.errors[0])
+    assert (after.entries, after.cause) == ((FAILED,), "")
+    assert again == broken
+    assert (last.entries, last.cause) == ((VERIFIED,), "")
 
 
 def test_real_verdicts(real: DafnyToolchain) -> None:

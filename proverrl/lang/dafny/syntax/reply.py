@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from proverrl.errors import WorkerError
+from proverrl.errors import Cause, WorkerError
 
 FILE_NAME = "p.dfy"
 
@@ -108,12 +108,14 @@ class Reply:
     """All that Dafny said. ``unknown`` holds lines that this module cannot interpret.
 
     ``prover`` is the path of z3 where Dafny was asked to tell it (``/trace``), else empty.
+    ``cause`` says that Dafny failed inside, so that its error judges nothing.
     """
 
     entries: tuple[EntryResult, ...]
     messages: tuple[ReplyMessage, ...]
     unknown: tuple[str, ...]
     prover: str = ""
+    cause: Cause = ""
 
     @property
     def names(self) -> frozenset[str]:

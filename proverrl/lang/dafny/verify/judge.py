@@ -152,6 +152,7 @@ def judge_reply(
             stage=stage,
             believed=tuple(sorted(counts.items())),
             checks=("audit", "resolve", *more),
+            cause=reply.cause,
         )
 
     is_whole = "missing-body" not in {finding.rule for finding in trusted}
@@ -238,7 +239,12 @@ def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
         limited = any(message.kind == "limit" for message in reply.messages)
         status = Status.PROVED if reply.all_verified and not limited else Status.EXHAUSTED
     return Verdict(
-        status, diagnostics, obligations=count_obligations(reply), stage=stage, checks=checks
+        status,
+        diagnostics,
+        obligations=count_obligations(reply),
+        stage=stage,
+        checks=checks,
+        cause=reply.cause,
     )
 
 
