@@ -179,7 +179,7 @@ class _Declarations(StatementElements):
         self._functions -= 1
         if has_body and self.at("by") and self.peek().text == "method":
             self.skip(2)
-            self.parse_proof(ghost=False)
+            self.parse_block()
 
     def _parse_iterator(self) -> None:
         start = self.advance()
