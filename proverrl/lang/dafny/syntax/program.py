@@ -286,13 +286,14 @@ class _Declarations(StatementElements):
     def _parse_type_parameters(self) -> None:
         """``<T(==), U(0)>``, with marks of variance before the names."""
         if self.at("<"):
-            if self._element.word in _TYPES and self._owner in self.program.parameters:
-                if not self.admitted:
-                    message = f"two types named {self._owner!r} are taken for one; rename one"
-                    raise self.fail(message)
-                del self.program.parameters[self._owner]
+            earlier = None
+            if self._element.word in _TYPES:
+                earlier = self.program.parameters.pop(self._owner, None)
             self.advance()
             self.parse_items(self._parse_type_parameter)
+            if not self.admitted and earlier not in (None, self.program.parameters[self._owner]):
+                message = f"two types named {self._owner!r} are taken for one; rename one, or give "
+                raise self.refuse("syntax", "grammar", message + "both the same type parameters")
             self.expect(">")
 
     def _parse_type_parameter(self) -> None:

@@ -17,6 +17,7 @@ from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.verify.walls.edited import (
     CALLABLES,
+    FUNCTIONS,
     WITH_STATEMENTS,
     EditedProgram,
     OwnedProgram,
@@ -104,11 +105,14 @@ def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> No
         return
     if element.word not in CALLABLES or not element.slots:
         return
-    found.names.add(element.name)
     clauses = element.slots[0]
-    for clause in clauses.elements:
-        if clause.word == "ensures" and not keep_promises:
-            found.blank(clause.start, clause.end)
+    promises = [clause for clause in clauses.elements if clause.word == "ensures"]
+    if element.word in FUNCTIONS and clauses.end == element.end and not promises:
+        # Nothing was known of it.
+        return
+    found.names.add(element.name)
+    for clause in [] if keep_promises else promises:
+        found.blank(clause.start, clause.end)
     if element.word != "constructor":
         found.blank(clauses.end, element.end)
 
