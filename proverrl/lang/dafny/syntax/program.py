@@ -291,7 +291,8 @@ class _Declarations(StatementElements):
                 earlier = self.program.parameters.pop(self._owner, None)
             self.advance()
             self.parse_items(self._parse_type_parameter)
-            if not self.admitted and earlier not in (None, self.program.parameters[self._owner]):
+            own = self.program.parameters.get(self._owner)
+            if earlier is not None and own != earlier and not self.admitted:
                 message = f"two types named {self._owner!r} are taken for one; rename one, or give "
                 raise self.refuse("syntax", "grammar", message + "both the same type parameters")
             self.expect(">")
