@@ -42,6 +42,7 @@ BenchmarkFormat = Literal[
     "minif2f_dafny",
     "clover",
     "mbpp_dfy",
+    "vericoding",
     "dafny_code",
     "verina_code",
     "clever_code",

@@ -155,6 +155,7 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "dafnybench_rows": _rows(
         programs.read_dafnybench_rows, "test_ID", "hints_removed", "ground_truth"
     ),
+    "vericoding": _rows(programs.read_vericoding, "vc-spec", "vc-code"),
     "dafnycomp": _rows(programs.read_dafnycomp, "dafny", "source"),
     "goedel": _statement_rows("goedel"),
     "deepseek": _statement_rows("deepseek"),

@@ -174,6 +174,13 @@ _KNOWN: Mapping[str, KnownBenchmark] = {
         "does not; scripts/choose_tasks.py of the repository makes such a choice",
         ("dafnybench_tasks.jsonl",),
     ),
+    "vericoding": _dafny(
+        "vericoding",
+        "2,334",
+        "MIT",
+        "https://github.com/Beneficial-AI-Foundation/vericoding-benchmark, dafny_tasks.jsonl",
+        ("vericoding/dafny_tasks.jsonl", "dafny_tasks.jsonl"),
+    ),
     "dafnycomp": _dafny(
         "dafnycomp",
         "300 programs",

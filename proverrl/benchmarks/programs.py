@@ -1,5 +1,5 @@
 """Files and rows with whole Dafny programs: DafnyBench, DafnyComp, Clover, MBPP-DFY,
-HumanEval-Dafny, miniF2F.
+HumanEval-Dafny, miniF2F, vericoding.
 
 Flows in: a ``Collector`` with its source. Flows out: its problems; what a text becomes is said in
 ``proverrl.lang.dafny.benchmark_texts``. The ground truth is the reference. DafnyBench comes without
@@ -8,6 +8,7 @@ Contracts stay: DafnyComp has them written as well, of several methods at once, 
 ``program`` asks for one.
 DafnyBench: Loughridge et al. 2024, arXiv 2406.08467. Clover: Sun et al. 2023, arXiv 2310.17807.
 MBPP-DFY: Misu et al. 2024, arXiv 2402.00247. DafnyComp: Yan et al. 2025, arXiv 2507.16331.
+vericoding: Bursuc et al. 2025, arXiv 2509.22908.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from proverrl.lang.dafny.benchmark_texts import (
     number_in_order,
     restore_body,
 )
-from proverrl.types import Problem
+from proverrl.types import HOLE, Problem
 
 _NO_HINTS = "_no_hints"
 _TESTS = "unit tests of a program, not a task"
@@ -54,6 +55,9 @@ def read_dafnybench_rows(collector: Collector, *, repaired: bool = True) -> None
             if repaired:
                 blank = restore_body(name, blank, truth)
             metadata = {} if dialect == "raw" else {"dialect": dialect}
+            if group := read_field(row.data, "without_hints", default=""):
+                # What Dafny says of the text as it is handed out; a line of its own in reports.
+                metadata["family"] = f"without hints {group}"
             problem_id = collector.free_id(name)
             problem = make_annotate(problem_id, blank, origin=collector.origin, metadata=metadata)
             collector.add(problem, row.where, truth)
@@ -87,6 +91,37 @@ def read_dafnycomp(collector: Collector) -> None:
             if not name:
                 raise ProblemError("field 'source' is missing or empty; add it")
             _add_stripped(collector, name, row.where, read_field(row.data, "dafny"))
+
+
+def read_vericoding(collector: Collector) -> None:
+    """Rows with the parts of a program: a method with its contract, whose code is to be written.
+    The family is the benchmark that a row was taken from."""
+    for row in collector.iter_rows():
+        name = str(row.data.get("id", ""))
+        with collector.reading(name, row.where):
+            if not name:
+                raise ProblemError("field 'id' is missing or empty; add it")
+            language = read_field(row.data, "language", default="dafny")
+            if language != "dafny":
+                raise ProblemError(f"a task in {language}; only those in Dafny are read")
+            parts = ("vc-preamble", "vc-helpers", "vc-spec", "vc-postamble")
+            before, helpers, spec, after = (read_field(row.data, p, default="") for p in parts)
+            head = "\n\n".join(part for part in (before, helpers, spec) if part)
+            problem = Problem(
+                id=collector.free_id(name),
+                language="dafny",
+                kind="program",
+                preamble="",
+                statement=f"{head}\n{HOLE}\n{after}",
+                split="heldout",
+                origin=collector.origin,
+                informal=read_field(row.data, "vc-description", default=""),
+                metadata={
+                    "family": read_field(row.data, "source", default=collector.origin),
+                    "dialect": DAFNY_4,
+                },
+            )
+            collector.add(problem, row.where)
 
 
 def read_clover(collector: Collector) -> None:

@@ -226,8 +226,6 @@ ONLY_WHOLE = [
             "(var x {:trigger f(x)} :| P(x); x)",
             "if x :| P(x) then y else z",
             "match e { }",
-            "match e { case 1 => 2 case A | B => 3 }",
-            "forall x <- s :: P(x)",
         )
     ),
     "var x;",
@@ -240,7 +238,6 @@ ONLY_WHOLE = [
     "if (*) { }",
     "if x: int {:trigger f(x)} :| f(x) { }",
     "match x case A => L();",
-    "match x { case 1 => }",
     "forall { }",
     "forall () { }",
     "calc ==#[k] { x; }",

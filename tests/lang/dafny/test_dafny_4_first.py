@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from proverrl.lang.dafny.verify.workers.toolchain import (
 )
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
+from tests import ROOT
 from tests.lang.dafny.test_audit_attacks import BEHIND_THE_AUDIT, CASES, make_candidate
 
 T = TypeVar("T")
@@ -211,6 +213,26 @@ def test_what_is_included_is_not_verified_again(real: DafnyToolchain) -> None:
         [],
     ]
     assert [reply.errors != [] for reply in found if reply] == [False, True, True]
+
+
+HONEST = [json.loads(line) for line in (ROOT / "tests/honest/dafny_4.jsonl").open()]
+
+
+@pytest.mark.parametrize("case", HONEST, ids=lambda case: case["id"])
+def test_honest_text_is_admitted(case: dict[str, str]) -> None:
+    assert DAFNY.audit(make(case["kind"], case["statement"], case["body"])) is None
+
+
+@pytest.mark.slow
+def test_honest_text_is_proved(real: DafnyToolchain) -> None:
+    verdicts = judge(real, *(make(c["kind"], c["statement"], c["body"]) for c in HONEST))
+    assert [v.diagnostics for v in verdicts if not v.proved] == []
+
+
+def test_errors_stand_before_warnings(real: DafnyToolchain) -> None:
+    statement = f"lemma L(f: int -> bool) ensures forall x :: f(x + 1) {{ {HOLE} }}"
+    (verdict,) = judge(real, make("statements", statement, "assert forall x :: f(x + 1);"))
+    assert [d.severity for d in verdict.diagnostics][:2] == ["error", "warning"]
 
 
 @pytest.mark.slow

@@ -203,7 +203,8 @@ def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
 
 
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
-    for brace, colon, name, value in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+    runs = zip([None, *tokens], tokens, tokens[1:], tokens[2:], tokens[3:], strict=False)
+    for before, brace, colon, name, value in runs:
         is_attribute = brace.text == "{" and colon.text == ":" and name.text not in allowed
         if name.text == "-":
             # A block that begins with ':-'.
@@ -211,6 +212,9 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
         # It says what holds without it.
         if is_attribute and (name.text, value.text) != ("verify", "true"):
             trust = _TRUSTED_ATTRIBUTES.get(name.text, "")
+            if before is not None and (before.sign, name.text) == ("assume", "axiom"):
+                # It says no more than the word before it.
+                trust = "assume"
             yield replace(refuse_attribute(name, value), trust=trust)
 
 

@@ -21,6 +21,8 @@ _CLAUSE_WORDS = {
 }
 _STEP_WORDS = ("assert", "calc", "reveal")
 _ADDED_DECLARATIONS = ("lemma", "function", "predicate")
+_DECLARATION_MARKS = ("static", "ghost", "opaque")
+_EXTREMES = ("least", "greatest")
 _DECLARATION_WORDS = ("static", *_ADDED_DECLARATIONS, "method", "requires", "returns")
 
 
@@ -125,8 +127,11 @@ class _HintParser(HintGrammar):
         return self._tokens[place]
 
     def parse_declaration(self) -> Token:
-        """A lemma, a ghost function or a predicate with a body; returns its name."""
-        self.take("static")
+        """A lemma, a function or a predicate with a body; returns its name. An extreme predicate
+        is Dafny 4's: it calls itself where it may be more true or less, which Dafny checks."""
+        extremes = self.peek().text == "predicate" and self.at(*_EXTREMES)
+        while self.at(*_DECLARATION_MARKS) or (extremes and self.at(*_EXTREMES)):
+            self.advance()
         if not self.at(*_ADDED_DECLARATIONS):
             message = f"a declaration that begins with {self.token.text!r} may not be added"
             raise self.refuse("cheat", "declaration", message)
@@ -139,6 +144,9 @@ class _HintParser(HintGrammar):
         if self.take("<"):
             self.parse_items(self._parse_type_parameter)
             self.expect(">")
+        if extremes and self.take("["):
+            self.expect("nat")
+            self.expect("]")
         self._parse_formals()
         if word == "lemma" and self.take("returns"):
             self._parse_formals()

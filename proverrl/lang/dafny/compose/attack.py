@@ -129,16 +129,18 @@ def list_runs(target: Declaration, program: Program) -> list[Declaration]:
 def list_denials(
     target: Declaration, program: Program, numbers: Sequence[str] = ()
 ) -> list[Declaration]:
-    """Lemmas without parameters that what ``target`` claims fails for small arguments, and for
-    ``numbers``."""
+    """Lemmas that what ``target`` claims fails for small arguments, and for ``numbers``. Sets
+    remain parameters: Dafny 4.11 fails inside at ``x in {}``."""
     denied, name = _deny(target), name_runs(program.text)
     inputs = list_inputs(target, program, NUM_WITNESSES + len(numbers), numbers)
-    tried = dict.fromkeys(substitute(denied, values) for values in inputs)
+    sets = tuple(formal for formal in target.formals if formal[1].startswith("set<"))
+    tried = []
+    for values in inputs:
+        given = tuple(("requires", f"{key} == {values.pop(key)}") for key, _ in sets)
+        tried.append((*given, ("ensures", substitute(denied, values))))
     return [
-        target.rewrite(
-            name=f"{name}{number}", formals=(), clauses=(("ensures", claim),), body="{ }"
-        )
-        for number, claim in enumerate(tried)
+        target.rewrite(name=f"{name}{number}", formals=sets, clauses=clauses, body="{ }")
+        for number, clauses in enumerate(dict.fromkeys(tried))
     ]
 
 

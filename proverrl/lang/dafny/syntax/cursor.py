@@ -407,9 +407,11 @@ class CodeTypes(Cursor):
                 self.program.typed[place] = (place + 2, self._place)
             else:
                 self.program.bindings.append(Binding(place, "pattern"))
-        else:
+        elif self.whole or not typed:
             self._parse_literal_pattern()
-        while self.whole and self.take("|"):
+        else:
+            raise self.fail("expected a name")
+        while (self.whole or not typed) and self.take("|"):
             self._parse_pattern(typed=typed)
         self.leave()
 
@@ -428,8 +430,6 @@ class CodeTypes(Cursor):
 
     def _parse_literal_pattern(self) -> None:
         """Dafny 4's."""
-        if not self.whole:
-            raise self.fail("expected a name")
         self.take("-")
         if self.token.kind not in ("number", "char", "string") and not self.at(
             "true", "false", "null"

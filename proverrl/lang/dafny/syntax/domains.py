@@ -118,7 +118,7 @@ class CodeDomains(CodeTypes):
     def _parse_domain_name(self) -> None:
         self.refuse_unread_domain()
         self.parse_bound_name()
-        if self.whole and self.at("<") and self.peek().text == "-" and self.touches_last(1):
+        if self.at("<") and self.peek().text == "-" and self.touches_last(1):
             # Dafny 4's ``x <- set``.
             self.skip(2)
             self.parse_expression(bits=False)

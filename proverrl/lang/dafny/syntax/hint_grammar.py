@@ -323,7 +323,8 @@ class HintGrammar(StatementElements):
 
     def _parse_reveal(self) -> None:
         self.expect("reveal")
-        self.parse_items(self.parse_primary)
+        if not self.take("*"):
+            self.parse_items(self.parse_primary)
         self.expect(";")
 
     def parse_calc_body(self) -> None:

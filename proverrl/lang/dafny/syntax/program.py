@@ -179,7 +179,7 @@ class _Declarations(StatementElements):
         self._functions -= 1
         if has_body and self.at("by") and self.peek().text == "method":
             self.skip(2)
-            self.parse_proof(ghost=False)
+            self.parse_block()
 
     def _parse_iterator(self) -> None:
         start = self.advance()
@@ -286,13 +286,15 @@ class _Declarations(StatementElements):
     def _parse_type_parameters(self) -> None:
         """``<T(==), U(0)>``, with marks of variance before the names."""
         if self.at("<"):
-            if self._element.word in _TYPES and self._owner in self.program.parameters:
-                if not self.admitted:
-                    message = f"two types named {self._owner!r} are taken for one; rename one"
-                    raise self.fail(message)
-                del self.program.parameters[self._owner]
+            earlier = None
+            if self._element.word in _TYPES:
+                earlier = self.program.parameters.pop(self._owner, None)
             self.advance()
             self.parse_items(self._parse_type_parameter)
+            own = self.program.parameters.get(self._owner)
+            if earlier is not None and own != earlier and not self.admitted:
+                message = f"two types named {self._owner!r} are taken for one; rename one, or give "
+                raise self.refuse("syntax", "grammar", message + "both the same type parameters")
             self.expect(">")
 
     def _parse_type_parameter(self) -> None:

@@ -51,10 +51,10 @@ class StatementElements(CodeExpressions):
         self.expect("}")
         self._ghost = outer
 
-    def parse_proof(self, *, ghost: bool = True) -> None:
+    def parse_proof(self) -> None:
         """A block that Dafny proves aside."""
         start = self._place
-        self.parse_block(ghost=ghost)
+        self.parse_block(ghost=True)
         self.program.proofs.append((start, self._place))
 
     def parse_steps(self, *, semi: bool) -> None:

@@ -31,7 +31,8 @@ from proverrl.verifier.confirm import ConfirmingVerifier, Wall, read_rate
 from proverrl.verifier.pool import VerifierPool, make_upkeep
 from proverrl.verifier.router import Backend
 
-_SECOND_GROWTH = 4
+_GROWTH_4 = 4
+"""What the z3 of a Dafny 4, or of a second judge, may count where that of Dafny 2.3 counts one."""
 
 
 async def start_dafny_worker(
@@ -66,9 +67,10 @@ def open_dafny(options: BackendOptions) -> Backend:
     toolchain = options.toolchain or find_dafny_toolchain(options.dafny_version)
     check_arguments(options.arguments, toolchain.dafny_version)
     toolchain = replace(toolchain, allowed=options.allowed, arguments=options.arguments)
-    limits = options.limits
+    told = options.limits
     if options.memory_mb is not None:
-        limits = replace(limits, memory_mb=options.memory_mb)
+        told = replace(told, memory_mb=options.memory_mb)
+    limits = replace(told, rlimit=(_GROWTH_4 if toolchain.is_4 else 1) * told.rlimit)
     pool = VerifierPool(
         make_spawn(toolchain, limits),
         workers=options.workers,
@@ -85,7 +87,7 @@ def open_dafny(options: BackendOptions) -> Backend:
         name += "; the second judge is not asked under --dafny-arg"
     elif second:
         name += f"; second judge: {second.name}"
-        judge = open_second_judge(second, limits, options, reads_4=toolchain.is_4)
+        judge = open_second_judge(second, told, options, reads_4=toolchain.is_4)
         verifier = ConfirmingVerifier(verifier, [judge], rate)
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
@@ -96,7 +98,7 @@ def open_second_judge(
 ) -> Wall:
     """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise.
     ``reads_4``: the first is a Dafny 4."""
-    limits = replace(limits, rlimit=_SECOND_GROWTH * limits.rlimit)
+    limits = replace(limits, rlimit=_GROWTH_4 * limits.rlimit)
 
     def open_pool(analyses: bool) -> LanedVerifier:
         def start() -> Awaitable[Worker]:

@@ -249,13 +249,16 @@ def judge_whole(reply: Reply, candidate: Candidate) -> Verdict:
 
 
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
-    """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
+    """Errors first, then warnings, without repeats and ``Info`` lines; a note follows its
+    message."""
     owner, owned = None, []
     for message in reply.messages:
         # Two errors may share a note, such as the postcondition that neither path fulfils.
         owner = owner if message.kind == "related" else message
         owned.append((owner, message))
-    told = [message for _, message in dict.fromkeys(owned) if message.kind != "info"]
+    pairs = [pair for pair in dict.fromkeys(owned) if pair[1].kind != "info"]
+    pairs.sort(key=lambda pair: pair[0] is not None and pair[0].kind == "warning")
+    told = [message for _, message in pairs]
     return tuple(_make_diagnostic(message, candidate) for message in told[:_MAX_DIAGNOSTICS])
 
 

@@ -21,9 +21,9 @@ from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 from proverrl.types import ANNOTATE, Candidate
 from proverrl.verifier.body_place import find_body_place, find_offset
 
-_FUNCTIONS = ("function", "predicate", "copredicate")
+FUNCTIONS = ("function", "predicate", "copredicate")
 WITH_STATEMENTS = ("method", "lemma", "constructor", "colemma", "comethod", "iterator")
-CALLABLES = frozenset((*_FUNCTIONS, *WITH_STATEMENTS))
+CALLABLES = frozenset((*FUNCTIONS, *WITH_STATEMENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class OwnedProgram:
     @property
     def held_apart(self) -> list[list[Element]]:
         """The holders without our functions, and these: what they are is known to the others."""
-        functions = [h for h in self.holders if h.start not in self.theirs and h.word in _FUNCTIONS]
+        functions = [h for h in self.holders if h.start not in self.theirs and h.word in FUNCTIONS]
         others = [holder for holder in self.holders if holder not in functions]
         return [others, functions] if functions else [others]
 
@@ -110,7 +110,7 @@ def _is_plain(token: Token, following: Token) -> bool:
     if following.text == "(" and (is_name(token) or token.text == "."):
         # A call, or the update of a datatype.
         return False
-    is_value = is_name(token) or token.kind == "number" or token.text in ("in", "else", "if")
+    is_value = is_name(token) or token.kind == "number" or token.text in ("in", "else", "if", "old")
     return is_value or (token.kind == "operator" and token.text in _PLAIN_OPERATORS)
 
 
@@ -216,6 +216,10 @@ class EditedProgram:
 
         keep(self.program.root)
         left_out = self.owned.theirs - kept
+        for element in list_elements(self.program.root):
+            if left_out.issuperset(range(element.start, element.end)):
+                # With what was put between its conjuncts.
+                self.blank(element.start, element.end)
         for place in left_out:
             self.blank(place, place + 1)
         return not left_out

@@ -17,6 +17,7 @@ from proverrl.lang.dafny.syntax.cursor import is_name, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.verify.walls.edited import (
     CALLABLES,
+    FUNCTIONS,
     WITH_STATEMENTS,
     EditedProgram,
     OwnedProgram,
@@ -45,6 +46,7 @@ def forget_program(
         _split_clauses(found, member)
     if not keep_promises:
         _drop_calls(found)
+    _drop_reveals(found, {holder.name for holder in holders})
     return found
 
 
@@ -69,6 +71,28 @@ def _drop_calls(found: EditedProgram) -> None:
             found.blank(element.start, element.end)
 
 
+def _drop_reveals(found: EditedProgram, kept: Set[str]) -> None:
+    """Take away where a function is revealed that lost its body, but for those ``kept``: Dafny 4
+    finds nothing to reveal, and reads no more of the text."""
+    tokens, program = found.program.tokens, found.program
+    emptied = found.names - kept
+    for element in list_elements(program.root):
+        inside = tokens[element.start + 1 : element.end]
+        if tokens[element.start].text not in ("reveal", "hide") or emptied.isdisjoint(
+            token.text for token in inside
+        ):
+            continue
+        left, start = [], element.start + 1
+        for place in range(start, element.end):
+            if tokens[place].text in (",", ";"):
+                names = [token.text for token in tokens[start:place] if is_name(token)]
+                left += [program.cut(start, place)] if names and names[-1] not in emptied else []
+                start = place + 1
+        found.blank(element.start, element.end)
+        if left:
+            found.add(element.end, f" {tokens[element.start].text} {', '.join(left)};")
+
+
 def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> None:
     """Take the body, and the promises, of a declaration of ours that no hint touches."""
     program = found.program
@@ -81,11 +105,14 @@ def _empty(found: EditedProgram, element: Element, *, keep_promises: bool) -> No
         return
     if element.word not in CALLABLES or not element.slots:
         return
-    found.names.add(element.name)
     clauses = element.slots[0]
-    for clause in clauses.elements:
-        if clause.word == "ensures" and not keep_promises:
-            found.blank(clause.start, clause.end)
+    promises = [clause for clause in clauses.elements if clause.word == "ensures"]
+    if element.word in FUNCTIONS and clauses.end == element.end and not promises:
+        # Nothing was known of it.
+        return
+    found.names.add(element.name)
+    for clause in [] if keep_promises else promises:
+        found.blank(clause.start, clause.end)
     if element.word != "constructor":
         found.blank(clauses.end, element.end)
 
