@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply

@@ -192,7 +192,7 @@ def test_a_hole_admits_none_of_them(statement: str) -> None:
 # Texts of Dafny 2.3 beside the forms that they look like, and the elements of each as 2.3 has them.
 LOOKALIKES = [
     ("method M(to: int) decreases (to) { }", "method[decreases]"),
-    ("method M(to: int, n: int) requires n > 0 decreases (to), n { }", "method[requires decreases]"),
+    ("method M(to: int, n: int) requires n > 0 decreases (to), n {}", "method[requires decreases]"),
     ("method M(to: int -> int) requires true decreases (to)(1) { }", "method[requires decreases]"),
     ("method M() { x := F(set x | P(x), y); }", "method[x]"),
     ("method M() { x := F(set x | P(x), y, forall z :: Q(z)); }", "method[x]"),
