@@ -39,8 +39,8 @@ def test_the_probe_stands_beside_the_declaration() -> None:
     assert probe.problem.kind == "file"
     assert audit("file", probe.body) == []
     assert (
-        "} lemma { : induction false } VacuityProbe < T > ( n : nat , s : seq < T > ) "
-        "requires | s | > n requires f > 0 ensures false { } }\n"
+        "  }\nlemma {:induction false} VacuityProbe<T>(n: nat, s: seq<T>)\n"
+        "requires |s| > n requires f > 0\nensures false {}\n\n}\n"
     ) in probe.body
 
 

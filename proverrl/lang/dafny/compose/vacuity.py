@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.program import Element, parse_program
-from proverrl.lang.dafny.syntax.tokens import Token, find_close, read_file
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_places, read_file
 from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 
@@ -52,7 +52,8 @@ def build_requires_probe(problem: Problem) -> Candidate | None:
     text = problem.preamble + problem.statement
     # The place of the hole among the tokens; the text with an empty hole is a whole program.
     num_before = len(_read(problem, text.partition(HOLE)[0])) - 1
-    tokens = _read(problem, text.replace(HOLE, "", 1))
+    text = text.replace(HOLE, "", 1)
+    tokens = _read(problem, text)
     try:
         root = parse_program(tokens)
     except GrammarError as error:
@@ -60,25 +61,23 @@ def build_requires_probe(problem: Problem) -> Candidate | None:
     member = _find_member(root, num_before)
     if member is None or not member.slots:
         return None
+    places = find_places(text, tokens)
+
+    def cut(start: int, end: int) -> str:
+        return text[places[start] : places[end - 1] + len(tokens[end - 1].text)]
+
     clauses = member.slots[0].elements
-    requires = [tokens[c.start : c.end] for c in clauses if c.word == "requires"]
+    requires = [cut(c.start, c.end) for c in clauses if c.word == "requires"]
     if not requires:
         return None
-    texts = [token.text for token in tokens]
-    texts[member.end : -1] = [*_make_probe(tokens, member, requires), *texts[member.end : -1]]
+    head = [token.text for token in tokens[member.start : member.slots[0].start]]
+    start = head.index("(")
+    first = head.index(member.name) if member.name in head else start
+    given = cut(member.start + first + 1, find_close(tokens, member.start + start) + 1)
+    lemma = f"lemma {{:induction false}} {_PROBE}{given}\n{' '.join(requires)}\nensures false {{}}"
+    behind = places[member.end - 1] + len(tokens[member.end - 1].text)
     probe = Problem(f"{problem.id}#requires", "dafny", "file", "", HOLE)
-    return Candidate(probe, " ".join(texts[:-1]) + "\n")
-
-
-def _make_probe(tokens: list[Token], member: Element, requires: list[list[Token]]) -> list[str]:
-    head = tokens[member.start : member.slots[0].start]
-    texts = [token.text for token in head]
-    start = texts.index("(")
-    first = texts.index(member.name) if member.name in texts else start
-    made = ["lemma", "{", ":", "induction", "false", "}", _PROBE]
-    made += texts[first + 1 : find_close(head, start) + 1]
-    made += [token.text for clause in requires for token in clause]
-    return [*made, "ensures", "false", "{", "}"]
+    return Candidate(probe, f"{text[:behind]}\n{lemma}\n{text[behind:]}")
 
 
 def _find_member(element: Element, place: int) -> Element | None:
