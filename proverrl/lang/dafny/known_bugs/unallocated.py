@@ -259,7 +259,9 @@ class _Kinds:
         if not self._has_references or is_number(self._program, self._around, scope, name):
             return False
         known = self._around.types.get(name, [])
-        if self._program.tokens[scope.start + 1].sign == "*":
+        if [token.sign for token in self._program.tokens[scope.start + 1 : scope.start + 2]] == [
+            "*"
+        ]:
             return any(self.reaches(word) for kind in known for word in kind)
         if name in self._around.untyped:
             return True
