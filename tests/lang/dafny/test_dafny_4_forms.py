@@ -9,7 +9,7 @@ import pytest
 
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.hint_grammar import parse_body
+from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.syntax.program import read_text
@@ -275,3 +275,24 @@ def test_a_name_may_begin_with_a_quote_and_a_character_ends_with_one() -> None:
 def test_what_dafny_4_does_not_read_is_refused(text: str) -> None:
     with pytest.raises(GrammarError):
         read(text)
+
+
+# The attributes of the table in docs/verifiers.md; on a declaration, on a step, and behind ``@``.
+REFUSED_ATTRIBUTES = """abstemious autoReq axiom bvbuiltin contradiction error extern identity
+    ignore inline isolate isolate_assertions only options priority random_seed resource_limit rlimit
+    selective_checking smt_option start_checking_here subsumption termination timeLimit
+    vcs_max_cost verified_under vcs_max_keep_going_splits vcs_max_splits""".split()
+
+
+@pytest.mark.parametrize("name", REFUSED_ATTRIBUTES)
+def test_attributes_that_could_hide_something_are_refused(name: str) -> None:
+    for text in (
+        f"lemma {{:{name}}} L() {{ }}",
+        f"module {{:{name}}} M {{ lemma L() {{ }} }}",
+        f"lemma L() {{ assert {{:{name} true}} true; }}",
+        f"lemma L() ensures {{:{name}}} true {{ }}",
+        f"@{name}(1) lemma L() {{ }}",
+    ):
+        assert "attributes" in {found.rule for found in audit_file(text)}, text
+    tokens, _ = read_body(f"assert {{:{name}}} true;")
+    assert "attributes" in {found.rule for found in list_forbidden(tokens)}
