@@ -26,7 +26,9 @@ _BINDERS = ("forall", "exists")
 _NUMERIC = re.compile(r"int|nat|real|ORDINAL|bv[0-9]+")
 _MEMBER = (".", "(", "[")
 _SIGNS = frozenset("== != < > <= >= + - * / %".split())
-_DOMAIN_ENDS = ("|", "::", "ensures", ")", "}", ";", "")
+_DOMAIN_ENDS = ("|", "::", "ensures", ")", "}", ";")
+_OPERAND_ENDS = (")", "]", "}", ">", "?")
+_OPERAND_FOLLOWS = frozenset("in !in if then else iset multiset".split())
 _ENDS = (";", "::", ",", "then", "else", "=>", "ensures")
 _OPERATORS = frozenset("in !in == != <= >= < > + - * !! && || ==> ( [ , iset multiset".split())
 _CONJUNCT_ENDS = ("&&", *_ENDS)
@@ -107,7 +109,10 @@ def list_bound(program: ParsedProgram, start: int, end: int) -> Iterator[tuple[i
     spans = dict(program.declared_types)
     place = start
     while place < end and program.tokens[place].sign != "{":
-        if is_name(program.tokens[place]):
+        if program.tokens[place + 1].sign == "<" and program.tokens[place + 2].sign == "-":
+            # It is taken from a collection.
+            place = find_outer(program.tokens, place + 3, (",",))
+        elif is_name(program.tokens[place]):
             last = (
                 spans.get(place + 2, place + 2) if program.tokens[place + 1].sign == ":" else place
             )
@@ -119,10 +124,21 @@ def list_bound(program: ParsedProgram, start: int, end: int) -> Iterator[tuple[i
 def find_domain_end(tokens: Sequence[Token], place: int) -> int:
     """The place where ``|``, ``::``, or what follows in a forall statement, ends the names of a
     domain."""
-    while tokens[place].sign not in _DOMAIN_ENDS and place < len(tokens) - 1:
-        if tokens[place].sign == "{" and tokens[place + 1].sign != ":":
+    while place < len(tokens) - 1:
+        sign, before = tokens[place].sign, tokens[place - 1]
+        # In a collection behind '<-' there are displays and sizes.
+        begins = before.sign in _OPERAND_FOLLOWS or (
+            before.kind == "operator" and before.sign not in _OPERAND_ENDS
+        )
+        is_attribute = sign == "{" and tokens[place + 1].sign == ":"
+        if sign in ("(", "[") or is_attribute or (sign == "{" and begins):
+            place = find_close(tokens, place) + 1
+        elif sign == "|" and begins:
+            place = find_outer(tokens, place + 1, ("|",)) + 1
+        elif sign == "{" or sign in _DOMAIN_ENDS:
             break
-        place = find_close(tokens, place) + 1 if tokens[place].sign in ("(", "{") else place + 1
+        else:
+            place += 1
     return place
 
 
