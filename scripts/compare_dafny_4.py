@@ -128,6 +128,7 @@ def ask_command_line(toolchain: DafnyToolchain, text: str, rlimit: int) -> dict[
         command = (
             *(toolchain.dafny, "verify", "--allow-warnings", "--show-snippets=false", *AS_4),
             *("--cores=1", "--error-limit=1000", f"--resource-limit={rlimit}"),
+            f"--verification-time-limit={_DEADLINE_SECONDS}",
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
             *([f"--solver-path={toolchain.z3}"] if toolchain.z3 else []),
             str(file),
