@@ -44,7 +44,7 @@ Text = tuple[str, str, str]
 """Its group, its name and itself."""
 Record = Callable[[Text, dict[str, Any]], None]
 SIDES = ("server", "command line")
-RECYCLE_AFTER = 100
+RECYCLE_AFTER = 300
 _DEADLINE_SECONDS = 300
 _FINISHED = re.compile(r"finished with (\d+) verified, (\d+) errors?(.*)")
 _ERROR = re.compile(r"\((\d+),(\d+)\): Error: ", re.MULTILINE)
@@ -128,6 +128,7 @@ def ask_command_line(toolchain: DafnyToolchain, text: str, rlimit: int) -> dict[
         command = (
             *(toolchain.dafny, "verify", "--allow-warnings", "--show-snippets=false", *AS_4),
             *("--cores=1", "--error-limit=1000", f"--resource-limit={rlimit}"),
+            f"--verification-time-limit={_DEADLINE_SECONDS}",
             *([f"--prelude={toolchain.prelude}"] if toolchain.prelude else []),
             *([f"--solver-path={toolchain.z3}"] if toolchain.z3 else []),
             str(file),
@@ -150,7 +151,7 @@ def ask_command_line(toolchain: DafnyToolchain, text: str, rlimit: int) -> dict[
 async def ask_server(
     toolchain: DafnyToolchain, texts: list[Text], rlimit: int, record: Record
 ) -> None:
-    """One warm server, replaced after 100 texts and where it gave no answer."""
+    """One warm server, replaced after 300 texts and where it gave no answer."""
     server: DafnyLanguageServer | None = None
     num_asked = 0
     for text in texts:

@@ -12,6 +12,7 @@ import pytest
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply, ReplyMessage
 from proverrl.lang.dafny.verify.workers import language_server
+from proverrl.lang.dafny.verify.workers.language_answer import Answer
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
@@ -157,15 +158,21 @@ def test_columns_are_counted_in_code_points(fake: DafnyToolchain) -> None:
     assert reply.messages[0].column == 6
 
 
-@pytest.mark.parametrize(("number", "status"), [(0, (1, 5)), (1, (2, 5)), (2, (3, 5)), (3, (4, 5))])
+@pytest.mark.parametrize("line", [1, 2, 3, 5])
 def test_a_server_that_fails_its_test_is_refused(
-    fake: DafnyToolchain, monkeypatch: pytest.MonkeyPatch, number: int, status: tuple[int, int]
+    fake: DafnyToolchain, monkeypatch: pytest.MonkeyPatch, line: int
 ) -> None:
     """Without the false lemma, the contradiction, the limit or the assumption, one at a
     time."""
     told = json.loads(json.dumps(CANARIES))
-    del told[0]["params"]["diagnostics"][number]
-    told[1]["params"]["namedVerifiables"][status[0]]["status"] = status[1]
+    for step in told:
+        params = step["params"]
+        params["diagnostics"] = [
+            one for one in params.get("diagnostics", ()) if one["range"]["start"]["line"] != line
+        ]
+        for symbol in params.get("namedVerifiables", ()):
+            if symbol["nameRange"]["start"]["line"] == line:
+                symbol["status"] = 5
     monkeypatch.setenv("DOTNET_FAKE", json.dumps(told))
     with pytest.raises(ToolchainError, match="Dafny 4 misjudges known lemmas"):
         ask(fake, LEMMA)
@@ -193,6 +200,28 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     found = find_confirming_toolchain(None)
     assert found is not None
     assert (found.dafny, found.dafny_version) == (str(command), "4.11.0")
+
+
+def test_the_fake_says_what_the_real_one_says(
+    real: DafnyToolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last: dict[str, Any] = {}
+    take = Answer.take
+
+    def record(answer: Answer, method: str, params: Any) -> None:
+        take(answer, method, params)
+        if isinstance(params, dict) and params.get("uri") == answer.uri and params.get("version"):
+            last[method] = json.loads(json.dumps(params).replace(answer.uri, "URI"))
+
+    monkeypatch.setattr(Answer, "take", record)
+    ask(real)
+    assert [_sort(last[step["say"]]) for step in CANARIES] == [_sort(s["params"]) for s in CANARIES]
+
+
+def _sort(params: dict[str, Any]) -> dict[str, Any]:
+    """Its diagnostics come in an order of their own each time."""
+    told = params.get("diagnostics", [])
+    return params | {"diagnostics": sorted(told, key=lambda one: json.dumps(one, sort_keys=True))}
 
 
 def test_real_texts(real: DafnyToolchain) -> None:
