@@ -4,11 +4,12 @@
     python scripts/choose_tasks.py hf:wendy-sun/DafnyBench tasks.jsonl
     python scripts/choose_tasks.py DafnyBench/dataset tasks.jsonl
 
-A program is a task if its ground truth is proved and the text without hints is not. The file has
-problems of ours with their references, which `proverrl eval` and the other scripts take as any. The
-212 DafnyBench tasks of docs/results.md were chosen in this way from programs whose ground truth
-takes less than 3 s; in 58 of them Dafny 4's syntax had been rewritten for Dafny 2.3 beforehand, and
-this script rewrites nothing.
+A program is a task if its ground truth is proved and the text without hints is not. With --all
+those whose text needs no hint are written too; each group is a family, with a line of its own in
+the report of an evaluation. The file has problems of ours with their references, which
+`proverrl eval` and the other scripts take as any. The 212 DafnyBench tasks of docs/results.md were
+chosen in this way from programs whose ground truth takes less than 3 s; in 58 of them Dafny 4's
+syntax had been rewritten for Dafny 2.3 beforehand, and this script rewrites nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -33,7 +35,7 @@ from proverrl.verifier.base import verify_all
 from scripts.arguments import at_least, telling_errors
 
 
-async def choose(source: str, out: Path, workers: int) -> str:
+async def choose(source: str, out: Path, workers: int, *, keeps_idle: bool = False) -> str:
     """Verify both texts of each program and write the tasks; returns a line of report."""
     refuse_overwriting(out, source)
     check_place(out)
@@ -52,12 +54,18 @@ async def choose(source: str, out: Path, workers: int) -> str:
     finally:
         await verifier.aclose()
     pairs = list(zip(truths, verdicts[: len(truths)], verdicts[len(truths) :], strict=True))
-    tasks = [one for one, proved, idle in pairs if proved.proved and not idle.proved]
-    rows = [make_row(task.problem) | {"reference": task.body} for task in tasks]
-    unproved = sum(not proved.proved for _, proved, _ in pairs)
+    right = [(one, idle) for one, proved, idle in pairs if proved.proved]
+    num_idle = sum(idle.proved for _, idle in right)
+    rows = []
+    for task, idle in right:
+        if keeps_idle or not idle.proved:
+            group = f"without hints {'proved' if idle.proved else 'rejected'}"
+            metadata = {**task.problem.metadata, "family": group}
+            row = make_row(replace(task.problem, metadata=metadata))
+            rows.append(row | {"reference": task.body})
     return (
-        f"{write_problems(out, rows)} of {len(pairs)} programs written to {out}; of {unproved} the "
-        f"ground truth is not proved, {len(pairs) - unproved - len(rows)} need no hint, "
+        f"{write_problems(out, rows)} of {len(pairs)} programs written to {out}; of "
+        f"{len(pairs) - len(right)} the ground truth is not proved, {num_idle} need no hint, "
         f"{len(benchmark.refused)} could not be read"
     )
 
@@ -69,6 +77,8 @@ if __name__ == "__main__":
     parser.add_argument("source", metavar="SOURCE", help="a name, folder, file or hf:ID")
     parser.add_argument("out", type=Path, metavar="OUT.jsonl")
     parser.add_argument("--workers", type=at_least(1), default=2)
+    parser.add_argument("--all", action="store_true", help="also what needs no hint")
     given = parser.parse_args()
     with telling_errors():
-        print(asyncio.run(choose(given.source, given.out, given.workers)))
+        done = choose(given.source, given.out, given.workers, keeps_idle=given.all)
+        print(asyncio.run(done))

@@ -45,6 +45,36 @@ def test_dafnybench_tasks_and_its_own_rows(tmp_path: Path) -> None:
         assert (entry.problem.split, entry.reference) == ("heldout", TRUTH)
 
 
+def test_what_dafny_says_of_the_texts_as_handed_out_is_a_family(tmp_path: Path) -> None:
+    texts = {"hints_removed": BLANK, "ground_truth": TRUTH, "without_hints": "rejected"}
+    found = read(write_rows(tmp_path / "rows.jsonl", {"id": "count", **texts}))
+    assert found.entries[0].problem.family == "without hints rejected"
+
+
+def test_vericoding_asks_for_the_code_of_a_method(tmp_path: Path) -> None:
+    row = {
+        "id": "DA0000",
+        "language": "dafny",
+        "source": "apps",
+        "vc-description": "Twice a number.",
+        "vc-preamble": "function Twice(n: nat): nat { 2 * n }",
+        "vc-helpers": "",
+        "vc-spec": "method Solve(n: nat) returns (r: nat)\n  ensures r == Twice(n)",
+        "vc-code": "{\n  assume {:axiom} false;\n}",
+        "vc-postamble": "",
+    }
+    english = row | {"id": "DA0001", "vc-preamble": "Looking at this task, I see two."}
+    lean = row | {"id": "LA0000", "language": "lean"}
+    found = admit(read(write_rows(tmp_path / "tasks.jsonl", row, english, lean)))
+    (entry,) = found.entries
+    problem = entry.problem
+    assert (found.format, problem.kind, problem.family) == ("vericoding", "program", "apps")
+    assert problem.informal == "Twice a number."
+    assert audit_candidate(Candidate(problem, "{ r := n + n; }")) is None
+    assert audit_candidate(Candidate(problem, row["vc-code"])) is not None
+    assert {refused.id for refused in found.refused} == {"DA0001", "LA0000"}
+
+
 def test_numbers_of_the_shim_are_made_equal(tmp_path: Path) -> None:
     row = {
         "id": "shim",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -13,7 +14,7 @@ from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply
-from proverrl.lang.dafny.syntax.text import name_entry
+from proverrl.lang.dafny.syntax.text import name_contract, name_entry
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.walls import refuted
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
@@ -228,6 +229,13 @@ def test_honest_text_is_admitted(case: dict[str, str]) -> None:
 def test_honest_text_is_proved(real: DafnyToolchain) -> None:
     verdicts = judge(real, *(make(c["kind"], c["statement"], c["body"]) for c in HONEST))
     assert [v.diagnostics for v in verdicts if not v.proved] == []
+
+
+def test_entries_that_a_problem_names_are_those_of_dafny_2_3(real: DafnyToolchain) -> None:
+    good = make("statements", LEMMA, "assert x >= 1 || x <= 0;")
+    named = {"expected_entries": [name_contract("L"), name_entry("L")]}
+    problem = replace(good.problem, metadata=named)
+    assert judge(real, replace(good, problem=problem))[0].proved
 
 
 def test_errors_stand_before_warnings(real: DafnyToolchain) -> None:

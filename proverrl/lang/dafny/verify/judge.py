@@ -78,7 +78,7 @@ async def judge_candidate(
     if not is_file:
         if not reply.resolved:
             await known.check_types(process, problem)
-        expected = known.find_entries(problem)
+        expected = known.find_entries(problem, by_4=toolchain.is_4)
         if expected is None and reply.all_verified:
             expected = await known.ask_entries(process, problem)
         expected = expected or frozenset()

@@ -77,9 +77,10 @@ class KnownProblems:
             self._known.popitem(last=False)
         return known
 
-    def find_entries(self, problem: Problem) -> frozenset[str] | None:
-        """The entries named by the problem itself, or found earlier; None when unknown."""
-        if named := problem.metadata.get("expected_entries"):
+    def find_entries(self, problem: Problem, *, by_4: bool = False) -> frozenset[str] | None:
+        """The entries named by the problem itself, or found earlier; None when unknown. ``by_4``:
+        as a Dafny 4 names them; those of a problem are Dafny 2.3's."""
+        if not by_4 and (named := problem.metadata.get("expected_entries")):
             return frozenset(str(name) for name in named)
         return self._look_up(problem).entries
 

@@ -23,7 +23,7 @@ CLAIMS = {"invariant": ("on entry", "maintained"), "ensures": ("",), "assert": (
 
 TERMINATION = "termination"
 FALSE = "false"
-LOOPS = ("while",)
+LOOPS = ("while", "for")
 _CODE = ("method", "constructor", "iterator")
 _ASKED = " if * {{ assert ({}); assume false; }}"
 _ASKED_IN_FUNCTION = " assert true by {{ assert ({}); }}"
@@ -63,7 +63,8 @@ class Questions:
         self.claims |= {
             (self.ranks[loop.start], TERMINATION): "the loop ends"
             for loop in self.loops
-            if edited.variables.get(self._find_holder(loop).start)
+            # All others end.
+            if self.word(loop) == "while" and edited.variables.get(self._find_holder(loop).start)
         }
         self.questions: dict[str, tuple[Key, str]] = {}
         self.begins: dict[Key, Key] = {}
