@@ -57,6 +57,11 @@ def name_contract(name: str) -> str:
     return f"CheckWellformed$$_module.__default.{mangle(name)}"
 
 
+def name_whole(entry: str) -> str:
+    """Dafny 4's one name for a declaration of which Dafny 2.3 tells this entry."""
+    return f"{_CODE}{entry.rpartition('.')[2]}"
+
+
 def find_own_entries(head: str) -> tuple[str, str]:
     """Dafny's names for the entries of the method in whose head or contract the hole stands, the
     last one that begins in ``head``, the text before it. One entry is that the contract has a

@@ -23,7 +23,7 @@ from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
 from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
-from proverrl.lang.dafny.syntax.text import find_own_entries
+from proverrl.lang.dafny.syntax.text import find_own_entries, name_whole
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.asked import ask_walls
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
@@ -82,6 +82,9 @@ async def judge_candidate(
         if expected is None and reply.all_verified:
             expected = await known.ask_entries(process, problem)
         expected = expected or frozenset()
+        if toolchain.is_4:
+            # A problem may name those of Dafny 2.3.
+            expected = frozenset(map(name_whole, expected))
     allowed = toolchain.allowed if is_file else ()
     trusted = list_trusted(candidate.body, allowed) if allowed else []
     verdict = judge_reply(reply, judged, expected, trusted)
