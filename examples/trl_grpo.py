@@ -74,6 +74,7 @@ def main() -> None:
         workers=pool.workers,
         deadline_seconds=pool.deadline_seconds,
         rlimit=None if given.server else pool.rlimit,
+        dafny_version=config.dafny.version,
     )
     calls = Calls(reward)
     rows = [

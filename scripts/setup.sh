@@ -208,7 +208,8 @@ find_dafny_toolchain(sys.argv[1])'
 
 # What decides whether a Dafny 4 can be had, as far as it is known here.
 dafny_4_sources() {
-  printf '%s\n' "${PROVERRL_DAFNY_PACKAGE:-}" "${PROVERRL_DAFNY_RELEASE:-}" "$(type -aP dotnet || true)"
+  printf 'tried with: %s\n' "${PROVERRL_DAFNY_PACKAGE:-}" "${PROVERRL_DAFNY_RELEASE:-}" \
+    "$(type -aP dotnet || true)"
 }
 
 # True if nothing about Dafny is left to be done.

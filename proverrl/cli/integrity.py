@@ -144,7 +144,8 @@ async def _recheck(
                         raise UsageError(
                             f"line {item.line} of {file} was judged for {out} against another "
                             "statement, or by other judges or limits (--benchmark, --rlimit, "
-                            "PROVERRL_SECOND_DAFNY, a version); leave out --resume to start anew"
+                            "--dafny-version, PROVERRL_SECOND_DAFNY, another Dafny or Lean); leave "
+                            "out --resume to start anew"
                         )
                     counts[earlier.status] += 1
                     continue

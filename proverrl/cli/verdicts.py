@@ -207,8 +207,8 @@ class _Judging:
                         raise UsageError(
                             f"--resume: the verdict on {row['id']} rests on other judges, limits "
                             "or options than are asked for now (--allow, --dafny-arg, --rlimit, "
-                            "--confirm, --server, PROVERRL_SECOND_DAFNY, a version); give what it "
-                            "had, or start another file with --out"
+                            "--confirm, --server, --dafny-version, PROVERRL_SECOND_DAFNY, another "
+                            "Dafny or Lean); give what it had, or start another file with --out"
                         )
                     self._num_skipped += 1
                     self._count(row, " (as an earlier run found)")

@@ -347,6 +347,11 @@ def test_without_a_network_dafny_2_is_installed_and_4_is_tried_once(machine: Mac
     assert machine.run() == ([], "")
 
 
+def test_a_dafny_2_that_is_there_is_no_reason_to_stop(machine: Machine) -> None:
+    machine.add("2.3", "network")
+    assert machine.run()[0] == ["install"]
+
+
 def test_a_named_dafny_is_not_replaced(machine: Machine) -> None:
     machine.add("2.3", "network")
     assert machine.run(PROVERRL_DAFNY="/usr/bin/dafny") == ([], "")

@@ -556,7 +556,9 @@ def test_resume_refuses_the_verdicts_of_other_judges_and_limits(
     assert verify(lines, out, resume=True) == 2
     before = out.read_text()
     salt = "dafny 1, limit 2"
-    with pytest.raises(UsageError, match=r"verdict on n0 rests on other judges.*--rlimit.*DAFNY4"):
+    with pytest.raises(
+        UsageError, match=r"verdict on n0 rests on other judges.*--rlimit.*SECOND_DAFNY"
+    ):
         verify(lines, out, resume=True)
     assert out.read_text() == before
 

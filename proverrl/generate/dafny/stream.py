@@ -48,8 +48,8 @@ class DafnyGenerator(Generator):
     def open_verifier(
         self, workers: int, dafny_version: DafnyVersion = "auto"
     ) -> tuple[LanedVerifier, LearnMetadata]:
-        """The metadata are the entries that Dafny 2.3 printed, so that later verdicts can be held
-        to the same list; of a Dafny 4 there are none, which names them otherwise."""
+        """The metadata are the entries that Dafny 2.3 printed, to which later verdicts are held.
+        Dafny 4 tells of fewer, which no Dafny 2.3 could be held to."""
         toolchain = find_dafny_toolchain(dafny_version)
         limits, known = Limits(), KnownProblems()
 
@@ -57,8 +57,10 @@ class DafnyGenerator(Generator):
             return await start_dafny_worker(toolchain, limits, known)
 
         def learn(problem: Problem) -> dict[str, Any] | None:
-            entries = None if toolchain.is_4 else known.find_entries(problem)
-            return {"expected_entries": sorted(entries)} if entries else None
+            entries = known.find_entries(problem, by_4=toolchain.is_4)
+            if not entries:
+                return None
+            return {} if toolchain.is_4 else {"expected_entries": sorted(entries)}
 
         pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
         return pool, learn

@@ -251,3 +251,14 @@ def test_no_attack_that_the_audit_admits_is_proved(real: DafnyToolchain) -> None
     verdicts = judge(real, *map(make_candidate, admitted))
     proved = [case["name"] for case, v in zip(admitted, verdicts, strict=True) if v.proved]
     assert proved == []
+
+
+def test_a_problem_that_names_the_entries_of_dafny_2_is_proved(real: DafnyToolchain) -> None:
+    statement = (
+        "function F(x: int): int { x + 1 }\nmethod M(xs: array<int>)\n  requires xs.Length > 0\n"
+        f"  ensures xs[0] == F(xs[0]) - 1\n{{ {HOLE} }}\n"
+    )
+    contracts = [f"CheckWellformed$$_module.__default.{name}" for name in "FM"]
+    names = {"expected_entries": [*contracts, "Impl$$_module.__default.M"]}
+    problem = Problem("p", "dafny", "statements", "", statement, metadata=names)
+    assert judge(real, Candidate(problem, ""))[0].proved

@@ -130,8 +130,8 @@ async def check_language_server(server: LanguageServer, rlimit: int, *, analyses
             why = f"{_BELIEVES} (that of 4.9.1 to 4.11.0 is known)"
         raise ToolchainError(
             f"Dafny 4 {why}: it says {found or reply.messages} and tells {told}, "
-            f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or set "
-            "PROVERRL_SECOND_DAFNY= to do without"
+            f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or do "
+            "without: --dafny-version 2.3 (dafny.version), or PROVERRL_SECOND_DAFNY= as second"
         )
 
 
