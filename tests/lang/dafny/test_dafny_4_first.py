@@ -11,12 +11,14 @@ from typing import TypeVar
 import pytest
 
 from proverrl.lang.dafny.language import DAFNY
-from proverrl.lang.dafny.syntax.plain import write_ghost
+from proverrl.lang.dafny.syntax.plain import WrittenText, write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult, Reply
 from proverrl.lang.dafny.syntax.text import name_contract, name_entry
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.walls import refuted
+from proverrl.lang.dafny.verify.walls.answers import Questioned
+from proverrl.lang.dafny.verify.walls.edited import EditedProgram, own_program
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
@@ -236,6 +238,16 @@ def test_entries_that_a_problem_names_are_those_of_dafny_2_3(real: DafnyToolchai
     named = {"expected_entries": [name_contract("L"), name_entry("L")]}
     problem = replace(good.problem, metadata=named)
     assert judge(real, replace(good, problem=problem))[0].proved
+
+
+def test_the_walls_ask_at_for_loops() -> None:
+    hinted = FOR.replace("to n\n", "to n\n    invariant r == i\n")
+    candidate = make(ANNOTATE, FOR + HOLE, hinted)
+    owned = own_program(candidate, WrittenText(hinted, {}), read_text(hinted))
+    asked = Questioned(EditedProgram(owned), owned.holders)
+    asked.question_loops()
+    assert {promise for _, promise in asked.questions.values()} == {"false"}
+    assert len(asked.questions) == 2
 
 
 def test_errors_stand_before_warnings(real: DafnyToolchain) -> None:
