@@ -133,6 +133,8 @@ class Candidate:
     def key(self) -> str:
         """SHA-256 over everything that determines a verdict, except toolchain and limits."""
         of, own = self.problem, [str(self.own_lines)] * bool(self.own_lines)
+        if dialect := of.metadata.get("dialect"):
+            own.append(f"in {dialect}")
         parts = (of.language, of.kind, of.preamble, of.statement, self.prelude, self.body, *own)
         text = "\x00".join(f"{len(part)}:{part}" for part in parts)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -68,7 +68,7 @@ def test_the_work_is_shown_while_it_goes_on(tmp_path: Path) -> None:
 def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[FakeVerifier] = []
 
-    def open_verifier(self: object, workers: int) -> tuple[FakeVerifier, Any]:
+    def open_verifier(self: object, workers: int, version: str) -> tuple[FakeVerifier, Any]:
         opened.append(FakeVerifier(judge_honestly))
         return opened[-1], learn
 

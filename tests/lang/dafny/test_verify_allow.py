@@ -159,14 +159,13 @@ def test_a_member_without_a_body_counts_once(text: str, expected: list[str]) -> 
     assert [found.trust for found in list_trusted(text, tuple(ALLOWED))] == expected
 
 
-def test_no_word_brings_a_statement_of_dafny_4() -> None:
+def test_what_only_dafny_4_believes_is_told() -> None:
     candidate = Candidate(Problem("p", "dafny", FILE, "", HOLE), "method M() { expect 1 == 2; }")
     verdict = audit_candidate(candidate)
     assert verdict is not None
-    assert verdict.status is Status.REJECTED
+    assert verdict.status is Status.UNSOUND
     assert [found.message for found in verdict.diagnostics] == [
-        "line 1: Dafny 2.3 has no 'expect', and whole programs are read as that",
-        "keywords: 'expect' is believed, not proved",
+        "keywords: 'expect' is believed, not proved (--allow assume has it believed)",
     ]
 
 
@@ -179,7 +178,7 @@ def test_a_program_of_dafny_4_is_called_so(tmp_path: Path, monkeypatch: pytest.M
     for row, word in zip(rows.values(), ("for", "expect"), strict=True):
         said = [found["message"] for found in row["diagnostics"] if found["severity"] == "error"]
         assert row["status"] == "rejected"
-        assert said[0].endswith(f"Dafny 2.3 has no {word!r}, and whole programs are read as that")
+        assert said[0].endswith(f"Dafny 2.3 has no {word!r}; it takes a Dafny 4 (proverrl doctor)")
         assert "invalid UpdateStmt" in said
 
 
@@ -311,5 +310,5 @@ def test_dafny_believes_no_attack_that_the_words_do_not_name(
             Path(f"{case['name']}.dfy").write_text(case["body"])
     status, rows, _ = verify(".", "--allow", ",".join(ALLOWED))
     assert status == 1
-    assert len(rows) == 24
+    assert len(rows) == 25
     assert {row["status"] for row in rows.values()} <= {"rejected", "unsound"}

@@ -320,8 +320,8 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("needs a Dafny 4 (python -m proverrl.lang.dafny.install)")
     monkeypatch.setenv("PROVERRL_SECOND_DAFNY", DAFNY_4.dafny)
     lemma = f"lemma L(x: int)\n  ensures x * x >= 0\n{{{HOLE}}}\n"
-    # A word of Dafny 4 alone.
-    words = [lemma, lemma.replace("x", "nameonly"), lemma.replace("0", "1")]
+    # Dafny 4 has no such word any more.
+    words = [lemma, f"protected predicate P() {{ true }}\n{lemma}", lemma.replace("0", "1")]
 
     async def main() -> list[Verdict]:
         backend = open_dafny(BackendOptions(workers=1, limits=Limits()))

@@ -17,7 +17,6 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit.annotated import audit_annotated, read_our_program
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.audit.methods import audit_method, move_to_body, read_declared
-from proverrl.lang.dafny.audit.strip import explain_dafny_4
 from proverrl.lang.dafny.audit.written_types import get_blank, read_untyped
 from proverrl.lang.dafny.known_bugs.believed import find_bit_measures, find_bugs, has_bit_types
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
@@ -32,7 +31,7 @@ from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem,
 from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
-AUDIT_VERSION = 30
+AUDIT_VERSION = 31
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -136,13 +135,7 @@ def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verd
         return None
     worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
     status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
-    newer = explain_dafny_4(candidate.body) if problem.kind == "file" else ""
-    if newer:
-        # Dafny 2.3 cannot read it, so that nothing in it could have been believed, or can be.
-        status, findings = Status.REJECTED, [replace(f, trust="") for f in findings]
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
-    if newer:
-        diagnostics = (Diagnostic("error", newer), *diagnostics)
     return refuse_text(status, worst.rule, diagnostics)
 
 

@@ -15,6 +15,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import Token, read_file, scan_any
+from proverrl.types import Problem
 
 DAFNY_4 = "dafny4"
 """The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
@@ -42,17 +43,23 @@ def strip_hints(text: str) -> tuple[str, int]:
 
 
 def read_whole(text: str) -> ParsedProgram:
-    """A whole program; raises ``ProblemError`` when it cannot be read, which says so of Dafny 4."""
+    """A whole program; raises ``ProblemError`` when it cannot be read."""
     try:
         return read_text(text)
     except GrammarError as error:
         reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
-        raise ProblemError(explain_dafny_4(text) or reason) from error
+        raise ProblemError(reason) from error
+
+
+def is_dafny_4(problem: Problem) -> bool:
+    """True if a problem is said to be written in Dafny 4, or holds what Dafny 2.3 does not have."""
+    is_said = problem.metadata.get("dialect") == DAFNY_4
+    return is_said or bool(explain_dafny_4(problem.preamble + problem.statement))
 
 
 def explain_dafny_4(text: str) -> str:
-    """The reason why this text cannot be read: the first thing in it that Dafny 2.3 does not
-    have. Empty when nothing was found, which is no promise."""
+    """The reason why Dafny 2.3 cannot read this text: the first thing in it that it does not have.
+    Empty when nothing was found, which is no promise."""
     tokens = [*scan_any(text), ("end", "", 0), ("end", "", 0)]
     for (_, word, place), (kind, name, _), (_, after, _) in zip(
         tokens, tokens[1:], tokens[2:], strict=False
@@ -63,7 +70,7 @@ def explain_dafny_4(text: str) -> str:
         if is_loop or is_test or is_declaration:
             line = text.count("\n", 0, place) + 1
             what = f"{word} {name}" if is_declaration else word
-            return f"line {line}: Dafny 2.3 has no {what!r}, and whole programs are read as that"
+            return f"line {line}: Dafny 2.3 has no {what!r}; it takes a Dafny 4 (proverrl doctor)"
     return ""
 
 

@@ -9,6 +9,9 @@ right and each part is in parentheses, because Dafny forgets a part of ``a && b 
 For the same reason operands of ``&&`` and of ``||`` get parentheses, two at a time from the left,
 where a partial function is called beside them: of ``a && b ==> f(x)`` Dafny believes where ``b``
 holds that ``f(x)`` may be called, of ``(a && b) ==> f(x)`` not (600).
+A calc that ends in ``true`` or begins with ``false`` gets ``==`` after its word where all its steps
+have an operator: without it Dafny infers ``<==``, for which it looks whether the other lines can be
+evaluated, so that it believes this of some.
 Lines stay, and so do columns but for the parentheses.
 """
 
@@ -30,7 +33,8 @@ def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) 
     Raises ``GrammarError`` when the file is not a program, or when an invariant that has to be
     joined has an attribute or does not follow the one before it.
     """
-    if text.count("invariant") < 2 and not (admitted and ("&&" in text or "||" in text)):
+    is_nested = admitted and ("&&" in text or "||" in text)
+    if text.count("invariant") < 2 and not is_nested and "calc" not in text:
         return WrittenText(text, {})
     program = read_text(text, admitted=admitted, trusts=trusts)
     risky = _find_risky(program)
@@ -41,6 +45,7 @@ def join_invariants(text: str, *, admitted: bool = False, trusts: bool = False) 
         if last > 0:
             insertions += _join(program, loop[: last + 1], kept)
     insertions += _nest(program, risky)
+    insertions += [(program.places[brace], "== ") for brace in program.reversed_calcs]
     return insert("".join(kept), insertions)
 
 

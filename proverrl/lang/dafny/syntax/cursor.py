@@ -23,8 +23,11 @@ RESERVED = frozenset(
     invariant iset iterator label lemma map match method modifies modify module multiset nat
     new newtype null object old opened ORDINAL parallel predicate print protected provides
     reads real refines requires return returns reveal reveals seq set static string then this
-    trait true twostate type unchanged var where while witness yield yields""".split()
+    trait true twostate type unchanged var where while witness yield yields
+    assigned continue for is nameonly nonincreases replaceable replaces""".split()
 )
+"""Dafny 2.3 reserves all but the last line, Dafny 4 those. A text that takes one for a name would
+be another text for Dafny 4."""
 
 
 _FUNCTION_WORDS = ("function", "predicate")
@@ -45,9 +48,11 @@ _AFTER_TYPES = frozenset(
 
 
 # The same in Dafny 4, as far as it begins no operand in Dafny 2.3.
-_AFTER_TYPES_4 = frozenset("&& || ==> <== <==> => @".split())
-# The rest of Dafny 4's, which are names in Dafny 2.3.
-_AFTER_TYPES_ADMITTED = frozenset("is least greatest".split())
+_AFTER_TYPES_4 = frozenset("&& || ==> <== <==> => @ is".split())
+# Names in Dafny 2.3, which is why it reads on; Dafny 4 ends an expression before them.
+_BEFORE_EXTREMES = frozenset("least greatest".split())
+# Names that Dafny 4, where it looks ahead, takes for no types.
+_NO_TYPES = frozenset("hide locals older opaque".split())
 
 
 class GrammarError(Exception):
@@ -306,12 +311,19 @@ class CodeTypes(Cursor):
         if end is None:
             return False
         after = self._text(end)
+        if after in _BEFORE_EXTREMES and not self.admitted:
+            raise self._refuse_word(end)
         return (
             self._tokens[end].kind == "end"
             or after in _AFTER_TYPES
             or (self.whole and after in _AFTER_TYPES_4)
-            or (self.admitted and after in _AFTER_TYPES_ADMITTED)
+            or after in _BEFORE_EXTREMES
         )
+
+    def _refuse_word(self, place: int) -> GrammarError:
+        token = self._token_at(place)
+        message = f"Dafny 2.3 and 4 read {token.text!r} behind '<' otherwise; rename it"
+        return GrammarError(token.refuse("cheat", "grammar", message))
 
     def _find_types_end(self, place: int, end: str) -> int | None:
         """The place after the types from ``place`` on and the bracket behind them."""
@@ -338,6 +350,8 @@ class CodeTypes(Cursor):
 
     def _find_end_before_arrow(self, place: int) -> int | None:
         text = self._text(place)
+        if text in _NO_TYPES and not self.admitted:
+            raise self._refuse_word(place)
         if text in _BASE_TYPES:
             return place + 1
         if text == "(":

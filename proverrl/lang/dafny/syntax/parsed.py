@@ -101,7 +101,8 @@ class ParsedProgram:
     ``e[i := v]``. ``left_out``: loops and forall statements without a body. ``chains``: where each
     operand of a logical operator begins, the operator before it, and the place of that; at last
     where the chain ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the
-    state at a label."""
+    state at a label. ``reversed_calcs``: the braces of calcs whose steps all have an operator, and
+    for which Dafny infers ``<==`` as the one of all."""
 
     tokens: list[Token]
     text: str = ""
@@ -137,6 +138,7 @@ class ParsedProgram:
     chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     labelled: set[int] = field(default_factory=set)
+    reversed_calcs: list[int] = field(default_factory=list)
 
     @property
     def has_untyped(self) -> bool:

@@ -487,6 +487,8 @@ class StatementElements(CodeExpressions):
             self.expect(";")
             signs.append(self._parse_calc_step())
         self._refuse_unproved_result(main, signs)
+        if lines and not main and self._infers_reversed(lines[0], lines[-1]):
+            self._note_inferred(opened, signs[:-1])
         self.program.calc_lines += [(start, end, self._place) for start, end in lines]
         self.program.proofs.append((opened, self._place))
         self.expect("}")
@@ -501,6 +503,24 @@ class StatementElements(CodeExpressions):
         message = "Dafny believes that this calc shows more than its steps do; write no operator "
         message += "after 'calc', and none behind the last line"
         raise self.refuse("cheat", "unproved-calc", message)
+
+    def _infers_reversed(self, first: tuple[int, int], last: tuple[int, int]) -> bool:
+        """True if Dafny takes ``<==`` for what is written after ``calc``: true stands at the end,
+        or false at the beginning."""
+        words = [
+            [t.text for t in self._tokens[s:e] if t.text not in "()"] for s, e in (last, first)
+        ]
+        return words[0] == ["true"] or words[1] == ["false"]
+
+    def _note_inferred(self, opened: int, signs: list[str]) -> None:
+        if not any(signs):
+            return
+        if all(signs):
+            self.program.reversed_calcs.append(opened)
+        elif not self.admitted:
+            message = "of this calc Dafny believes that some lines can be evaluated; write an "
+            message += "operator behind each line but the last, or none"
+            raise self.refuse("syntax", "unproved-calc", message)
 
     def _parse_calc_step(self) -> str:
         """An optional operator, which is returned, and any hints. A brace here always opens a

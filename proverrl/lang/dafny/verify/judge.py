@@ -17,7 +17,7 @@ from typing import Literal
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit.annotated import list_entry_names
 from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted
-from proverrl.lang.dafny.audit.strip import explain_dafny_4
+from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError
@@ -70,7 +70,8 @@ async def judge_candidate(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
             f"written out it cannot be read ({error.finding.message}); write them out in it"
         ) from error
-    is_ghost = toolchain.is_4 and problem.kind == PROGRAM
+    # Functions of Dafny 4 are code, those of Dafny 2.3 are not.
+    is_ghost = toolchain.is_4 and problem.kind == PROGRAM and not is_dafny_4(problem)
     sent = write_ghost(joined.text) if is_ghost else WrittenText(joined.text, {})
     reply, judged = await _ask(process, sent.text, candidate)
     reply = given.restore(lines.restore(written.restore(joined.restore(sent.restore(reply)))))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, SlotKind
+from proverrl.lang.dafny.syntax.tokens import find_close, find_outer
 from proverrl.lang.dafny.verify.walls.edited import WITH_STATEMENTS, EditedProgram, find_word
 
 Key = tuple[int, str]
@@ -96,8 +97,9 @@ class Questions:
                     continue
                 if word == "invariant":
                     self.edited.blank(start, inner.end)
-                    self._insert(key, claim, element.start)
-                    self._insert((key[0], CLAIMS[word][1]), claim, element.slots[-1].end)
+                    before, behind = self._move_claim(element, claim)
+                    self._insert(key, before, element.start)
+                    self._insert((key[0], CLAIMS[word][1]), behind, element.slots[-1].end)
                 # What has a label or a proof of its own stays.
                 elif (
                     kind == "statements"
@@ -107,6 +109,22 @@ class Questions:
                 ):
                     self.edited.blank(start, inner.end)
                     self._insert(key, claim, start)
+
+    def _move_claim(self, loop: Element, claim: str) -> tuple[str, str]:
+        """What an invariant says before its loop, and at the end of the loop's body. In a ``for``
+        loop it speaks of an index that begins before, and that is counted up after the body."""
+        tokens = self.program.tokens
+        if self.word(loop) != "for":
+            return claim, claim
+        header = range(loop.start, loop.end)
+        index = next(i for i in header if tokens[i].sign == "for") + 1
+        while tokens[index].sign == "{":
+            index = find_close(tokens, index) + 1
+        start = next(i for i in header if tokens[i].sign == ":=") + 1
+        end = find_outer(tokens, start, ("to", "downto"))
+        name, is_up = tokens[index].text, tokens[end].sign == "to"
+        before = f"var {name} := {self.program.cut(start, end)}; {claim}"
+        return before, f"var {name} := {name} + 1; {claim}" if is_up else claim
 
     def _list_loops(self) -> list[Element]:
         return [

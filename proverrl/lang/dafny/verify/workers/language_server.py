@@ -54,7 +54,11 @@ _DOTNET = {"DOTNET_TieredCompilation": "0"}
 """Its code is compiled well at once. A start takes 2 seconds more, and each text half as long."""
 _INITIALIZE = 1
 _START_SECONDS = 60
-_SHOWN = re.compile(r"```dafny\n(?:ghost )?[^\n:]*: ([^\n]*)\n```")
+_SHOWN = re.compile(
+    # A constant is verified too.
+    r"(?:\*\*[^\n]*\*\*:\n\n_Verification not started yet_  \n  \n)?"
+    r"```dafny\n(?:ghost )?[^\n:]*: ([^\n]*)\n```"
+)
 _ITERATOR = re.compile(r"\biterator\b")
 _SILENT_SECONDS = 10
 """How long it may say nothing after an exception: after some it says nothing more at all."""
