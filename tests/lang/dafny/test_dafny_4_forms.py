@@ -94,12 +94,12 @@ def test_declarations(text: str, elements: str | None, findings: list[str]) -> N
 STATEMENTS = [
     # What is believed, or may leave a proof.
     ("x :- assume e;", "x", ["keywords assume"]),
-    ("var x :- assume {:axiom} e;", "var", ["keywords assume", "attributes assume"]),
+    ("var x :- assume {:axiom} e;", "var", ["keywords assume"]),
     (":- assume e;", ":", ["keywords assume"]),
     (":- expect e;", ":", ["keywords assume"]),
     ("x :- expect {:nowarn} e, f;", "x", ["keywords assume"]),
     ('expect {:nowarn} e, "why";', "expect", ["keywords assume"]),
-    ("x :| assume {:axiom} e;", "x", ["keywords assume", "attributes assume"]),
+    ("x :| assume {:axiom} e;", "x", ["keywords assume"]),
     ("x :- assert e;", "x", []),
     ("var x :- f(e), g;", "var", []),
     ("var x: int :- e {:nowarn};", "var", []),

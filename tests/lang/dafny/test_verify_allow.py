@@ -85,6 +85,12 @@ def test_a_word_admits_what_it_names_and_no_other_word_does(word: str) -> None:
         assert all(finding in refused for finding in counted), text
 
 
+def test_the_attribute_of_an_assumption_is_no_second_one() -> None:
+    text = "lemma {:axiom} A() ensures 1 == 2\nlemma L() { assume {:axiom} 1 == 2; }"
+    counted = Counter(finding.trust for finding in list_trusted(text, tuple(ALLOWED)))
+    assert counted == {"assume": 1, "axiom": 1}
+
+
 @pytest.mark.parametrize("text", NEVER)
 def test_no_word_admits_it(text: str) -> None:
     assert audit("file", text, allowed=tuple(ALLOWED))

@@ -211,10 +211,10 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
             continue
         # It says what holds without it.
         if is_attribute and (name.text, value.text) != ("verify", "true"):
-            trust = _TRUSTED_ATTRIBUTES.get(name.text, "")
             if before is not None and (before.sign, name.text) == ("assume", "axiom"):
-                # It says no more than the word before it.
-                trust = "assume"
+                # It says no more than the word before it, which is refused by itself.
+                continue
+            trust = _TRUSTED_ATTRIBUTES.get(name.text, "")
             yield replace(refuse_attribute(name, value), trust=trust)
 
 
