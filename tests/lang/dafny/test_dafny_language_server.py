@@ -74,6 +74,11 @@ def test_errors_that_come_behind_the_status_belong_to_the_answer(
     assert reply == Reply((FAILED,), (ReplyMessage("error", 1, 14, "it fails"),), ())
 
 
+def test_what_boogie_adds_to_an_error_is_left_out(fake: DafnyToolchain) -> None:
+    said = "it fails\nRelated message: loop invariant violation"
+    assert tell(fake, *START, place(4), diagnostics((1, 0, 14, said))).errors == ["it fails"]
+
+
 def test_a_text_with_nothing_to_verify_has_no_entry(fake: DafnyToolchain) -> None:
     assert tell(fake, DONE) == Reply((), (), ())
 
@@ -248,6 +253,7 @@ def test_real_texts(real: DafnyToolchain) -> None:
     ]
     errors = [[(m.line, m.column) for m in r.messages if m.kind == "error"] for r in replies]
     assert errors == [[(1, 49), (1, 81)], [], [], [(1, 9)], [(1, 18)], [], [(2, 0)], [(1, 0)]]
+    assert replies[-2].errors[0].endswith("(--dafny-version 2.3)")
     assert replies[-1].errors == [
         "[internal error] Parser exception: Object reference not set to an instance of an object."
     ]

@@ -40,6 +40,8 @@ _ASSUMES = re.compile(
 )
 _STACK = "\n   at "
 """Before each place in Dafny's own code, where its parser fails."""
+_RELATED = "\nRelated message: "
+"""Before the same once more in Boogie's words."""
 _MAX_SAID = 300
 
 
@@ -269,7 +271,7 @@ def _read_told(
         for note in said.related or ()
         if note.location.uri == uri
     ]
-    text = said.message.partition(_STACK)[0]
+    text = said.message.partition(_STACK)[0].partition(_RELATED)[0]
     return [ReplyMessage(kind, *_find_place(said.range.start, lines), text), *notes]
 
 

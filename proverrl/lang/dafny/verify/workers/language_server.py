@@ -319,7 +319,8 @@ def _refuse_iterators(source: str) -> Reply | None:
     if found := _ITERATOR.search(plain):
         # It is called verified while it still waits, and so it would be closed.
         line = plain.count("\n", 0, found.start()) + 1
-        said = "Dafny's server does not tell when an iterator is verified"
+        said = "Dafny's server does not tell when an iterator is verified; write a class with a "
+        said += "method, or have Dafny 2.3 judge (--dafny-version 2.3)"
         return Reply((), (ReplyMessage("error", line, 0, said),), ())
     return None
 
