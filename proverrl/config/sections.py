@@ -226,6 +226,11 @@ class DafnyConfig(Section):
     """``4``, ``2.3``, or ``auto``: Dafny 4 where there is one
     ([verifiers.md](verifiers.md#which-dafny-judges))"""
 
+    @field_validator("version", mode="before")
+    @classmethod
+    def _may_be_a_number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int | float) else value
+
 
 LoggingBackend = Literal["jsonl", "tensorboard", "wandb"]
 

@@ -30,6 +30,13 @@ def test_overrides_win_and_keep_their_types(tmp_path: Path) -> None:
     assert config.grpo.group_size == Config().grpo.group_size
 
 
+@pytest.mark.parametrize("version", ["4", "2.3"])
+def test_a_version_of_dafny_may_be_a_number(tmp_path: Path, version: str) -> None:
+    path = write(tmp_path, f"[dafny]\nversion = {version}\n")
+    assert load_config(path).dafny.version == version
+    assert load_config(write(tmp_path, ""), [f"dafny.version={version}"]).dafny.version == version
+
+
 @pytest.mark.parametrize(
     ("override", "names"),
     [
@@ -41,6 +48,7 @@ def test_overrides_win_and_keep_their_types(tmp_path: Path) -> None:
         ("learning_rate=1", "learner.learning_rate|learning_rate"),
         ("grpo.steps=0", "grpo.steps"),
         ("loop=ppo", "loop"),
+        ("dafny.version=3", "dafny.version"),
         ("no-equals", "key=value"),
     ],
 )
