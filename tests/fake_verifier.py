@@ -27,7 +27,7 @@ class FakeVerifier:
     """
 
     toolchain = "fake"
-    backend = "fake"
+    described = "fake"
 
     def __init__(
         self,

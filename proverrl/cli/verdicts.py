@@ -263,7 +263,7 @@ class _Judging:
         counts = ", ".join(
             f"{count} {name}{fatal.get(name, '')}" for name, count in sorted(self._counts.items())
         )
-        opened = "; ".join(f"{b.name}, {b.toolchain}" for b in self._router.opened)
+        opened = "; ".join(backend.described for backend in self._router.opened)
         before = f" ({self._num_skipped} of them by an earlier run)" if self._num_skipped else ""
         prefix = f"{opened}: " if opened else ""
         believed = describe_believed(self._believed)

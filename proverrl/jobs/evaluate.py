@@ -112,7 +112,7 @@ async def evaluate_benchmarks(
             display.show_phase("policy", writing.engine)
             if mode.engine:
                 display.show_phase("rollouts", mode.engine)
-            display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
+            display.show_phase("verifier", verifier.described)
             for name, benchmark in found.items():
                 display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
                 languages = {problem.language for problem in benchmark.problems}

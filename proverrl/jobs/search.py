@@ -72,7 +72,7 @@ async def search_problems(
         settings = _describe_settings(config, tools)
         with contextlib.closing(open_display(stream, config.search.calls)) as display:
             display.note(f"policy: {policy.engine}, temperature {config.evaluation.temperature:g}")
-            display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
+            display.note(f"verifier: {verifier.described}")
             run = _SearchRun(config, options, tools, verifier, display, settings)
             results = await run.search_all(problems, folders)
             if options.samples is not None:

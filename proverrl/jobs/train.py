@@ -172,7 +172,7 @@ async def _run_stages(session: Session) -> None:
     monitor.phase("policy", session.sampler.engine)
     if session.mode.engine:
         monitor.phase("rollouts", session.mode.engine)
-    monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
+    monitor.phase("verifier", session.verifier.described)
     monitor.phase(
         "problems",
         f"{len(problems.references)} with references for warm start, "

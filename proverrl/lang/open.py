@@ -103,7 +103,7 @@ def open_verifier(
         router,
         cache_path,
         toolchain="; ".join(backend.toolchain for backend in backends),
-        backend="; ".join(backend.name for backend in backends),
+        described="; ".join(backend.described for backend in backends),
         identify=router.identify,
         appeals=open_appeals(options, appeal_factor) if appeal_factor else None,
     )

@@ -103,7 +103,7 @@ def describe_languages(
         except ToolchainError as error:
             say(f"{language} is not served: {error}")
             continue
-        say(f"{language}: {backend.name}, {backend.toolchain}")
+        say(f"{language}: {backend.described}")
         conditions = hashlib.sha256(backend.salt.encode()).hexdigest()
         options = settings.options
         found[language] = LanguageAbout(

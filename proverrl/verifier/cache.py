@@ -70,9 +70,9 @@ def default_cache() -> Path:
 class CachedVerifier:
     """A ``LanedVerifier`` that asks ``inner`` once per candidate.
 
-    ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
-    records. ``num_hits`` counts verdicts answered from the cache or from a shared verification,
-    ``num_dropped`` rows that were damaged.
+    ``path`` None keeps verdicts in memory only. ``toolchain`` is a plain name for records,
+    ``described`` one for a person. ``num_hits`` counts verdicts answered from the cache or from a
+    shared verification, ``num_dropped`` rows that were damaged.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class CachedVerifier:
         *,
         identify: Identify,
         toolchain: str = "",
-        backend: str = "",
+        described: str = "",
         appeals: Appeals | None = None,
     ) -> None:
         self.inner = inner
         self.identify = identify
         self._appeals = appeals
         self.toolchain = toolchain
-        self.backend = backend
+        self.described = described
         self.num_hits = 0
         self.num_dropped = 0
         self._path = path

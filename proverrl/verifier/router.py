@@ -26,6 +26,13 @@ class Backend:
     salt: str
     verifier: LanedVerifier
 
+    @property
+    def described(self) -> str:
+        """Who judges, for a person to read: a toolchain here says itself how it is asked."""
+        if f"({self.name})" in self.toolchain:
+            return self.toolchain
+        return f"{self.name}, {self.toolchain}"
+
 
 OpenBackend = Callable[[], Backend]
 """Opens a back end; raises ``ToolchainError`` naming the command that installs a missing one."""

@@ -334,14 +334,14 @@ def test_the_command_line_judges_alike() -> None:
     async def main() -> tuple[str, list[Verdict]]:
         verifier: CachedVerifier = open_verifier(workers=1, toolchain=toolchain)
         try:
-            return verifier.backend, await asyncio.gather(
+            return verifier.described, await asyncio.gather(
                 *(verifier.verify(c, deadline_seconds=PATIENCE_SECONDS) for c in candidates)
             )
         finally:
             await verifier.aclose()
 
-    backend, verdicts = asyncio.run(main())
-    assert backend == "dafny-cli"
+    described, verdicts = asyncio.run(main())
+    assert described == toolchain.name
     assert [v.status for v in verdicts] == [
         Status.PROVED,
         Status.REJECTED,
