@@ -82,14 +82,30 @@ def find_errors(row: Row) -> list[Complaint]:
     return [Complaint(line, 1, text)]
 
 
+def find_warnings(row: Row) -> list[Complaint]:
+    """The warnings of a proved row; of another its errors say enough."""
+    return [
+        Complaint(int(one["line"]), int(one["column"]) + 1, str(one["message"]))
+        for one in row.get("diagnostics", ())
+        if row["status"] == "proved" and one["severity"] == "warning"
+    ]
+
+
+def count_warnings(row: Row) -> str:
+    """How many they are, for a person to read; empty where there is none."""
+    count = len(find_warnings(row))
+    return f"{count} warning{'s' if count > 1 else ''}" if count else ""
+
+
 def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
     """A test for each row: passed, skipped where there is nothing to prove, failed where a text is
-    no proof, and in error where nothing was judged."""
+    no proof, and in error where nothing was judged. What is printed are the warnings."""
     suite = ElementTree.Element("testsuite", name="proverrl verify", package="proverrl", id="0")
     suite.set("hostname", "localhost")
     suite.set("timestamp", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
     ElementTree.SubElement(suite, "properties")
     counts = {"failure": 0, "error": 0, "skipped": 0}
+    warned: list[str] = []
     for row in rows:
         seconds = f"{row.get('seconds', 0.0):.3f}"
         # A line that cannot be read has no name of its own.
@@ -101,6 +117,7 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
             properties = ElementTree.SubElement(case, "properties")
             for remark, value in remarks.items():
                 ElementTree.SubElement(properties, "property", name=remark, value=value)
+        warned += [f"{row['id']}: warning: {' '.join(str(w).split())}" for w in find_warnings(row)]
         if row["status"] == "proved":
             continue
         if passes(row, strict=strict):
@@ -113,7 +130,7 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
         if kind != "skipped":
             outcome.set("type", row["status"])
             outcome.text = _clean("\n".join(map(str, said)))
-    ElementTree.SubElement(suite, "system-out")
+    ElementTree.SubElement(suite, "system-out").text = _clean("\n".join(warned)) or None
     ElementTree.SubElement(suite, "system-err")
     suite.set("tests", str(len(rows)))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
@@ -126,13 +143,14 @@ def write_junit(path: Path, rows: Sequence[Row], *, strict: bool) -> None:
 
 
 def annotate(row: Row) -> Iterator[str]:
-    """GitHub's workflow commands for the errors of a row."""
-    for found in find_errors(row):
+    """GitHub's workflow commands for the errors of a row, or the warnings of a proved one."""
+    kind = "warning" if row["status"] == "proved" else "error"
+    for found in find_warnings(row) if kind == "warning" else find_errors(row):
         place = f"file={_escape(_find_place(row), more=True)}"
         if found.line:
             place += f",line={found.line},col={found.column}"
         text = str(found._replace(line=0))
-        yield f"::error {place},title={row['status']}::{_escape(text)}"
+        yield f"::{kind} {place},title={row['status']}::{_escape(text)}"
 
 
 def _find_file(row: Row) -> str:

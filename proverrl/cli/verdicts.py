@@ -24,6 +24,7 @@ from rich.text import Text
 from proverrl.cli.ci_reports import (
     Complaint,
     annotate,
+    count_warnings,
     describe_believed,
     find_errors,
     passes,
@@ -246,9 +247,9 @@ class _Judging:
         if self._keep:
             self.rows.append(row)
         self._believed.update(row.get("believed", {}))
-        if passes(row, strict=self._strict):
-            self._num_passed += 1
-        elif self._github:
+        is_passed = passes(row, strict=self._strict)
+        self._num_passed += is_passed
+        if self._github and (row["status"] == "proved" or not is_passed):
             for line in annotate(row):
                 self.screen.print(printable(line), soft_wrap=True)
         self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
@@ -307,6 +308,8 @@ def _print_plain(screen: PanelConsole, row: Row) -> None:
     status += f" ({AT_LIMIT})" if row["at_limit"] else ""
     counts = row["believed"]
     status += f" (believed: {describe_believed(counts)})" if counts else ""
+    warned = count_warnings(row)
+    status += f" ({warned})" if warned else ""
     shown, more = _list_shown(row)
     place = row["id"]
     if shown and shown[0].line:
@@ -328,6 +331,8 @@ def _print_for_people(screen: PanelConsole, row: Row) -> None:
     style = STYLES.get(status, "red" if status.judged else "yellow")
     took = (f"  {row['seconds']:.2f} s", "dim")
     remark = f"  {AT_LIMIT} of --rlimit" if row["at_limit"] else ""
+    warned = count_warnings(row)
+    remark += f"  {warned}" if warned else ""
     counts = row["believed"]
     believed = (f"  believed: {describe_believed(counts)}" if counts else "", "yellow")
     line = Text.assemble((f"{status.value:11}", style), " ", name, took, believed, remark)
