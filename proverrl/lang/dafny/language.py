@@ -49,7 +49,7 @@ _HEADS = _DECLARES | {"constructor", "iterator"}
 
 
 class Dafny(Language):
-    """Dafny 2.3, and the forms of Dafny 4 that its programs hold most often."""
+    """Dafny 2.3 and Dafny 4."""
 
     name = "dafny"
     title = "Dafny"
