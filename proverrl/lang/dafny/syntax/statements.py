@@ -505,8 +505,8 @@ class StatementElements(CodeExpressions):
         raise self.refuse("cheat", "unproved-calc", message)
 
     def _infers_reversed(self, first: tuple[int, int], last: tuple[int, int]) -> bool:
-        """True if Dafny takes ``<==`` for what is written after ``calc``: true stands at the end,
-        or false at the beginning."""
+        """True if Dafny reads a calc without an operator after its word as one with ``<==``: its
+        last line is true, or its first one false."""
         begin, end = (
             [t.text for t in self._tokens[s:e] if t.text not in "()"] for s, e in (first, last)
         )

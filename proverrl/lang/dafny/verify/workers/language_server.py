@@ -97,9 +97,9 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         analyses: bool = True,
         reads_4: bool = False,
     ) -> DafnyLanguageServer:
-        """Start it under these limits and see that it tells true from false; ``analyses``: and what
-        is proved by contradictory assumptions, for which it proves less; ``reads_4``: texts mean
-        what they mean to a Dafny 4, as they do with ``known``."""
+        """Start it under these limits and see that it tells true from false. ``analyses``: it also
+        tells what is proved by contradictory assumptions, and proves less. ``reads_4``: texts mean
+        what they mean to a Dafny 4; with ``known`` they always do."""
         command = (
             toolchain.dafny,
             "server",
