@@ -112,8 +112,8 @@ _TOLD_4 = [
 ]
 """Expected notes at these lines: the assumption, which is called verified, is told as an error."""
 DO_WITHOUT = (
-    "install another Dafny 4, or do without: --dafny-version 2.3 (dafny.version), or "
-    "PROVERRL_SECOND_DAFNY= where it is the second judge"
+    "do without it: --dafny-version 2.3 (dafny.version), or PROVERRL_SECOND_DAFNY= where it is the "
+    "second judge"
 )
 """What can be done about a Dafny 4 that does not work."""
 RLIMIT = 3_000_000
@@ -134,7 +134,7 @@ async def check_language_server(server: LanguageServer, rlimit: int, *, analyses
             why = f"{_BELIEVES} (that of 4.9.1 to 4.11.0 is known)"
         raise ToolchainError(
             f"Dafny 4 {why}: it says {found or reply.messages} and tells {told}, "
-            f"where {_OUTCOMES_4} and {right} are right; {DO_WITHOUT}"
+            f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or {DO_WITHOUT}"
         )
 
 
