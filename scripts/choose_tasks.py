@@ -80,5 +80,5 @@ if __name__ == "__main__":
     parser.add_argument("--all", action="store_true", help="also what needs no hint")
     given = parser.parse_args()
     with telling_errors():
-        done = choose(given.source, given.out, given.workers, keeps_idle=given.all)
-        print(asyncio.run(done))
+        choosing = choose(given.source, given.out, given.workers, keeps_idle=given.all)
+        print(asyncio.run(choosing))

@@ -156,9 +156,7 @@ async def ask_server(
     num_asked = 0
     for text in texts:
         if server is None or num_asked == RECYCLE_AFTER:
-            if server is not None:
-                server.kill()
-                await server.join()
+            await _end(server)
             limits = Limits(rlimit=rlimit, time_limit_seconds=_DEADLINE_SECONDS)
             server = await DafnyLanguageServer.start(
                 toolchain, limits, KnownProblems(), analyses=False
@@ -176,9 +174,12 @@ async def ask_server(
         seconds = time.monotonic() - started
         record(text, {**read, "cpu": round(cpu, 3), "seconds": round(seconds, 3)})
         if read["outcome"] in ("crashed", "late"):
-            server.kill()
-            await server.join()
+            await _end(server)
             server = None
+    await _end(server)
+
+
+async def _end(server: DafnyLanguageServer | None) -> None:
     if server is not None:
         server.kill()
         await server.join()
@@ -218,8 +219,8 @@ def make_tables(texts: list[Text], found: dict[tuple[str, str], dict[str, Any]])
 
 
 def is_severe(found: dict[tuple[str, str], dict[str, Any]]) -> bool:
-    """True if the server proved what the reference does not: without errors and limits the latter
-    may have had nothing to verify, where the server names declarations without obligations."""
+    """True if the server proved what the reference does not. A text without obligations counts for
+    neither: the reference verifies nothing, and the server names its declarations."""
     return any(
         side == "server"
         and read["outcome"] == "proved"

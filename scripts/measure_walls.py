@@ -137,8 +137,8 @@ def list_exploits(num: int, *, kinds: bool, newer: bool) -> Iterator[Text]:
         preamble = DECLARED + DECLARED_4 * newer + row["preamble"]
         problem = Problem(row["id"], "dafny", "statements", preamble, statement)
         second = BUGS["a calc that turns" if newer else "a choice after a conjunction"]
-        for title, text in (BUGS_4 if newer else BUGS | MORE_BUGS).items():
-            bug = text.replace("GOAL", goal)
+        for title, written in (BUGS_4 if newer else BUGS | MORE_BUGS).items():
+            bug = written.replace("GOAL", goal)
             for name, form in FORMS.items():
                 body = form.format(bug=bug, goal=goal, guard=guards[-1], second=second)
                 yield title if kinds else name, Candidate(problem, body)

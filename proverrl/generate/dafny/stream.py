@@ -17,12 +17,12 @@ from proverrl.generate.families import CurriculumDraft, Family, Generator, Learn
 from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.syntax.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.text import normalise
-from proverrl.lang.dafny.verify.backend import start_dafny_worker
+from proverrl.lang.dafny.verify.backend import make_spawn
 from proverrl.lang.dafny.verify.known import KnownProblems
 from proverrl.lang.dafny.verify.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.pools import Pools
 from proverrl.types import Problem
-from proverrl.verifier.base import LanedVerifier, Limits, Worker
+from proverrl.verifier.base import LanedVerifier, Limits
 from proverrl.verifier.pool import VerifierPool
 
 
@@ -48,13 +48,10 @@ class DafnyGenerator(Generator):
     def open_verifier(
         self, workers: int, dafny_version: DafnyVersion = "auto"
     ) -> tuple[LanedVerifier, LearnMetadata]:
-        """The metadata are the entries that Dafny 2.3 printed, to which later verdicts are held.
-        Dafny 4 tells of fewer, which no Dafny 2.3 could be held to."""
+        """The metadata are the entries that Dafny 2.3 printed: later verdicts must have them.
+        Dafny 4 tells of fewer, so that none of its own are kept."""
         toolchain = find_dafny_toolchain(dafny_version)
         limits, known = Limits(), KnownProblems()
-
-        async def spawn() -> Worker:
-            return await start_dafny_worker(toolchain, limits, known)
 
         def learn(problem: Problem) -> dict[str, Any] | None:
             entries = known.find_entries(problem, by_4=toolchain.is_4)
@@ -62,6 +59,7 @@ class DafnyGenerator(Generator):
                 return None
             return {} if toolchain.is_4 else {"expected_entries": sorted(entries)}
 
+        spawn = make_spawn(toolchain, limits, known)
         pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
         return pool, learn
 

@@ -22,7 +22,7 @@ from proverrl.lang.dafny.audit.bodies import (
     find_cheat,
 )
 from proverrl.lang.dafny.audit.methods import gives_contract
-from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
+from proverrl.lang.dafny.audit.strip import DAFNY_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
 from proverrl.lang.dafny.syntax.text import (
     BUILT_IN_MEMBERS,
@@ -49,7 +49,7 @@ _HEADS = _DECLARES | {"constructor", "iterator"}
 
 
 class Dafny(Language):
-    """Dafny 2.3, and the forms of Dafny 4 that its programs hold most often."""
+    """Dafny 2.3 and Dafny 4."""
 
     name = "dafny"
     title = "Dafny"
@@ -99,11 +99,7 @@ class Dafny(Language):
         return settled if isinstance(settled, Verdict) else audit_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
-        try:
-            check_problem(problem)
-        except ProblemError as error:
-            newer = explain_dafny_4(problem.statement)
-            raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
+        check_problem(problem)
 
     def asks_statement(self, problem: Problem) -> bool:
         is_whole = problem.kind == PROGRAM and not gives_contract(problem)

@@ -1,4 +1,4 @@
-"""The audit of a whole Dafny 2.3 program, where every word was written by the policy.
+"""The audit of a whole Dafny program, where every word was written by the policy.
 
 Flows in: a program. Flows out: findings; none means that Dafny may judge it. A finding names the
 word of ``trusted`` with which a user may admit it, where there is one.
@@ -120,7 +120,7 @@ def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
             yield token.refuse("cheat", "wildcard", message, "decreases-star")
     yield from program.left_out
     proved = _find_proved_members(program)
-    unfounded = set(find_unfounded(program))
+    unfounded = dict.fromkeys(find_unfounded(program))
     for token in unfounded:
         if token.text == "const":
             message = "this constant has no value, and its type may have none"

@@ -58,8 +58,8 @@ def is_dafny_4(problem: Problem) -> bool:
 
 
 def explain_dafny_4(text: str) -> str:
-    """The reason why Dafny 2.3 cannot read this text: the first thing in it that it does not have.
-    Empty when nothing was found, which is no promise."""
+    """The first thing in this text that Dafny 2.3 does not have, as the reason why it cannot read
+    it. Empty when nothing was found, which is no promise."""
     tokens = [*scan_any(text), ("end", "", 0), ("end", "", 0)]
     for (_, word, place), (kind, name, _), (_, after, _) in zip(
         tokens, tokens[1:], tokens[2:], strict=False

@@ -10,8 +10,8 @@ For the same reason operands of ``&&`` and of ``||`` get parentheses, two at a t
 where a partial function is called beside them: of ``a && b ==> f(x)`` Dafny believes where ``b``
 holds that ``f(x)`` may be called, of ``(a && b) ==> f(x)`` not (600).
 A calc that ends in ``true`` or begins with ``false`` gets ``==`` after its word where all its steps
-have an operator: without it Dafny infers ``<==``, for which it looks whether the other lines can be
-evaluated, so that it believes this of some.
+have an operator. Without it Dafny infers ``<==``, and believes of some lines that they can be
+evaluated.
 Lines stay, and so do columns but for the parentheses.
 """
 

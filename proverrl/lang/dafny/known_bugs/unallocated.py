@@ -9,9 +9,9 @@ variables, fields and results, which need be given no value, may not. One withou
 must be compared like a number, or the program must have no references. In forall statements this
 is asked only where a program speaks of what is allocated.
 A type may also have no value where that was never shown: ``witness *``, a type parameter, a type
-without a definition, a datatype over one of them. Dafny 4 believes in a value of it, too, where a
-lambda, a comprehension or a forall statement does not speak of its variable: ``(e: E) => F(k)``
-says that ``F(k)`` may be called.
+without a definition, a datatype over one of them. Dafny 4 believes in a value of it where a lambda
+or a forall statement does not use its variable: it takes ``(e: E) => F(k)`` for a proof that
+``F(k)`` may be called.
 Not handled here: quantifiers, which Dafny reads rightly; functions (``hidden_references``).
 """
 
@@ -116,8 +116,8 @@ def _list_members(owner: Element) -> Iterator[tuple[Element, Element]]:
 
 
 def _find_unused(program: ParsedProgram, around: Surroundings, kinds: _Kinds) -> Iterator[Finding]:
-    """Lambdas and forall statements over a type that may have no value, in which a call does not
-    speak of the variable: Dafny 4 believes that it is allowed."""
+    """Calls in lambdas and forall statements over a type that may have no value, where they do
+    not use the variable: Dafny 4 believes that they are allowed."""
     tokens = program.tokens
     scopes = [(start + (tokens[start].sign == "("), end) for start, end in program.lambdas]
     for start, last in program.foralls:
@@ -146,8 +146,8 @@ def _find_unused(program: ParsedProgram, around: Surroundings, kinds: _Kinds) ->
                 if not doubtful <= said:
                     message = (
                         f"Dafny 4 believes that {tokens[place].text!r} may be called here, though "
-                        f"{min(doubtful - said)!r} may stand for no value; speak of that in the "
-                        "call, or make the call before"
+                        f"{min(doubtful - said)!r} may stand for no value; use that variable in "
+                        "the call, or make the call before"
                     )
                     yield tokens[place].refuse("cheat", "unused-variable", message)
 
@@ -240,7 +240,7 @@ class _Kinds:
         self._around = around
         self._types: dict[str, set[str]] = {}
         self._references = {"object"}
-        # The types that are declared, and need not have a value.
+        # Declared types that need not have a value.
         self._unfounded: set[str] = set()
         for p in around.programs:
             self._types |= read_types(p)
@@ -259,9 +259,7 @@ class _Kinds:
         if not self._has_references or is_number(self._program, self._around, scope, name):
             return False
         known = self._around.types.get(name, [])
-        if [token.sign for token in self._program.tokens[scope.start + 1 : scope.start + 2]] == [
-            "*"
-        ]:
+        if any(t.sign == "*" for t in self._program.tokens[scope.start + 1 : scope.start + 2]):
             return any(self.reaches(word) for kind in known for word in kind)
         if name in self._around.untyped:
             return True

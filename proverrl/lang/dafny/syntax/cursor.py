@@ -322,7 +322,7 @@ class CodeTypes(Cursor):
 
     def _refuse_word(self, place: int) -> GrammarError:
         token = self._token_at(place)
-        message = f"Dafny 2.3 and 4 read {token.text!r} behind '<' otherwise; rename it"
+        message = f"Dafny 2.3 and 4 read {token.text!r} after a '<' differently; rename it"
         return GrammarError(token.refuse("cheat", "grammar", message))
 
     def _find_types_end(self, place: int, end: str) -> int | None:

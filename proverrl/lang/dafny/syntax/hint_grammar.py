@@ -1,4 +1,4 @@
-"""The grammar of a hole in a Dafny 2.3 program: a sublanguage of Dafny's grammar.
+"""The grammar of a hole in a Dafny program: a sublanguage of Dafny's grammar.
 
 Flows in: the tokens of a body. Flows out: the names that it declares for the text after the
 hole; a body outside the grammar raises ``GrammarError`` with the first finding.

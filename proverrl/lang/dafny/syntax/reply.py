@@ -1,8 +1,9 @@
-"""Reads what Dafny 2.3 printed about one program.
+"""What Dafny said of one program, and how that of Dafny 2.3 is read.
 
 Flows in: the text between a request and its end mark (server) or a whole standard output (CLI
-with ``/trace``). Flows out: a ``Reply``. Not handled here: what follows from it (``judge``), and
-whether it belongs to the question (``server``).
+with ``/trace``). Flows out: a ``Reply``. Its messages are told apart here in the words of both
+Dafnys. Not handled here: what follows from it (``judge``), whether it belongs to the question
+(``server``), and the answers of Dafny 4 (``language_answer``).
 """
 
 from __future__ import annotations

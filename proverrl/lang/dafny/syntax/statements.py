@@ -246,7 +246,7 @@ class StatementElements(CodeExpressions):
         self.take(";")
 
     def refuse_decreases_to(self) -> None:
-        """Raises behind ``decreases`` where Dafny 4 reads a part of the clause before it."""
+        """Raises at ``decreases to``, which Dafny 4 reads as a part of the clause before."""
         if self._text(self._place - 1) == "decreases" and self.at("to") and not self.admitted:
             message = (
                 "Dafny 4 reads 'decreases to' as an operator of the clause before; put the "
@@ -505,12 +505,12 @@ class StatementElements(CodeExpressions):
         raise self.refuse("cheat", "unproved-calc", message)
 
     def _infers_reversed(self, first: tuple[int, int], last: tuple[int, int]) -> bool:
-        """True if Dafny takes ``<==`` for what is written after ``calc``: true stands at the end,
-        or false at the beginning."""
-        words = [
-            [t.text for t in self._tokens[s:e] if t.text not in "()"] for s, e in (last, first)
-        ]
-        return words[0] == ["true"] or words[1] == ["false"]
+        """True if Dafny reads a calc without an operator after its word as one with ``<==``: its
+        last line is true, or its first one false."""
+        begin, end = (
+            [t.text for t in self._tokens[s:e] if t.text not in "()"] for s, e in (first, last)
+        )
+        return begin == ["false"] or end == ["true"]
 
     def _note_inferred(self, opened: int, signs: list[str]) -> None:
         if not any(signs):

@@ -1,4 +1,4 @@
-"""Splits Dafny 2.3 text into tokens.
+"""Splits Dafny text, of 2.3 or 4, into tokens.
 
 Flows in: text. Flows out: tokens, and a ``Finding`` for the first thing that must not be there:
 whatever could make Dafny's scanner and this one disagree is refused, not guessed. ``read_body``

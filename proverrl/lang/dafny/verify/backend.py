@@ -32,7 +32,8 @@ from proverrl.verifier.pool import VerifierPool, make_upkeep
 from proverrl.verifier.router import Backend
 
 _GROWTH_4 = 4
-"""What the z3 of a Dafny 4, or of a second judge, may count where that of Dafny 2.3 counts one."""
+"""The resource limit of a Dafny 4, or of a second judge, in those of a Dafny 2.3 that judges first:
+another z3 counts otherwise."""
 
 
 async def start_dafny_worker(
@@ -96,8 +97,8 @@ def open_dafny(options: BackendOptions) -> Backend:
 def open_second_judge(
     toolchain: DafnyToolchain, limits: Limits, options: BackendOptions, *, reads_4: bool
 ) -> Wall:
-    """As many workers as the first Dafny has, under larger limits: another z3 counts otherwise.
-    ``reads_4``: the first is a Dafny 4."""
+    """As many workers as the first Dafny has. ``limits`` are those for a Dafny 2.3 that judges
+    first; ``reads_4``: the first is a Dafny 4."""
     limits = replace(limits, rlimit=_GROWTH_4 * limits.rlimit)
 
     def open_pool(analyses: bool) -> LanedVerifier:

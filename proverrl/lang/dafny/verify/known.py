@@ -95,7 +95,8 @@ class KnownProblems:
             raise ProblemError(
                 f"problem {problem.id!r}: with an empty body Dafny says "
                 f"{next(iter(blank.errors), '') or 'no entries'!r}, so what a proof "
-                "must verify is unknown; name it in the problem's metadata as expected_entries"
+                "must verify is unknown; mend the problem (under Dafny 2.3: or name it in the "
+                "problem's metadata as expected_entries)"
             )
         self._look_up(problem).entries = blank.names
         return blank.names

@@ -55,10 +55,7 @@ class SecondJudge:
         if _is_judged(again) and not again.proved:
             again = await other.verify(candidate, deadline_seconds=seconds, lane=lane)
             again = replace(again, seconds=again.seconds + analysed.seconds)
-        told = f"second-judge: {again.toolchain}"
-        verdict = replace(
-            verdict, seconds=verdict.seconds + again.seconds, checks=(*verdict.checks, told)
-        )
+        verdict = _note(verdict, again, again.toolchain)
         if not again.proved:
             return _refuse(verdict, again, "does not confirm the proof")
         if missing := _list_missing(verdict, again):
@@ -82,7 +79,7 @@ class SecondJudge:
 
 class OlderJudge:
     """The ``Wall`` of a Dafny 2.3 behind a Dafny 4: it judges what is written in the language of
-    both, and the check of what it cannot read ends in ``not read``."""
+    both. What it cannot read it lets pass; the check then ends in ``not read``."""
 
     def __init__(self, verifier: LanedVerifier, toolchain: str) -> None:
         self._verifier = verifier
@@ -96,19 +93,22 @@ class OlderJudge:
         try:
             again = await self._verifier.verify(candidate, deadline_seconds=seconds, lane=lane)
         except ProblemError:
-            # A problem in the words of Dafny 4.
+            # The problem itself cannot be read, such as one in the words of Dafny 4.
             again = Verdict(Status.REJECTED, stage=Stage.READING)
         is_read = not again.status.judged or again.stage is not Stage.READING
-        told = f"second-judge: {self._toolchain}{'' if is_read else ': not read'}"
-        verdict = replace(
-            verdict, seconds=verdict.seconds + again.seconds, checks=(*verdict.checks, told)
-        )
+        verdict = _note(verdict, again, f"{self._toolchain}{'' if is_read else ': not read'}")
         if is_read and not again.proved:
             return _refuse(verdict, again, "does not confirm the proof")
         return verdict
 
     async def aclose(self) -> None:
         await self._verifier.aclose()
+
+
+def _note(verdict: Verdict, again: Verdict, who: str) -> Verdict:
+    """The verdict with the time of the second one, and the check that names its judge."""
+    checks = (*verdict.checks, f"{_RULE}: {who}")
+    return replace(verdict, seconds=verdict.seconds + again.seconds, checks=checks)
 
 
 def _is_judged(verdict: Verdict) -> bool:

@@ -1,9 +1,9 @@
-"""Dafny 4's outcome of each name, as the entries that Dafny 2.3 tells of.
+"""Turns Dafny 4's outcome of each name into the entries that Dafny 2.3 would tell of.
 
-Flows in: names with their places and outcomes, what was said of the text. Flows out: entries with
-the number of their failures. Dafny 4 has one outcome for what a method demands and promises and for
-its body; what fails before the body is an entry of its own here, as it is for Dafny 2.3. The number
-of its obligations is not told: one is counted, or as many as fail.
+Flows in: names with their places and outcomes, and the messages about the text. Flows out: entries
+with the number of their failures. Dafny 4 has one outcome for the contract of a method and for its
+body. What fails before the body is an entry of its own here, as it is for Dafny 2.3. Dafny 4 tells
+no number of obligations: one is counted, or as many as fail.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _find_bodies(source: str) -> Iterator[tuple[Place, Place]]:
     try:
         program = read_text(source)
     except GrammarError:
-        # Bare files may hold what is not read; all that fails there fails in one entry.
+        # Bare files may hold what is not read; there all failures of a name are one entry's.
         return
     tokens = program.tokens
     for element in list_elements(program.root):

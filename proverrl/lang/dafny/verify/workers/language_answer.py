@@ -1,12 +1,12 @@
 """What Dafny 4's language server says of one text, read into a ``Reply``.
 
-Flows in: its notices, in any order. Flows out: whether the answer is whole, and the reply. It says
-nothing when it is done. An answer is whole when the text was refused, or when it was resolved and
-every name that is verified has its outcome.
-Covered: statuses that come before the end of resolution and are not repeated; a text with nothing
-to verify, of which there are none; errors that come behind them; errors without a place; outcomes
-that are taken back; exceptions inside Dafny, which say nothing of the text and are told as its only
-error, with a cause. Not handled here: the process (``language_server``).
+Flows in: its notices, in any order. Flows out: whether the answer is whole, and the reply. The
+server does not say when it is done. An answer is whole when the text was refused, or when it was
+resolved and every name that is verified has its outcome.
+Covered: outcomes that come before the end of resolution and are not repeated; a text with nothing
+to verify, which has no outcomes; errors that come after the outcomes; errors without a place;
+outcomes that are taken back; exceptions inside Dafny, which say nothing of the text and are told as
+its only error, with a cause. Not handled here: the process (``language_server``).
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _read_symbol(
 
 
 def _find_place(place: _Place | Utf16Place, lines: Sequence[str]) -> tuple[int, int]:
-    """Line (from 1) and column (from 0) in code points; what has no place stands at the begin."""
+    """Line (from 1) and column (from 0) in code points; what has no place stands at the start."""
     if place.line >= len(lines):
         raise WorkerError(f"Dafny's server speaks of line {place.line + 1}, and there are fewer")
     if min(place.line, place.character) < 0:

@@ -31,7 +31,7 @@ from proverrl.lang.dafny.syntax.text import mangle
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.language_answer import RESOLVED, Answer, Symbol
-from proverrl.lang.dafny.verify.workers.selfcheck import check_language_server
+from proverrl.lang.dafny.verify.workers.selfcheck import DO_WITHOUT, check_language_server
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
 from proverrl.verifier.base import Limits
@@ -97,9 +97,9 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         analyses: bool = True,
         reads_4: bool = False,
     ) -> DafnyLanguageServer:
-        """Start it under these limits and see that it tells true from false; ``analyses``: and what
-        is proved by contradictory assumptions, for which it proves less; ``reads_4``: texts mean
-        what they mean to a Dafny 4, as they do with ``known``."""
+        """Start it under these limits and see that it tells true from false. ``analyses``: it also
+        tells what is proved by contradictory assumptions, and proves less. ``reads_4``: texts mean
+        what they mean to a Dafny 4; with ``known`` they always do."""
         command = (
             toolchain.dafny,
             "server",
@@ -127,7 +127,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
             await server.join()
             if isinstance(error, TimeoutError):
                 said = f"{toolchain.dafny} server says nothing for {_START_SECONDS} seconds"
-                raise ToolchainError(f"{said}; set PROVERRL_SECOND_DAFNY= to do without") from error
+                raise ToolchainError(f"{said}; {DO_WITHOUT}") from error
             if isinstance(error, WorkerError) and error.cause == "died":
                 raise ToolchainError(f"{toolchain.dafny} server does not start: {error}") from error
             raise
@@ -319,8 +319,10 @@ def _refuse_iterators(source: str) -> Reply | None:
     if found := _ITERATOR.search(plain):
         # It is called verified while it still waits, and so it would be closed.
         line = plain.count("\n", 0, found.start()) + 1
-        said = "Dafny's server does not tell when an iterator is verified; write a class with a "
-        said += "method, or have Dafny 2.3 judge (--dafny-version 2.3)"
+        said = (
+            "Dafny's server does not tell when an iterator is verified; write a class with a "
+            "method, or have Dafny 2.3 judge alone (--dafny-version 2.3 --confirm off)"
+        )
         return Reply((), (ReplyMessage("error", line, 0, said),), ())
     return None
 

@@ -111,14 +111,18 @@ _TOLD_4 = [
     ("limit", 4),
 ]
 """Expected notes at these lines: the assumption, which is called verified, is told as an error."""
+DO_WITHOUT = (
+    "do without it: --dafny-version 2.3 (dafny.version), or PROVERRL_SECOND_DAFNY= where it is the "
+    "second judge"
+)
+"""What can be done about a Dafny 4 that does not work."""
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
 
 
 async def check_language_server(server: LanguageServer, rlimit: int, *, analyses: bool) -> None:
-    """As ``check_canaries``, for Dafny 4's language server, whose limit holds for all texts: where
-    that is large the lemma beyond it has a smaller one of its own, so that a start takes no more
-    time."""
+    """As ``check_canaries``, for Dafny 4's language server, whose limit holds for all texts. Where
+    that is large, the lemma that exceeds it gets a smaller one, which keeps a start short."""
     own = f"{{:resource_limit {RLIMIT}}} " if rlimit > RLIMIT else ""
     reply = await server.ask(_CANARIES_4.replace("lemma CanaryHard", f"lemma {own}CanaryHard"))
     marked = [("contradiction", message.line) for message in reply.contradictions]
@@ -130,8 +134,7 @@ async def check_language_server(server: LanguageServer, rlimit: int, *, analyses
             why = f"{_BELIEVES} (that of 4.9.1 to 4.11.0 is known)"
         raise ToolchainError(
             f"Dafny 4 {why}: it says {found or reply.messages} and tells {told}, "
-            f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or do "
-            "without: --dafny-version 2.3 (dafny.version), or PROVERRL_SECOND_DAFNY= as second"
+            f"where {_OUTCOMES_4} and {right} are right; install another Dafny 4, or {DO_WITHOUT}"
         )
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 from proverrl.config.base import DafnyVersion
 from proverrl.errors import ToolchainError
-from proverrl.lang.dafny.install import default_folder
+from proverrl.lang.dafny.install import VERSION, default_folder
 from proverrl.lang.dafny.verify.workers.prelude import mend_prelude
 from proverrl.lang.records import Part
 from proverrl.lang.trusted import TERMINATION
@@ -31,9 +31,9 @@ Z3_VERSION = "4.8.5"
 _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")
 _INSTALL_DAFNY = "sudo apt-get install dafny"
 _INSTALL_Z3 = f"pip install z3-solver=={Z3_VERSION}.0"
-_INSTALL_DAFNY_4 = "dotnet tool install --global dafny --version 4.11.0"
+_INSTALL_DAFNY_4 = f"dotnet tool install --global dafny --version {VERSION}"
 GET_DAFNY_4 = f"{sys.executable} -m proverrl.lang.dafny.install"
-"""Does without root and without a .NET of this machine."""
+"""Needs neither root nor a .NET on this machine."""
 _VERSION_SECONDS = 30
 _WANTED: dict[DafnyVersion, tuple[str, ...]] = {
     "auto": ("4.", "2.3."),
@@ -92,8 +92,9 @@ class DafnyToolchain:
 
 
 def find_confirming_toolchain(first: DafnyToolchain | None) -> DafnyToolchain | None:
-    """The Dafny that PROVERRL_SECOND_DAFNY names, behind the ``first`` one; None without one.
-    Raises ``ToolchainError`` when what is named is none, or is Dafny 2.3 as the first one is."""
+    """The Dafny that PROVERRL_SECOND_DAFNY names, behind the ``first`` one; None if it names
+    nothing. Raises ``ToolchainError`` when what it names does not answer as Dafny, or is a Dafny
+    2.3 where the first one is no Dafny 4."""
     named = os.environ.get("PROVERRL_SECOND_DAFNY")
     if not named:
         return None
@@ -116,8 +117,8 @@ def find_confirming_toolchain(first: DafnyToolchain | None) -> DafnyToolchain | 
 
 def find_dafny_toolchain(version: DafnyVersion = "auto") -> DafnyToolchain:
     """The first judge. ``auto`` takes what PROVERRL_DAFNY names, else the first Dafny 4 there is,
-    else the first 2.3; a version passes over what is of another. Raises ``ToolchainError`` that
-    names the command which brings one."""
+    else the first 2.3; with a version, those of another are passed over. Raises ``ToolchainError``
+    with the command that installs one."""
     wanted = _WANTED[version]
     found, others = [], []
     for place in list_dafny():
@@ -272,16 +273,8 @@ def check_dafny() -> list[Part]:
         text = str(error)
         remedy = z3_remedy if text.endswith(_INSTALL_Z3) else f"{GET_DAFNY_4}, or {_INSTALL_DAFNY}"
         return [Part("Dafny", "missing", text, remedy)]
-    parts = [_check_first(found)]
-    if found.is_4:
-        pass
-    elif found.server is None:
-        detail = "not found: each proof starts Dafny anew, which is slower"
-        parts.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
-    else:
-        runtime, server = found.server
-        parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
-    parts += [*_check_others(found), _check_second(found)]
+    servers = [] if found.is_4 else _check_server(found)
+    parts = [_check_first(found), *servers, *_check_others(found), _check_second(found)]
     where = f"{found.z3_version}, {found.z3}"
     if found.is_4 or found.z3_version == Z3_VERSION:
         return [*parts, Part("z3", "ok", where)]
@@ -300,6 +293,14 @@ def _check_first(found: DafnyToolchain) -> Part:
         detail = f"{where}: refused, since its prelude is not known"
         return Part("Dafny", "missing", detail, _INSTALL_DAFNY_4)
     return Part("Dafny", "ok", where)
+
+
+def _check_server(found: DafnyToolchain) -> list[Part]:
+    if found.server is None:
+        detail = "not found: each proof starts Dafny anew, which is slower"
+        return [Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime")]
+    runtime, server = found.server
+    return [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
 
 
 def _check_others(first: DafnyToolchain) -> list[Part]:
