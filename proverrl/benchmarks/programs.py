@@ -27,6 +27,7 @@ from proverrl.lang.dafny.benchmark_texts import (
     number_in_order,
     restore_body,
 )
+from proverrl.lang.dafny.syntax.plain import write_ghost
 from proverrl.types import HOLE, Problem
 
 _NO_HINTS = "_no_hints"
@@ -95,7 +96,7 @@ def read_dafnycomp(collector: Collector) -> None:
 
 def read_vericoding(collector: Collector) -> None:
     """Rows with the parts of a program: a method with its contract, whose code is to be written.
-    The family is the benchmark that a row was taken from."""
+    The family is the benchmark that a row was taken from; what specifies is made ghost."""
     for row in collector.iter_rows():
         name = str(row.data.get("id", ""))
         with collector.reading(name, row.where):
@@ -112,7 +113,8 @@ def read_vericoding(collector: Collector) -> None:
                 language="dafny",
                 kind="program",
                 preamble="",
-                statement=f"{head}\n{HOLE}\n{after}",
+                # Code that called what specifies it would prove nothing.
+                statement=write_ghost(f"{head}\n{HOLE}\n{after}").text,
                 split="heldout",
                 origin=collector.origin,
                 informal=read_field(row.data, "vc-description", default=""),

@@ -203,7 +203,6 @@ LOOKALIKES = [
         "lemma M() decreases set x | P(x), y { } lemma N() ensures s == set z | Q(z) :: z { }",
         "lemma[decreases] lemma[ensures]",
     ),
-    ("method M() { x := hide * 2; hide := 3; hide(x); }", "method[x hide hide]"),
     ("method M() { opaque := 1; older := opaque; }", "method[opaque older]"),
     ("method M() { var x := s[1:-y]; assert l:-x > 0; }", "method[var assert]"),
     ("method M() { x := F(a < b, c > -d); }", "method[x]"),

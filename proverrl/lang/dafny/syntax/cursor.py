@@ -24,7 +24,7 @@ RESERVED = frozenset(
     new newtype null object old opened ORDINAL parallel predicate print protected provides
     reads real refines requires return returns reveal reveals seq set static string then this
     trait true twostate type unchanged var where while witness yield yields
-    assigned continue for is nameonly nonincreases replaceable replaces""".split()
+    assigned continue for hide is nameonly nonincreases replaceable replaces""".split()
 )
 """Dafny 2.3 reserves all but the last line, Dafny 4 those. A text that takes one for a name would
 be another text for Dafny 4."""
@@ -52,7 +52,7 @@ _AFTER_TYPES_4 = frozenset("&& || ==> <== <==> => @ is".split())
 # Names in Dafny 2.3, which is why it reads on; Dafny 4 ends an expression before them.
 _BEFORE_EXTREMES = frozenset("least greatest".split())
 # Names that Dafny 4, where it looks ahead, takes for no types.
-_NO_TYPES = frozenset("hide locals older opaque".split())
+_NO_TYPES = frozenset("hide locals older opaque reveal".split())
 
 
 class GrammarError(Exception):
@@ -293,6 +293,15 @@ class CodeTypes(Cursor):
         if self.at("<") and not is_arrow and (not in_expression or self._at_type_arguments()):
             self._parse_type_arguments()
 
+    def take_types_of_name(self) -> None:
+        """Types after a name in an expression. Before a brace, which may be a set or a body, they
+        are refused: by these a text would hide a body from one who reads a comparison."""
+        start = self._place
+        self._take_type_arguments()
+        if self._place > start and self.at("{") and not self.admitted:
+            message = "types and a brace behind them may be a comparison; write parentheses"
+            raise self.refuse("syntax", "grammar", message)
+
     def _parse_type_arguments(self) -> None:
         if self._text(self._place - 1) in ("map", "imap"):
             self._note_missing_range()
@@ -323,7 +332,7 @@ class CodeTypes(Cursor):
     def _refuse_word(self, place: int) -> GrammarError:
         token = self._token_at(place)
         message = f"Dafny 2.3 and 4 read {token.text!r} after a '<' differently; rename it"
-        return GrammarError(token.refuse("cheat", "grammar", message))
+        return GrammarError(token.refuse("syntax", "grammar", message))
 
     def _find_types_end(self, place: int, end: str) -> int | None:
         """The place after the types from ``place`` on and the bracket behind them."""
@@ -370,6 +379,8 @@ class CodeTypes(Cursor):
             if text in COLLECTIONS or self._text(place) != ".":
                 return place
             place += 1
+            if self._text(place) in _NO_TYPES and not self.admitted:
+                raise self._refuse_word(place)
             if not is_name(self._token_at(place)):
                 return None
 

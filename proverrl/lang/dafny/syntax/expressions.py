@@ -51,6 +51,8 @@ class CodeExpressions(CodeDomains):
             elif self.take("["):
                 self._parse_index()
                 is_call = False
+            elif self.at(".") and self._ends_number():
+                raise self.fail("expected digits behind a point")
             elif self.take("."):
                 is_call = self._parse_member()
             else:
@@ -65,6 +67,12 @@ class CodeExpressions(CodeDomains):
             self._parse_argument()
 
         self.parse_list(parse, ")")
+
+    def _ends_number(self) -> bool:
+        """Behind ``1``, to which Dafny 4 counts the point."""
+        before = self._tokens[self._place - 1]
+        is_whole = before.kind == "number" and "." not in before.text
+        return is_whole and self._text(self._place - 2) != "." and not self.admitted
 
     def _parse_argument(self) -> None:
         is_named = self.at_name or self.token.kind == "number"
@@ -144,7 +152,7 @@ class CodeExpressions(CodeDomains):
         a label (``f@L(x)``); True for the latter two."""
         if not self.at("#"):
             callee = self._text(self._place - 1)
-            self._take_type_arguments()
+            self.take_types_of_name()
             return self.whole and self._take_labelled_call(callee)
         self.advance()
         self._take_type_arguments(in_expression=False)
@@ -176,7 +184,7 @@ class CodeExpressions(CodeDomains):
             self.parse_list(self.parse_inner, "}")
         elif word in ("multiset", "seq"):
             if self.whole:
-                self._take_type_arguments()
+                self.take_types_of_name()
             self.expect("(")
             self.parse_list(self.parse_inner, ")")
         else:
@@ -423,6 +431,11 @@ class CodeExpressions(CodeDomains):
             if self._brackets and not is_call and self.whole and self.take(";"):
                 parse_rest()
                 return False
+            if self.at(";") and not self._brackets and self.whole and not self.admitted:
+                message = (
+                    "Dafny 4 reads on behind 'reveal ...;' here; write parentheses around both"
+                )
+                raise self.refuse("syntax", "grammar", message)
             return is_call
         elif word == "label":
             self.expect_name()

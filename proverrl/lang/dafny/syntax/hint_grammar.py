@@ -276,7 +276,7 @@ class HintGrammar(StatementElements):
     def _parse_after_name(self) -> bool:
         """Types stand before a call or a member only; any others may be a comparison to us."""
         place = self._place
-        self._take_type_arguments()
+        self.take_types_of_name()
         if self._place > place and not self.at("(", "."):
             raise self.fail("expected '(' or '.' after types")
         return False

@@ -542,6 +542,10 @@ class StatementElements(CodeExpressions):
         sign = self.advance().text
         if sign == "==" and self.whole and self.take("#"):
             self.expect("[")
+            start = self._place
             self.parse_inner()
+            if self._place > start + 1 and not self.admitted:
+                message = "Dafny believes that this index has a value; give it a name before"
+                raise self.refuse("cheat", "unproved-calc", message)
             self.expect("]")
         return sign

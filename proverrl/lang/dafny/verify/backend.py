@@ -44,7 +44,8 @@ async def start_dafny_worker(
     Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
     """
     if toolchain.is_4:
-        return await DafnyLanguageServer.start(toolchain, limits, known, analyses=False)
+        grown = replace(limits, rlimit=_GROWTH_4 * limits.rlimit)
+        return await DafnyLanguageServer.start(toolchain, grown, known, analyses=False)
     if toolchain.backend == "dafny-cli":
         return await DafnyCliWorker.start(toolchain, limits, known)
     return await DafnyServerWorker.start(toolchain, limits, known)
@@ -68,10 +69,9 @@ def open_dafny(options: BackendOptions) -> Backend:
     toolchain = options.toolchain or find_dafny_toolchain(options.dafny_version)
     check_arguments(options.arguments, toolchain.dafny_version)
     toolchain = replace(toolchain, allowed=options.allowed, arguments=options.arguments)
-    told = options.limits
+    limits = options.limits
     if options.memory_mb is not None:
-        told = replace(told, memory_mb=options.memory_mb)
-    limits = replace(told, rlimit=(_GROWTH_4 if toolchain.is_4 else 1) * told.rlimit)
+        limits = replace(limits, memory_mb=options.memory_mb)
     pool = VerifierPool(
         make_spawn(toolchain, limits),
         workers=options.workers,
@@ -88,7 +88,7 @@ def open_dafny(options: BackendOptions) -> Backend:
         name += "; the second judge is not asked under --dafny-arg"
     elif second:
         name += f"; second judge: {second.name}"
-        judge = open_second_judge(second, told, options, reads_4=toolchain.is_4)
+        judge = open_second_judge(second, limits, options, reads_4=toolchain.is_4)
         verifier = ConfirmingVerifier(verifier, [judge], rate)
         salt = "\x00".join((salt, options.confirm, second.name, str(second_judge.VERSION)))
     return Backend(name=toolchain.backend, toolchain=name, salt=salt, verifier=verifier)
