@@ -10,7 +10,7 @@ Not handled here: bugs that the grammars refuse (``reversed-calc``, ``guarded-ch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import networkx as nx
 
@@ -18,7 +18,7 @@ from proverrl.lang.dafny.known_bugs.loop_measures import list_clauses
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_selections, list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.tokens import find_close, find_outer
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
 _STEPS = frozenset("assert assume calc reveal expect".split())
@@ -245,13 +245,14 @@ def _find_co_calls(program: ParsedProgram, around: Surroundings) -> Iterator[int
                 yield from (i for i in range(place, end) if tokens[i].text in own)
 
 
-def _list_recursive(around: Surroundings) -> dict[str, set[str]]:
-    """The functions that may call themselves, and all that call each other with each."""
+def _list_recursive(around: Surroundings, *, contracts: bool = False) -> dict[str, set[str]]:
+    """The functions that may call themselves, and all that call each other with each; with
+    ``contracts`` also what they call in those."""
     names = {element.name for _, element in around.functions}
     calls = nx.DiGraph()
     for p, element in around.functions:
-        body = element.slots[0].end
-        called = names & {token.text for token in p.tokens[body : element.end]}
+        start = element.slots[0].start if contracts else element.slots[0].end
+        called = names & {token.text for token in p.tokens[start : element.end]}
         calls.add_edges_from((element.name, name) for name in called)
     groups = nx.strongly_connected_components(calls)
     return {
@@ -263,15 +264,29 @@ def _list_recursive(around: Surroundings) -> dict[str, set[str]]:
 
 
 def _find_own_promises(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """``function F(): int ensures seq(1, i => F()) == [0]``: behind such a word Dafny 4 takes what
-    F ensures for granted while it proves it."""
+    """``function F(): int ensures seq(1, i => F()) == [0]``: behind such a word, behind ``var x :=
+    0;`` and in ``d.(x := F())`` Dafny 4 takes what F ensures for granted while it proves it."""
     tokens = program.tokens
+    recursive = _list_recursive(around, contracts=True)
     for owner, element in around.functions:
-        for clause in element.slots[0].elements if owner is program else ():
-            inside = range(clause.start, clause.end)
-            is_binding = any(tokens[i].sign in _BINDING for i in inside)
-            if is_binding and tokens[clause.start].sign == "ensures":
-                yield from (i for i in inside if tokens[i].text == element.name)
+        own = recursive.get(element.name, set()) if owner is program else set()
+        for clause in element.slots[0].elements if own else ():
+            if tokens[clause.start].sign == "ensures":
+                hidden = _list_hidden(tokens, range(clause.start, clause.end))
+                yield from (i for i in sorted(hidden) if tokens[i].text in own)
+
+
+def _list_hidden(tokens: Sequence[Token], clause: range) -> set[int]:
+    """The places of a clause behind a word that binds, and in updates of datatypes."""
+    if any(tokens[i].sign in _BINDING for i in clause):
+        return set(clause)
+    hidden: set[int] = set()
+    for place in clause:
+        if tokens[place].sign == "var":
+            hidden.update(range(find_outer(tokens, place + 1, (";",)), clause.stop))
+        if tokens[place].sign == "." and tokens[place + 1].sign == "(":
+            hidden.update(range(place, find_close(tokens, place + 1)))
+    return hidden
 
 
 _RULES: tuple[tuple[str, Rule, str], ...] = (
