@@ -101,14 +101,14 @@ def test_a_proof_that_takes_too_much_memory_judges_nothing(real: DafnyToolchain)
 def test_who_is_cancelled_or_killed_harms_nobody(real: DafnyToolchain) -> None:
     async def work(pool: VerifierPool, started: asyncio.Queue[Worker]) -> Verdict:
         gone = asyncio.create_task(pool.verify(make(HARD), deadline_seconds=PATIENCE_SECONDS))
-        await started.get()
+        await asyncio.wait_for(started.get(), PATIENCE_SECONDS)
         await asyncio.sleep(2.0)
         gone.cancel()
         await asyncio.wait([gone])
         assert gone.cancelled()
         assert (await pool.verify(make(EASY), deadline_seconds=PATIENCE_SECONDS)).proved
         # Killed between two texts: the next is tried again.
-        worker = await started.get()
+        worker = await asyncio.wait_for(started.get(), PATIENCE_SECONDS)
         assert isinstance(worker, DafnyLanguageServer)
         os.kill(worker.groups[0].pid, signal.SIGKILL)
         verdict = await pool.verify(make(FALSE), deadline_seconds=PATIENCE_SECONDS)

@@ -34,6 +34,12 @@ from proverrl.verifier.router import Backend
 _GROWTH_4 = 4
 """The resource limit of a Dafny 4, or of a second judge, in those of a Dafny 2.3 that judges first:
 another z3 counts otherwise."""
+_LARGEST = 2**32 - 1
+"""Dafny 4 reads no larger limit."""
+
+
+def _grow(limits: Limits) -> Limits:
+    return replace(limits, rlimit=min(_GROWTH_4 * limits.rlimit, _LARGEST))
 
 
 async def start_dafny_worker(
@@ -44,7 +50,7 @@ async def start_dafny_worker(
     Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
     """
     if toolchain.is_4:
-        grown = replace(limits, rlimit=_GROWTH_4 * limits.rlimit)
+        grown = _grow(limits)
         return await DafnyLanguageServer.start(toolchain, grown, known, analyses=False)
     if toolchain.backend == "dafny-cli":
         return await DafnyCliWorker.start(toolchain, limits, known)
@@ -99,7 +105,7 @@ def open_second_judge(
 ) -> Wall:
     """As many workers as the first Dafny has. ``limits`` are those for a Dafny 2.3 that judges
     first; ``reads_4``: the first is a Dafny 4."""
-    limits = replace(limits, rlimit=_GROWTH_4 * limits.rlimit)
+    limits = _grow(limits)
 
     def open_pool(analyses: bool) -> LanedVerifier:
         def start() -> Awaitable[Worker]:
