@@ -253,7 +253,7 @@ def test_real_texts(real: DafnyToolchain) -> None:
     ]
     errors = [[(m.line, m.column) for m in r.messages if m.kind == "error"] for r in replies]
     assert errors == [[(1, 49), (1, 81)], [], [], [(1, 9)], [(1, 18)], [], [(2, 0)], [(1, 0)]]
-    assert replies[-2].errors[0].endswith("(--dafny-version 2.3)")
+    assert replies[-2].errors[0].endswith("(--dafny-version 2.3 --confirm off)")
     assert replies[-1].errors == [
         "[internal error] Parser exception: Object reference not set to an instance of an object."
     ]
