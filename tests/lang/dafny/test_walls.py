@@ -315,6 +315,26 @@ def test_a_text_that_ends_fresh_processes_is_unconfirmed() -> None:
     assert (verdict.stage, verdict.rule) == (Stage.WALL, "fresh-process")
 
 
+def judge_statements(
+    statements: list[str], *, second: DafnyToolchain, first: DafnyToolchain | None = None
+) -> list[Verdict]:
+    """With empty bodies, by real Dafnys; ``second`` is the one that PROVERRL_SECOND_DAFNY names."""
+
+    async def main() -> list[Verdict]:
+        backend = open_dafny(BackendOptions(workers=1, limits=Limits(), toolchain=first))
+        assert second.name in backend.salt
+        verdicts = [
+            await backend.verifier.verify(
+                Candidate(Problem("p", "dafny", "statements", "", text), ""), deadline_seconds=60
+            )
+            for text in statements
+        ]
+        await backend.verifier.aclose()
+        return verdicts
+
+    return asyncio.run(main())
+
+
 def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     if DAFNY_4 is None:
         pytest.skip("needs a Dafny 4 (python -m proverrl.lang.dafny.install)")
@@ -323,18 +343,7 @@ def test_real_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     # Dafny 4 has no such word any more.
     words = [lemma, f"protected predicate P() {{ true }}\n{lemma}", lemma.replace("0", "1")]
 
-    async def main() -> list[Verdict]:
-        backend = open_dafny(BackendOptions(workers=1, limits=Limits()))
-        assert DAFNY_4.name in backend.salt
-        candidates = [Candidate(Problem("p", "dafny", "statements", "", w), "") for w in words]
-        verdicts = [
-            await backend.verifier.verify(candidate, deadline_seconds=60)
-            for candidate in candidates
-        ]
-        await backend.verifier.aclose()
-        return verdicts
-
-    proved, unread, wrong = asyncio.run(main())
+    proved, unread, wrong = judge_statements(words, second=DAFNY_4)
     told = f"second-judge: {DAFNY_4.name}"
     assert (proved.status, proved.checks[-2:]) == (Status.PROVED, (told, "confirmed"))
     assert (unread.status, unread.checks[-2:]) == (Status.UNCONFIRMED, (told, "wall:second-judge"))
@@ -355,20 +364,9 @@ def test_dafny_2_3_behind_dafny_4(real: DafnyToolchain, monkeypatch: pytest.Monk
     # Dafny 2.3 knows no such loop.
     newer = f"method M(n: nat) {{ for i := 0 to n {{ {HOLE} }} }}\n"
 
-    async def main() -> list[Verdict]:
-        backend = open_dafny(BackendOptions(workers=1, limits=Limits(), toolchain=real))
-        assert older.name in backend.salt
-        candidates = [Candidate(Problem("p", "dafny", "statements", "", w), "") for w in words]
-        verdicts = [
-            await backend.verifier.verify(candidate, deadline_seconds=60)
-            for candidate in candidates
-        ]
-        await backend.verifier.aclose()
-        return verdicts
-
-    words = [lemma, newer]
+    verdicts = judge_statements([lemma, newer], second=older, first=real)
     told = f"second-judge: {older.name}"
-    proved = [(v.status.value, v.checks[-2:]) for v in asyncio.run(main())]
+    proved = [(v.status.value, v.checks[-2:]) for v in verdicts]
     assert proved == [
         ("proved", (told, "confirmed")),
         ("proved", (f"{told}: not read", "confirmed")),

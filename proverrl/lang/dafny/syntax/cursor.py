@@ -52,7 +52,7 @@ _AFTER_TYPES_4 = frozenset("&& || ==> <== <==> => @ is".split())
 # Names in Dafny 2.3, which is why it reads on; Dafny 4 ends an expression before them.
 _BEFORE_EXTREMES = frozenset("least greatest".split())
 # Names that Dafny 4, where it looks ahead, takes for no types.
-_NO_TYPES = frozenset("hide locals older opaque reveal".split())
+_NO_TYPES = frozenset("locals older opaque".split())
 
 
 class GrammarError(Exception):

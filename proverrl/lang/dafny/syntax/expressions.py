@@ -492,7 +492,7 @@ class CodeExpressions(CodeDomains):
 
     @property
     def at_hide(self) -> bool:
-        """At ``hide`` of Dafny 4, which is a name in Dafny 2.3 where no other name follows."""
+        """At ``hide`` of Dafny 4 before a name or ``*``; what else may follow it is not read."""
         following = self.peek()
         is_wild = following.text == "*" and self.peek(2).text == ";"
         return self.whole and self.at("hide") and (is_name(following) or is_wild)

@@ -288,14 +288,13 @@ class StatementElements(CodeExpressions):
             "label": self._parse_label,
             "modify": self._parse_modify,
             "new": self._parse_new,
+            "for": self._parse_for,
             "{": self.parse_block,
             "...": self._parse_skeleton,
         }
         parse = parsers.get(self.token.text)
         if parse is not None and self.token.kind in ("word", "operator"):
             parse()
-        elif self.at("for") and (is_name(self.peek()) or self._opens_attribute(1)):
-            self._parse_for()
         elif self.at_hide:
             self._parse_reveal()
         elif self.at("continue") and (self.peek().text == ";" or is_name(self.peek())):

@@ -12,7 +12,7 @@ from proverrl.lang.dafny.syntax.cursor import RESERVED
 from proverrl.lang.dafny.syntax.tokens import scan_any
 from proverrl.types import HOLE
 
-_DAFNY_4 = frozenset("continue extern for greatest is least".split())
+_DAFNY_4 = frozenset("extern greatest least".split())
 _ARRAYS = frozenset("array array2 array3".split())
 KEYWORDS = RESERVED | _DAFNY_4 | _ARRAYS
 """Reserved words and built-in types of Dafny 2.3 and 4.x that generated or real programs use."""
