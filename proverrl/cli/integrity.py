@@ -21,6 +21,7 @@ from proverrl.cli.options import (
     FILE,
     RESUME,
     RLIMIT,
+    GivenPath,
     benchmark_option,
     explain_resume,
     run_until_interrupted,
@@ -84,7 +85,7 @@ def contamination(training: tuple[Path, ...], benchmark: str, as_json: bool) -> 
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("file", type=GivenPath())
 @benchmark_option("The problems.", required=True)
 @workers_option("Processes.")
 @DAFNY_VERSION

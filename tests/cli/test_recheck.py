@@ -111,6 +111,61 @@ def test_an_array_is_read_like_lines(tmp_path: Path) -> None:
             list(read_claims(path))
 
 
+def test_what_dafnybench_publishes(tmp_path: Path) -> None:
+    answers = tmp_path / "reconstructed_files" / "gpt_outputs.json"
+    row = {"test_ID": "000", "test_file": "Clover_abs_no_hints.dfy", "llm_output": "method A"}
+    rows = {"000": row, "001": row | {"test_ID": "001"}}
+    answers.parent.mkdir()
+    answers.write_text(json.dumps(rows, indent=4))
+    # Alone they all claim to be proved; with the summary beside it those with an attempt do.
+    assert list(read_claims(answers)) == [
+        Claim(place, 0, ("Clover_abs",), "method A", True) for place in (1, 2)
+    ]
+    summary = tmp_path / "results_summary" / "gpt_results.csv"
+    summary.parent.mkdir()
+    head = "test_ID,test_file,success_on_attempt_#\n"
+    summary.write_text(head + "000,Clover_abs_no_hints.dfy,3\n001,Clover_abs_no_hints.dfy,failed\n")
+    assert list(read_claims(answers)) == [
+        Claim(1, 0, ("Clover_abs",), "method A", True),
+        Claim(2, 0, ("Clover_abs",), "method A", False),
+    ]
+    with pytest.raises(UsageError, match="a table holds no proofs"):
+        list(read_claims(summary))
+    summary.write_text(head + "000,Clover_abs_no_hints.dfy,3\n")
+    with pytest.raises(UsageError, match="lacks '001'"):
+        list(read_claims(answers))
+
+
+def test_what_vericoding_publishes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no proof"):
+        list(read_claims(tmp_path))
+    text = """\
+predicate P()
+// <vc-helpers>
+%s
+// </vc-helpers>
+
+// <vc-spec>
+method M() returns (n: int)
+// </vc-spec>
+// <vc-code>
+{
+  n := 1;
+}
+// </vc-code>
+"""
+    helped = text % "// a lemma\nlemma L() {}"
+    (tmp_path / "DA0001_vericoded.dfy").write_text(text % "// none\n")
+    (tmp_path / "DA0002_vericoded.dfy").write_text(helped)
+    (tmp_path / "DA0003.dfy").write_bytes(b"\xff")
+    (tmp_path / "README.md").write_text("no proof")
+    plain, whole, broken = read_claims(tmp_path)
+    assert plain == Claim(1, 0, ("DA0001",), "{\n  n := 1;\n}", True, is_body=True)
+    assert whole == Claim(2, 0, ("DA0002",), helped, True)
+    assert isinstance(broken, Misfit)
+    assert "DA0003.dfy" in broken.reason
+
+
 def build_claim(code: str | None, name: str = "twice", **fields: Any) -> Claim:
     return Claim(1, 0, (name,), code, True, **fields)
 
