@@ -205,6 +205,19 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
     found = find_confirming_toolchain(None)
     assert found is not None
     assert (found.dafny, found.dafny_version) == (str(command), "4.11.0")
+    solver = tmp_path / "z3"
+    monkeypatch.setenv("PROVERRL_SECOND_Z3", str(solver))
+    with pytest.raises(ToolchainError, match="SECOND_Z3 names no z3"):
+        find_confirming_toolchain(None)
+    solver.write_text("#!/bin/sh\necho Z3 version 4.15.8 - 64 bit\n")
+    solver.chmod(0o755)
+    found = find_confirming_toolchain(None)
+    assert found is not None
+    assert found.name == "dafny 4.11.0 (language server), z3 4.15.8"
+    assert found.z3 == str(solver)
+    monkeypatch.delenv("PROVERRL_SECOND_DAFNY")
+    with pytest.raises(ToolchainError, match="SECOND_Z3 is set: name a Dafny"):
+        find_confirming_toolchain(None)
 
 
 def test_the_fake_says_what_the_real_one_says(

@@ -2,8 +2,9 @@
 
 Flows in: the version that is asked for, PATH, the folder of ``proverrl.lang.dafny.install`` and the
 variables PROVERRL_DAFNY (the ``dafny`` command), PROVERRL_DAFNY_SERVER (path of DafnyServer.exe;
-empty for none), PROVERRL_Z3 and PROVERRL_SECOND_DAFNY (the ``dafny`` command of the second judge;
-empty for none). Flows out: ``DafnyToolchain``s.
+empty for none), PROVERRL_Z3, PROVERRL_SECOND_DAFNY (the ``dafny`` command of the second judge;
+empty for none) and PROVERRL_SECOND_Z3 (the z3 that it asks, in place of its own). Flows out:
+``DafnyToolchain``s.
 Dafny 2.3 is driven by its server or its command line, Dafny 4 by its language server. Dafny 3 and
 what comes after 4 are untested and refused.
 """
@@ -92,9 +93,25 @@ class DafnyToolchain:
 
 
 def find_confirming_toolchain(first: DafnyToolchain | None) -> DafnyToolchain | None:
-    """The Dafny that PROVERRL_SECOND_DAFNY names, behind the ``first`` one; None if it names
-    nothing. Raises ``ToolchainError`` when what it names does not answer as Dafny, or is a Dafny
-    2.3 where the first one is no Dafny 4."""
+    """The Dafny that PROVERRL_SECOND_DAFNY names, behind the ``first`` one, with the z3 that
+    PROVERRL_SECOND_Z3 names; None if no Dafny is named. Raises ``ToolchainError`` when what they
+    name does not answer as such, or is a Dafny 2.3 where the first one is no Dafny 4."""
+    found = _find_second_dafny(first)
+    named = os.environ.get("PROVERRL_SECOND_Z3")
+    if named and os.environ.get("PROVERRL_SECOND_DAFNY") is None:
+        raise ToolchainError("PROVERRL_SECOND_Z3 is set: name a Dafny by PROVERRL_SECOND_DAFNY too")
+    if not named or found is None:
+        return found
+    try:
+        return replace(found, z3=named, z3_version=_read_z3_version(named))
+    except ToolchainError as error:
+        raise ToolchainError(
+            f"PROVERRL_SECOND_Z3 names no z3 ({error}): name the program of a z3-solver wheel, or "
+            "set it to nothing to take the one of the second Dafny"
+        ) from error
+
+
+def _find_second_dafny(first: DafnyToolchain | None) -> DafnyToolchain | None:
     named = os.environ.get("PROVERRL_SECOND_DAFNY")
     if not named:
         return None
@@ -320,7 +337,7 @@ def _check_second(first: DafnyToolchain) -> Part:
     try:
         second = find_confirming_toolchain(first)
     except ToolchainError as error:
-        return Part("second judge", "missing", str(error), "unset PROVERRL_SECOND_DAFNY")
+        return Part("second judge", "missing", str(error), "unset the variable")
     if second is not None and not second.prelude:
         detail = f"{second.name}, {second.dafny}: refused, since its prelude is not known"
         return Part("second judge", "weak", detail, _INSTALL_DAFNY_4)
