@@ -115,3 +115,4 @@ def test_declarations_that_one_of_both_does_not_find_are_seen() -> None:
     assert find_misread(TOLD | {(2, 60)}, DECLARED) == (2, 60)
     assert find_misread(TOLD - {(2, 69)}, DECLARED) == (2, 69)
     assert find_misread({(1, 6)}, "lemma L() { } )") == (1, 14)
+    assert find_misread({(1, 13)}, "datatype D = A(x: int := 1)") is None
