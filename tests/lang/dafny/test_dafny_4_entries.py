@@ -16,7 +16,7 @@ from proverrl.lang.dafny.syntax.reply import (
 )
 from proverrl.lang.dafny.syntax.text import name_contract, name_entry
 from proverrl.lang.dafny.verify.known import KnownProblems
-from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, name_entries
+from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, find_misread, name_entries
 from proverrl.lang.dafny.verify.workers.language_server import DafnyLanguageServer
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.verifier.base import Limits
@@ -99,3 +99,20 @@ def test_real_entries_and_words(real: DafnyToolchain) -> None:
         "endless": [(1, 53), (17, 49)],
         "entry": [(9, 16)],
     }
+
+
+DECLARED = """lemma {:fuel F, 2} F() { }
+class C { ghost constructor () { } const c: int := 1 least predicate P() { true } }
+type T = x: int | x > 0 witness 1
+"""
+TOLD = {(1, 19), (2, 16), (2, 41), (2, 69), (3, 5)}
+
+
+def test_declarations_that_one_of_both_does_not_find_are_seen() -> None:
+    assert find_misread(TOLD, DECLARED) is None
+    # A constant or a type may have nothing to verify.
+    assert find_misread(TOLD - {(2, 41), (3, 5)}, DECLARED) is None
+    assert find_misread(TOLD | {(2, 60)}, DECLARED) == (2, 60)
+    assert find_misread(TOLD - {(2, 69)}, DECLARED) == (2, 69)
+    assert find_misread({(1, 6)}, "lemma L() { } )") == (1, 14)
+    assert find_misread({(1, 13)}, "datatype D = A(x: int := 1)") is None

@@ -231,6 +231,11 @@ def test_no_clause_takes_in_what_follows_a_loop_without_a_body(statement: str) -
     )
 
 
+def test_a_loop_without_a_condition_is_none_before_braces_without_cases() -> None:
+    assert list_findings(make_program("while invariant false { }")) == ["grammar"]
+    assert list_findings(make_program("while invariant true { case false => }")) == []
+
+
 @pytest.mark.parametrize(("text", "elements"), LOOKALIKES)
 def test_texts_of_dafny_2_3_are_read_as_it_reads_them(text: str, elements: str) -> None:
     assert read_elements(text) == elements

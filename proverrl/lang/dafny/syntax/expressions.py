@@ -431,7 +431,7 @@ class CodeExpressions(CodeDomains):
             if self._brackets and not is_call and self.whole and self.take(";"):
                 parse_rest()
                 return False
-            if self.at(";") and not self._brackets and self.whole and not self.admitted:
+            if self.at(";", ",") and not self._brackets and self.whole and not self.admitted:
                 message = (
                     "Dafny 4 reads on behind 'reveal ...;' here; write parentheses around both"
                 )

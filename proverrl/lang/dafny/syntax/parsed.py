@@ -30,13 +30,15 @@ class ElementSlot:
 class Element:
     """A clause, a statement or a declaration. The tokens outside its slots are fixed.
 
-    ``word`` is its leading word, past modifiers; ``name`` what a declaration declares.
+    ``word`` is its leading word, past modifiers; ``name`` what a declaration declares, and
+    ``named`` where that stands, the word where there is no name, and -1 for what is none.
     """
 
     start: int
     word: str
     end: int = 0
     name: str = ""
+    named: int = -1
     slots: list[ElementSlot] = field(default_factory=list)
 
 
@@ -89,20 +91,20 @@ class ParsedProgram:
     end of their types. ``formals``: name of a function or method, position and place of the
     parameter. ``arguments``: of calls, with the name of what is called and the position; the
     initialiser of an array counts as that of ``new``. ``assigned``: right-hand sides of statements.
-    ``constructors``: of datatypes. ``finite``: start, bar and end of the range of each
-    comprehension of a finite set or map. ``two_state``: names of two-state functions.
+    ``constructors``: of datatypes, and where they stand. ``finite``: start, bar and end of the
+    range of each comprehension of a finite set or map. ``two_state``: names of two-state functions.
     ``in_lambdas``: names inside lambdas. ``reading_lambdas``, with start and end of their clauses,
     and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
-    type after a colon. ``promises``: start and end of what a forall statement ensures.
-    ``foralls``: start and end of each such statement. ``keys``: of map comprehensions, where the
-    variables begin, the bar, start and end of the key. ``unpacked``: names in the patterns of
-    variables. ``cases``: of match expressions, the names in the pattern, and start and end of the
-    value. ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of
-    ``e[i := v]``. ``left_out``: loops and forall statements without a body. ``chains``: where each
-    operand of a logical operator begins, the operator before it, and the place of that; at last
-    where the chain ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the
-    state at a label. ``reversed_calcs``: the braces of calcs whose steps all have an operator, and
-    for which Dafny infers ``<==`` as the one of all."""
+    type after a colon. ``promises``: start and end of what a forall statement ensures. ``foralls``:
+    start and end of each such statement. ``keys``: of map comprehensions, where the variables
+    begin, the bar, start and end of the key. ``unpacked``: names in the patterns of variables.
+    ``cases``: of match expressions, the names in the pattern, and start and end of the value.
+    ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of ``e[i := v]``.
+    ``left_out``: loops and forall statements without a body. ``chains``: where each operand of a
+    logical operator begins, the operator before it, and the place of that; at last where the chain
+    ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
+    ``reversed_calcs``: the braces of calcs whose steps all have an operator, and for which Dafny
+    infers ``<==`` as the one of all."""
 
     tokens: list[Token]
     text: str = ""
@@ -121,6 +123,7 @@ class ParsedProgram:
     arguments: dict[int, tuple[str, int]] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
     constructors: set[str] = field(default_factory=set)
+    constructor_places: set[int] = field(default_factory=set)
     finite: list[tuple[int, int, int]] = field(default_factory=list)
     two_state: set[str] = field(default_factory=set)
     in_lambdas: set[int] = field(default_factory=set)

@@ -30,10 +30,12 @@ _MODIFIERS = frozenset("abstract ghost static protected".split())
 _SOFT_MODIFIERS = frozenset("twostate inductive least greatest opaque replaceable".split())
 _FUNCTIONS = frozenset("function predicate copredicate".split())
 _METHODS = frozenset("method lemma colemma comethod constructor".split())
+CALLABLES = _FUNCTIONS | _METHODS
+"""Words of declarations that can be called, iterators left out."""
 _GHOST_METHODS = frozenset("lemma colemma comethod".split())
 _EXPORTS = ("provides", "reveals", "extends")
 _TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
-_AFTER_SOFT_MODIFIERS = _FUNCTIONS | _METHODS | _MODIFIERS | _SOFT_MODIFIERS | {"const", "module"}
+_AFTER_SOFT_MODIFIERS = CALLABLES | _MODIFIERS | _SOFT_MODIFIERS | {"const", "module"}
 _CLAUSES = ("requires", "ensures", "modifies", "reads", "decreases", "yield")
 
 
@@ -65,6 +67,7 @@ class _Declarations(StatementElements):
             return
         modifiers = self._take_modifiers()
         word = self._element.word = self.token.text
+        self._element.named = self._place
         if word in _METHODS:
             self._parse_method(is_ghost=word in _GHOST_METHODS or "ghost" in modifiers)
         elif word in _FUNCTIONS:
@@ -128,7 +131,7 @@ class _Declarations(StatementElements):
         start = self.advance()
         self.skip_attributes()
         if self.at_name or start.text != "constructor":
-            self._element.name = self.expect_name().text
+            self._take_declared_name()
         # What ``...`` stands for may have results.
         self._results = self.at("...")
         if not self.take_ellipsis():
@@ -235,7 +238,7 @@ class _Declarations(StatementElements):
         self.advance()
         self.skip_attributes()
         place = self._place
-        self._element.name = self.expect_name().text
+        self._take_declared_name()
         if self.take(":"):
             self.parse_type() if is_static else self._parse_part()
         else:
@@ -281,6 +284,10 @@ class _Declarations(StatementElements):
 
     def _parse_name(self) -> None:
         self.skip_attributes()
+        self._take_declared_name()
+
+    def _take_declared_name(self) -> None:
+        self._element.named = self._place
         self._element.name = self.expect_name().text
 
     def _parse_type_parameters(self) -> None:
@@ -379,6 +386,7 @@ class _Declarations(StatementElements):
         self.skip_attributes()
         self.take("ghost")
         self.skip_attributes()
+        self.program.constructor_places.add(self._place)
         self.program.constructors.add(self.expect_name().text)
         if self.take("("):
             self.parse_list(self._parse_datatype_formal, ")")

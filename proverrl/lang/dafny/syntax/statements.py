@@ -385,6 +385,9 @@ class StatementElements(CodeExpressions):
             self._parse_loop_clauses()
             if self._at_alternatives():
                 self._parse_alternatives()
+            elif self.at("{"):
+                # Dafny takes an empty pair of braces for alternatives, and else there is no loop.
+                raise self.fail("expected 'case' behind the clauses of a loop without a condition")
             else:
                 self.leave_out("a loop needs a body")
             return

@@ -1,22 +1,24 @@
 """Turns Dafny 4's outcome of each name into the entries that Dafny 2.3 would tell of.
 
 Flows in: names with their places and outcomes, and the messages about the text. Flows out: entries
-with the number of their failures. Dafny 4 has one outcome for the contract of a method and for its
-body. What fails before the body is an entry of its own here, as it is for Dafny 2.3. Dafny 4 tells
-no number of obligations: one is counted, or as many as fail.
+with the number of their failures, and where our reader found other declarations than Dafny. Dafny 4
+has one outcome for the contract of a method and for its body. What fails before the body is an
+entry of its own here, as it is for Dafny 2.3. Dafny 4 tells no number of obligations: one is
+counted, or as many as fail.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.syntax.program import CALLABLES, read_text
 from proverrl.lang.dafny.syntax.reply import EntryResult, ReplyMessage
 from proverrl.lang.dafny.syntax.text import name_contract, name_entry
+from proverrl.lang.dafny.syntax.tokens import Token
 
 Place = tuple[int, int]
 
@@ -68,7 +70,27 @@ def _find_bodies(source: str) -> Iterator[tuple[Place, Place]]:
         body = next((slot for slot in element.slots if slot.kind == "statements"), None)
         if body is None or element.slots[0].kind != "member-clauses":
             continue
-        names = range(element.start, element.slots[0].start)
-        place = next((i for i in names if tokens[i].text == element.name), element.start)
-        opened = tokens[body.start - 1]
-        yield (tokens[place].line, tokens[place].column), (opened.line, opened.column)
+        yield _find_place(tokens[element.named]), _find_place(tokens[body.start - 1])
+
+
+def find_misread(told: Collection[Place], source: str) -> Place | None:
+    """The first place at which Dafny found a name to verify and our reader no declaration, or our
+    reader a callable and Dafny no name."""
+    try:
+        program = read_text(source, admitted=True, trusts=True)
+    except GrammarError as error:
+        return error.finding.line, error.finding.column
+    declared = {
+        _find_place(program.tokens[element.named]): element.word in CALLABLES
+        for element in list_elements(program.root)
+        if element.named >= 0
+    }
+    # A constructor with default values is verified.
+    constructors = {_find_place(program.tokens[place]) for place in program.constructor_places}
+    unread = {*told} - declared.keys() - constructors
+    untold = {place for place, is_callable in declared.items() if is_callable} - {*told}
+    return min(unread | untold, default=None)
+
+
+def _find_place(token: Token) -> Place:
+    return token.line, token.column

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
-from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, name_entries
+from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, find_misread, name_entries
 from proverrl.verifier.frames import ANY_KEYS, Utf16Place, Utf16Range, count_code_points
 
 RESOLVED = "ResolutionSucceeded"
@@ -43,6 +43,10 @@ _STACK = "\n   at "
 _RELATED = "\nRelated message: "
 """Before the same once more in Boogie's words."""
 _MAX_SAID = 300
+MISREAD = (
+    "Dafny 4 reads other declarations here than the audit, so no verdict of Dafny's is believed; "
+    "write parentheses around the expression before, or another name"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +221,13 @@ class Answer:
         return reply if self.refused else replace(reply, messages=())
 
     def name_entries(self, reply: Reply, source: str) -> Reply:
-        """Its reply with the entries that Dafny 2.3 tells of; none where the text was refused."""
+        """Its reply with the entries that Dafny 2.3 tells of; none where the text was refused. A
+        text in which Dafny and our reader found other declarations has an error."""
         lines = source.split("\n")
+        told = {_find_place(symbol.name.start, lines) for symbol in self.symbols}
+        if self.progress == RESOLVED and (misread := find_misread(told, source)):
+            error = ReplyMessage("error", *misread, MISREAD)
+            reply = replace(reply, messages=(error, *reply.messages))
         starts = [_find_place(symbol.name.start, lines) for symbol in self._asked]
         named = [
             NamedOutcome(entry.name, place, entry.outcome)
