@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.parsed import Element
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import find_places, read_file
@@ -44,7 +44,22 @@ def split_includes(text: str) -> Includes:
         return Includes(text, names, f"line {findings[-1].line}: {findings[-1].message}")
     ill = [name for name, _ in files if not name.startswith('"') or "\\" in name]
     fault = f"{ill[0]}: name a file in plain quotes, with / between folders" if ill else ""
-    return Includes(rest, names, fault)
+    words = frozenset(token.text for token in program.tokens if token.kind == "word")
+    return Includes(rest, names, fault, frozenset(_list_shared(program)), words)
+
+
+def _list_shared(program: ParsedProgram) -> Iterator[str]:
+    """The names that other files may use without a module's before them: of ``module A.B`` the
+    last."""
+    for element in program.root.slots[0].elements:
+        if element.word != "module":
+            yield from (element.name, *program.constructors)
+            continue
+        head = [token.text for token in program.tokens[element.start : element.slots[0].start]]
+        place = head.index("module") + head[head.index("module") :].index(element.name)
+        while head[place + 1 : place + 2] == ["."]:
+            place += 2
+        yield head[place]
 
 
 def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
