@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
+from proverrl.lang.dafny.audit.files import FILE_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import write_plain
@@ -38,7 +38,7 @@ def split_includes(text: str) -> Includes:
     head = "".join(sign if sign in "\r\n" else " " for sign in text[:end])
     rest = head + text[end:]
     # Each file on its own: together, one could end a comment or a bracket that another began.
-    program, findings = audit_program(rest, ALLOWED_ATTRIBUTES)
+    program, findings = audit_program(rest, FILE_ATTRIBUTES)
     names = tuple((name.strip('"'), line) for name, line in files)
     if program is None:
         return Includes(text, names, f"line {findings[-1].line}: {findings[-1].message}")

@@ -151,7 +151,7 @@ def test_two_projects(tree: Path) -> None:
     write("", "src/dfyconfig.toml")
     with pytest.raises(UsageError, match="are two projects"):
         open_project([".", "src"])
-    with pytest.raises(UsageError, match="no such file or folder: none/dfyconfig.toml"):
+    with pytest.raises(UsageError, match=r"no such file or folder: none/dfyconfig\.toml"):
         open_project(["none/dfyconfig.toml"])
 
 
