@@ -280,7 +280,7 @@ def test_what_dafny_4_does_not_read_is_refused(text: str) -> None:
 
 
 # The attributes of the table in docs/verifiers.md; on a declaration, on a step, and behind ``@``.
-REFUSED_ATTRIBUTES = """abstemious autoReq axiom bvbuiltin contradiction error extern identity
+REFUSED_ATTRIBUTES = """abstemious autoReq axiom bvbuiltin error extern identity
     ignore inline isolate only options priority random_seed selective_checking
     smt_option start_checking_here subsumption termination vcs_max_cost
     verified_under vcs_max_keep_going_splits vcs_max_splits""".split()
@@ -313,6 +313,7 @@ def refuse_in_hole(name: str) -> None:
         'resource_limit "9e3"',
         "timeLimit 9",
         "timeLimitMultiplier 9",
+        "contradiction",
     ],
 )
 def test_attributes_of_bare_files(name: str) -> None:
@@ -320,11 +321,9 @@ def test_attributes_of_bare_files(name: str) -> None:
     refuse_in_hole(name)
 
 
-def test_limits_of_a_bare_file_are_left_out_of_what_is_verified() -> None:
-    text = (
-        "lemma {:rlimit\n 9}{:test} L() ensures { : /**/ timeLimit 1 /* } */} '' != '{:rlimit 9}'"
-    )
-    text = text.replace("'", '"')
+def test_attributes_of_a_bare_file_that_are_left_out_of_what_is_verified() -> None:
+    text = "lemma {:rlimit\n 9}{:test} L() ensures { : /**/ timeLimit 1 /* } */} '' != '{:rlimit 9}'"
+    text = text.replace("'", '"') + " {:contradiction}"
     made, _ = make_plain(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
     assert len(made.body) == len(text)
     assert made.body.split() == [
@@ -344,6 +343,7 @@ def test_limits_of_a_bare_file_are_left_out_of_what_is_verified() -> None:
     [
         "lemma {:rlimit 1 + 1} L() { }",
         "lemma {:rlimit} L() { }",
+        "lemma L() { assert {:contradiction 1} true; }",
         "@Test(1) lemma L() { }",
         "@Test @Axiom lemma L() { }",
         "@Axiom @Test lemma L() { }",

@@ -48,6 +48,7 @@ FILE_ATTRIBUTES = ALLOWED_ATTRIBUTES | {
     'options "-functionSyntax:4" }',
     'options "--function-syntax:4" }',
     # Left out of what is verified.
+    "contradiction }",
     *(f"{name} {kind} }}" for name in LIMITS for kind in ("number", "string")),
 }
 """Those of bare files: names, names behind ``@``, and names with what they must say."""
@@ -61,7 +62,13 @@ _FORBIDDEN = {
     "abstract": ("declares what need not be proved", "abstract"),
     "refines": ("takes over what need not be proved", "abstract"),
 }
-_TRUSTED_ATTRIBUTES = {"axiom": "axiom", "verify": "axiom", "extern": "extern"}
+_TRUSTED_ATTRIBUTES = {
+    "axiom": "axiom",
+    "verify": "axiom",
+    "extern": "extern",
+    # Calls of a trait's members across modules are then believed to end.
+    "termination": "axiom",
+}
 _MAX_NESTING = 4 * MAX_DEPTH
 _BEFORE_PREFIXES = frozenset(("", "{", "}"))
 _BEHIND_PREFIXES = frozenset(
@@ -226,8 +233,8 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
     for before, brace, colon, name, value, end in zip(
         [None, *tokens], tokens, *shifted, strict=False
     ):
-        wholes = (f"{name.text} {said} {end.text}" for said in (value.text, value.kind))
-        is_known = not allowed.isdisjoint((name.text, *wholes))
+        said = (value.text, f"{value.text} {end.text}", f"{value.kind} {end.text}")
+        is_known = not allowed.isdisjoint((name.text, *(f"{name.text} {what}" for what in said)))
         is_attribute = brace.text == "{" and colon.text == ":" and not is_known
         if name.text == "-":
             # A block that begins with ':-'.
