@@ -322,8 +322,8 @@ def test_attributes_of_bare_files(name: str) -> None:
 
 
 def test_attributes_of_a_bare_file_that_are_left_out_of_what_is_verified() -> None:
-    text = "lemma {:rlimit\n 9}{:test} L() ensures { : /**/ timeLimit 1 /* } */} '' != '{:rlimit 9}'"
-    text = text.replace("'", '"') + " {:contradiction}"
+    text = "lemma {:rlimit\n 9}{:test} L() ensures { : /**/ timeLimit 1 /* } */} "
+    text += '"" != "{:rlimit 9}" {:contradiction}'
     made, _ = make_plain(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
     assert len(made.body) == len(text)
     assert made.body.split() == [
