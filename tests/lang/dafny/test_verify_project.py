@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.project import read_project
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.problems.input_paths import open_project
 from proverrl.problems.inputs import Submission, read_inputs
 
@@ -155,9 +156,9 @@ def test_two_projects(tree: Path) -> None:
         open_project(["none/dfyconfig.toml"])
 
 
-@pytest.mark.dafny
 @pytest.mark.slow
-def test_verdicts(tree: Path) -> None:
+def test_verdicts(tree: Path, real: DafnyToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVERRL_DAFNY", real.dafny)
     write("includes = ['src/**/*.dfy']\n[options]\ncores = 2\nmanual-triggers = true\n")
     done = CliRunner().invoke(cli, ["verify", "--no-cache", "-j", "1", "."])
     rows = {row["id"]: row for row in map(json.loads, done.stdout.splitlines())}
