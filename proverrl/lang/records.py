@@ -140,7 +140,8 @@ class Extraction:
 class Includes:
     """A file's text with blanks in place of what names other files, and these names as they are
     written, each with its line; ``fault`` says why the text is no program by itself. ``declared``
-    are its own names that other files may use, ``words`` all that stand in it."""
+    are its own names that other files may use (``A.B`` by both parts), ``words`` all that stand in
+    it."""
 
     text: str
     files: tuple[tuple[str, int], ...] = ()

@@ -231,8 +231,12 @@ def _follow_names(walk: _Joining, first: str, beside: Sequence[Path]) -> None:
             others[place] = walk.language.split_includes(read_program_text(file)[0])
     while others:
         words = frozenset[str]().union(*(split.words for split in walk.splits))
-        missing = words.difference(*(split.declared for split in walk.splits))
-        named = [place for place, other in others.items() if other.declared & missing]
+        known = frozenset[str]().union(*(split.declared for split in walk.splits))
+        named = [
+            place
+            for place, other in others.items()
+            if any(words.issuperset(name.split(".")) for name in other.declared - known)
+        ]
         if not named:
             break
         for place in named:

@@ -49,17 +49,16 @@ def split_includes(text: str) -> Includes:
 
 
 def _list_shared(program: ParsedProgram) -> Iterator[str]:
-    """The names that other files may use without a module's before them: of ``module A.B`` the
-    last."""
+    """The names that other files may use without a module's before them, ``A.B`` whole."""
     for element in program.root.slots[0].elements:
         if element.word != "module":
             yield from (element.name, *program.constructors)
             continue
         head = [token.text for token in program.tokens[element.start : element.slots[0].start]]
-        place = head.index("module") + head[head.index("module") :].index(element.name)
-        while head[place + 1 : place + 2] == ["."]:
-            place += 2
-        yield head[place]
+        start = end = head.index(element.name, head.index("module"))
+        while head[end + 1 : end + 2] == ["."]:
+            end += 2
+        yield "".join(head[start : end + 1])
 
 
 def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:

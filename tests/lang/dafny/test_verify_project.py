@@ -147,6 +147,21 @@ def test_a_round_of_names(tree: Path) -> None:
     }
 
 
+def test_modules_in_parts(tree: Path) -> None:
+    write("")
+    for name, text in {
+        "a.dfy": "module A.Face {\n  import B.Face\n}\n",
+        "b.dfy": 'module {:options "-functionSyntax:4"} B.Face {}\n',
+        "c.dfy": "module C.Face {}\n",
+        "whole.dfy": "module B {}\n",
+    }.items():
+        Path("src", name).write_text(text)
+    paths, project = open_project(["."])
+    (entry,) = (e for e in read_inputs(paths, io.BytesIO(), project) if e.id == "src/a.dfy")
+    assert isinstance(entry, Submission)
+    assert [part.name for part in entry.included] == ["src/b.dfy", "src/whole.dfy"]
+
+
 def test_two_projects(tree: Path) -> None:
     write("")
     write("", "src/dfyconfig.toml")
