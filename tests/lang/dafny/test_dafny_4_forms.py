@@ -7,6 +7,7 @@ form are read as Dafny 2.3 reads them. Holes admit none of these.
 
 import pytest
 
+from proverrl.lang.dafny.audit.bodies import audit
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
@@ -317,7 +318,7 @@ def refuse_in_hole(name: str) -> None:
     ],
 )
 def test_attributes_of_bare_files(name: str) -> None:
-    assert audit_file(f"lemma {{:{name}}} L() {{ }}") == []
+    assert audit("file", f"lemma {{:{name}}} L() {{ }}") == []
     refuse_in_hole(name)
 
 
@@ -355,4 +356,4 @@ def test_attributes_of_a_bare_file_that_are_left_out_of_what_is_verified() -> No
     ],
 )
 def test_what_is_written_around_an_attribute_that_is_allowed(text: str) -> None:
-    assert "attributes" in {found.rule for found in audit_file(text)}
+    assert "attributes" in {found.rule for found in audit("file", text)}

@@ -28,7 +28,6 @@ from proverrl.lang.dafny.known_bugs.unallocated import find_unfounded
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import refuse_attribute
 from proverrl.lang.dafny.syntax.parsed import BodylessMember, ParsedProgram
-from proverrl.lang.dafny.syntax.plain import LIMITS
 from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, find_outer, read_file
 from proverrl.lang.records import Category, Finding
@@ -47,11 +46,8 @@ FILE_ATTRIBUTES = ALLOWED_ATTRIBUTES | {
     # What a Dafny 4 reads anyway.
     'options "-functionSyntax:4" }',
     'options "--function-syntax:4" }',
-    # Left out of what is verified.
-    "contradiction }",
-    *(f"{name} {kind} }}" for name in LIMITS for kind in ("number", "string")),
 }
-"""Those of bare files: names, names behind ``@``, and names with what they must say."""
+"""Those of bare files: names, names behind ``@``, and one with all that it says."""
 
 _FORBIDDEN = {
     "assume": ("assumes what is to be proved", "assume"),
@@ -233,8 +229,7 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
     for before, brace, colon, name, value, end in zip(
         [None, *tokens], tokens, *shifted, strict=False
     ):
-        said = (value.text, f"{value.text} {end.text}", f"{value.kind} {end.text}")
-        is_known = not allowed.isdisjoint((name.text, *(f"{name.text} {what}" for what in said)))
+        is_known = not allowed.isdisjoint((name.text, f"{name.text} {value.text} {end.text}"))
         is_attribute = brace.text == "{" and colon.text == ":" and not is_known
         if name.text == "-":
             # A block that begins with ':-'.
