@@ -35,6 +35,7 @@ from proverrl.config.base import DafnyVersion
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import OWN_DAFNY, open_appeals, open_router
+from proverrl.lang.records import Project
 from proverrl.lang.trusted import read_words
 from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
@@ -83,6 +84,7 @@ async def print_verdicts(
     allowed: Sequence[str] = (),
     arguments: Sequence[str] = (),
     dafny_version: DafnyVersion = "auto",
+    project: Project | None = None,
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output (with ``plain`` a line to read beside ``out``,
@@ -95,6 +97,8 @@ async def print_verdicts(
     if plain and as_json:
         raise UsageError("--plain prints lines to read, and --json objects: leave one")
     check_paths(paths)
+    # Of an option that is given twice, Dafny follows the last.
+    arguments = (*(project.arguments if project else ()), *arguments)
     stdin = stdin or sys.stdin.buffer
     written = {"--out": out, "--junit": junit}
     for option, place in written.items():
@@ -118,7 +122,10 @@ async def print_verdicts(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
     if servers and (allowed or arguments):
-        raise UsageError("--allow and --dafny-arg are for what is judged here: leave out --server")
+        raise UsageError(
+            "--allow, --dafny-arg and options of a project file are for what is judged here: leave "
+            "out --server"
+        )
     if servers and dafny_version != "auto":
         raise UsageError(OWN_DAFNY)
     router = open_router(options, rlimit)
@@ -129,11 +136,12 @@ async def print_verdicts(
     appeals = None if servers else open_appeals(options, FACTOR, path)
     cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
     verifier = SecondLook(cached, None if servers else limits.rlimit)
+    run.project = project
     run.is_open, run.is_remote = bool(allowed or arguments), bool(servers)
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
-            entries = run.mark_missing(read(read_inputs(paths, stdin)))
+            entries = run.mark_missing(read(read_inputs(paths, stdin, project)))
             for_people = sys.stdout.isatty() and not as_json
             screen = run.screen if sys.stderr.isatty() else open_console()
             printer = _print_plain if plain else _print_for_people if for_people else _print_row
@@ -173,6 +181,7 @@ class _Judging:
         self.is_open = False
         """True when Dafny gets options that only bare files may be judged under."""
         self.is_remote = False
+        self.project: Project | None = None
         self._believed: Counter[str] = Counter()
         self.rows: list[Row] = []
         """All of them, where a report of the whole is to be written."""
@@ -269,6 +278,7 @@ class _Judging:
         prefix = f"{opened}: " if opened else ""
         believed = describe_believed(self._believed)
         after = f"; believed, not proved: {believed}" if believed else ""
+        after += _describe_project(self.project) if self.project else ""
         self.screen.print(f"{prefix}{counts or 'nothing'}{before}{after}", soft_wrap=True)
 
     @property
@@ -285,6 +295,12 @@ class _Judging:
         except ToolchainError as error:
             return str(error)
         return ""
+
+
+def _describe_project(project: Project) -> str:
+    """The project file whose files and options were taken, and what of it was not followed."""
+    left = f" (not followed: {'; '.join(project.left)})" if project.left else ""
+    return f"; by {printable(str(project.path))}{left}"
 
 
 def _print_row(screen: PanelConsole, row: Row) -> None:

@@ -83,20 +83,22 @@ def verify(
     resume: bool,
     **options: Any,
 ) -> None:
-    """Judge .dfy and .lean files, folders, quoted patterns, and JSON lines (- is standard input),
-    in input order.
+    """Judge .dfy and .lean files, folders, quoted patterns, dfyconfig.toml, and JSON lines (- is
+    standard input), in input order.
 
     Exit status: 0 all proved (or with nothing to prove, without --strict), 1 not all proved, 2 an
     input is wrong, 3 the verifier is broken.
     """
     from proverrl.cli.verdicts import print_verdicts
     from proverrl.lang.base import CANARY_RATE
-    from proverrl.problems.input_paths import expand_paths
+    from proverrl.problems.input_paths import expand_paths, open_project
 
     if not paths:
         raise UsageError("name what is to be verified: files, folders, a pattern, or - for lines")
+    files, project = open_project(expand_paths(paths))
     judging = print_verdicts(
-        expand_paths(paths),
+        files,
+        project=project,
         deadline_seconds=timeout,
         out=out,
         resume=resume,

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from proverrl.config.base import DafnyVersion, LeanBackend
@@ -25,6 +26,7 @@ from proverrl.lang.records import (
     Extraction,
     Includes,
     Part,
+    Project,
 )
 from proverrl.lang.trusted import REMEDY
 from proverrl.plugins import refuse_exit
@@ -99,6 +101,8 @@ class Language(ABC):
     """True if a policy answers with the whole file, not with the body alone."""
     include_word: str = ""
     """In every file that names others to be included; empty where the language has no such form."""
+    project_file: str = ""
+    """The name of files that choose the files and options of a project; empty where it has none."""
     canaries: Sequence[Canary] = ()
     confirms = False
     """True if another judge may confirm its proofs (``pool.confirm``)."""
@@ -131,6 +135,10 @@ class Language(ABC):
     def split_includes(self, text: str) -> Includes:
         """The files that a file with ``include_word`` includes."""
         return Includes(text)
+
+    def read_project(self, path: Path) -> Project:
+        """What a ``project_file`` says. Raises ``UsageError`` for one that cannot be followed."""
+        raise UsageError(f"{path}: {self.name} has no project files")
 
     def are_modular(self, texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
         """True if each file, proved with those that it has ``seen``, stays so beside the others."""

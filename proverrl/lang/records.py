@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import RecordError
@@ -138,11 +139,26 @@ class Extraction:
 @dataclass(frozen=True, slots=True)
 class Includes:
     """A file's text with blanks in place of what names other files, and these names as they are
-    written, each with its line; ``fault`` says why the text is no program by itself."""
+    written, each with its line; ``fault`` says why the text is no program by itself. ``declared``
+    are its own names that other files may use (``A.B`` by both parts), ``words`` all that stand in
+    it."""
 
     text: str
     files: tuple[tuple[str, int], ...] = ()
     fault: str = ""
+    declared: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project file that was read: the files that it chooses, which make up one program, the
+    options that it gives to the verifier, and what of it is not followed, with the reason."""
+
+    path: Path
+    files: tuple[Path, ...]
+    arguments: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 PartState = Literal["ok", "missing", "weak", "absent"]

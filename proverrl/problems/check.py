@@ -22,17 +22,19 @@ from proverrl.verifier.base import Verifier
 @dataclass(slots=True)
 class FileCheck:
     """``faults`` begin with the file and the line. ``right`` are the other problems, with their
-    places and references, ``num_missing`` those whose verifier is not there."""
+    places and references, ``num_missing`` those whose verifier is not there, ``num_problems`` all
+    of the file."""
 
     faults: list[str] = field(default_factory=list)
     right: list[tuple[str, Problem, str | None]] = field(default_factory=list)
     num_proved: int = 0
     num_missing: int = 0
+    num_problems: int = 0
 
     def describe(self) -> str:
         """One line for a person."""
         known = sum(reference is not None for _, _, reference in self.right)
-        return f"{len(self.right)} problems, {known} with a reference; {len(self.faults)} faults"
+        return f"{self.num_problems} problems, {known} with a reference; {len(self.faults)} faults"
 
 
 def check_file(path: Path) -> FileCheck:
@@ -58,6 +60,8 @@ def check_file(path: Path) -> FileCheck:
         else:
             first[key] = where
             found.right.append((where, problem, reference))
+    # Each has one fault so far, or is right.
+    found.num_problems = len(found.right) + len(found.faults)
     return found
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import dropwhile
@@ -55,6 +56,8 @@ class _Joining:
     name: Callable[[str], str]
     """Names a file as the first one was named: from the working folder, or by its whole path."""
     text: str
+    splits: list[Includes]
+    """Of all files of the text."""
     parts: list[Included] = field(default_factory=list)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
 
@@ -80,20 +83,21 @@ def read_program_text(path: Path, flags: int = 0) -> tuple[str, os.stat_result]:
 
 
 def join_includes(
-    path: Path, language: Language, folder: str | None = None
+    path: Path, language: Language, folder: str | None = None, beside: Sequence[Path] = ()
 ) -> tuple[str, tuple[Included, ...]]:
     """The text of a program with all that it includes behind it, and where each file begins.
 
     Lines of the program keep their numbers. Its tree is its git checkout, else ``folder``, else
-    the folder that it is in. A text that is no program by itself comes back as it is, for the audit
-    to refuse. Raises ``ProblemError``: the file cannot be read; ``IncludeError``: an include cannot
-    be followed.
+    the folder that it is in. ``beside`` are the files of its project: those that declare a name
+    which is used and not declared are included too. A text that is no program by itself comes back
+    as it is, for the audit to refuse. Raises ``ProblemError``: the file cannot be read;
+    ``IncludeError``: an include cannot be followed.
     """
     text, found = read_program_text(path)
-    if not language.include_word or language.include_word not in text:
+    if not language.include_word or not (beside or language.include_word in text):
         return text, ()
     own = language.split_includes(text)
-    if not own.files:
+    if not own.files and (own.fault or not beside):
         return text, ()
     if own.fault:
         raise IncludeError(own.fault, own.files[0][1])
@@ -101,21 +105,28 @@ def join_includes(
         raise IncludeError("a symbolic link that includes files; name the file itself", 0)
     real = os.path.join(os.path.realpath(path.parent), path.name)
     name = str if path.is_absolute() else os.path.relpath
-    walk = _Joining(language, _find_root(real, folder), name, own.text)
+    walk = _Joining(language, _find_root(real, folder), name, own.text, [own])
     walk.names[found.st_dev, found.st_ino] = real
     _follow(walk, own, (real,), 0)
+    if beside:
+        _follow_names(walk, real, beside)
     return walk.text, tuple(walk.parts)
 
 
 def list_apart(
-    path: Path, language: Language, folder: str | None, text: str, parts: tuple[Included, ...]
+    path: Path,
+    language: Language,
+    folder: str | None,
+    text: str,
+    parts: tuple[Included, ...],
+    beside: Sequence[Path] = (),
 ) -> tuple[tuple[str, int], ...]:
     """A program and each file that it includes, deepest first: its text with what it includes
     behind it, and how many lines are its own. Where all of them are proved, each in its own lines,
     the program is. Nothing where they have to be verified together. Raises as ``join_includes``.
     """
     root = str(path.parent) if folder is None else folder
-    joined = [join_includes(Path(part.name), language, root) for part in parts]
+    joined = [join_includes(Path(part.name), language, root, beside) for part in parts]
     lines = text.split("\n")
     starts = [part.before for part in parts]
     texts = {
@@ -210,11 +221,35 @@ def _refuse(place: str, line: int, reason: str) -> IncludeError:
     return IncludeError(f"{place}: {reason}", line)
 
 
+def _follow_names(walk: _Joining, first: str, beside: Sequence[Path]) -> None:
+    """Add the files of a project that declare what the text names, and what these name."""
+    folder = os.path.dirname(first)
+    others: dict[str, Includes] = {}
+    for file in beside:
+        place = os.path.relpath(os.path.realpath(file), folder)
+        with suppress(ProblemError):  # It has a verdict of its own.
+            others[place] = walk.language.split_includes(read_program_text(file)[0])
+    while others:
+        words = frozenset[str]().union(*(split.words for split in walk.splits))
+        known = frozenset[str]().union(*(split.declared for split in walk.splits))
+        named = [
+            place
+            for place, other in others.items()
+            if any(words.issuperset(name.split(".")) for name in other.declared - known)
+        ]
+        if not named:
+            break
+        for place in named:
+            del others[place]
+            _follow(walk, Includes("", ((place, 0),)), (first,), 0)
+
+
 def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directive: int) -> None:
     """Add the files that the last of ``chain`` includes, those that they include first."""
     for written, line in includes.files:
-        inner = f" (line {line} of {walk.name(chain[-1])})" if directive else ""
-        refuse = partial(_refuse, f'include "{written}"{inner}', directive or line)
+        is_inner = len(chain) > 1
+        inner = f" (line {line} of {walk.name(chain[-1])})" if is_inner else ""
+        refuse = partial(_refuse, f'include "{written}"{inner}', directive if is_inner else line)
         if not written or os.path.isabs(written) or ":" in written or "\0" in written:
             raise refuse("an absolute path or none; name the file from this one's folder")
         place = _find_place(chain[-1], written)
@@ -222,6 +257,8 @@ def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directiv
             raise refuse(f"outside {walk.root}, the tree that is verified")
         if os.path.realpath(place) != place:
             raise refuse("leads over a symbolic link; name the file itself")
+        if is_inner and not directive and place == chain[0]:
+            continue  # It includes the file that is judged, whose project brought it in.
         if place in chain:
             raise refuse("includes itself in a round; leave one of the includes out")
         if Path(place).suffix != walk.language.suffix:
@@ -241,9 +278,10 @@ def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directiv
         split = walk.language.split_includes(text)
         if split.fault:
             raise refuse(f"no program by itself: {split.fault}")
-        _follow(walk, split, (*chain, place), directive or line)
+        _follow(walk, split, (*chain, place), directive if is_inner else line)
         walk.text += "" if walk.text.endswith("\n") else "\n"
-        walk.parts.append(Included(name, walk.text.count("\n"), directive or line))
+        walk.splits.append(split)
+        walk.parts.append(Included(name, walk.text.count("\n"), directive if is_inner else line))
         walk.text += split.text
         if len(walk.text) > _MAX_TOTAL:
             raise refuse(f"more than {_MAX_TOTAL} characters in all files together")

@@ -16,7 +16,8 @@ from typing import BinaryIO
 
 from proverrl.errors import UsageError
 from proverrl.files.shipped import find_file
-from proverrl.lang import find_suffixes
+from proverrl.lang import find_suffixes, list_languages
+from proverrl.lang.records import Project
 
 _NO_FILE = "a pipe, a device or a socket, which may never end"
 
@@ -34,6 +35,30 @@ def expand_paths(paths: Sequence[str]) -> list[str]:
             raise UsageError(f"no file matches the pattern {path}")
         found += files
     return found
+
+
+def open_project(paths: Sequence[str]) -> tuple[list[str], Project | None]:
+    """The paths with the files of a project in place of its project file, or of the folder that it
+    is in. Raises ``UsageError`` for one that cannot be followed, and for a second one."""
+    opened: list[str] = []
+    project = None
+    readers = {language.project_file: language for language in list_languages()}
+    readers.pop("", None)
+    for path in paths:
+        inside = [Path(path, name) for name in readers if Path(path, name).is_file()]
+        named = [Path(path) for name in readers if Path(path).name == name and not inside]
+        if not (found := [*inside, *named][:1]):
+            opened.append(path)
+            continue
+        check_paths([path])
+        if project is not None:
+            raise UsageError(
+                f"{project.path} and {found[0]} are two projects, each with options of its own; "
+                "give each a call"
+            )
+        project = readers[found[0].name].read_project(found[0])
+        opened += map(str, project.files)
+    return list(dict.fromkeys(opened)), project
 
 
 def check_paths(paths: Sequence[str]) -> None:

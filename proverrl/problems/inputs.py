@@ -22,6 +22,7 @@ from proverrl.errors import ProblemError
 from proverrl.files.lines import find_text_fault
 from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, find_suffixes
+from proverrl.lang.records import Project
 from proverrl.problems.includes import (
     MAX_FILE_BYTES,
     Included,
@@ -103,12 +104,18 @@ class Unusable:
 VerifyInput = Submission | Unusable
 
 
-def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[VerifyInput]:
-    """Everything that the paths hold, in order; raises as ``check_paths``."""
+def read_inputs(
+    paths: Sequence[str], stdin: BinaryIO, project: Project | None = None
+) -> Iterator[VerifyInput]:
+    """Everything that the paths hold, in order; raises as ``check_paths``. Files of the project
+    see each other."""
     check_paths(paths)
+    of_project = project.files if project else ()
     for path in paths:
         if path != "-" and Path(path).is_dir():
             yield from _read_folder(path)
+        elif project and Path(path) in of_project:
+            yield _read_program(Path(path), str(project.path.parent), of_project)
         elif Path(path).suffix in find_suffixes():
             yield _read_program(Path(path), None)
         else:
@@ -233,12 +240,12 @@ def _read_folder(folder: str) -> Iterator[VerifyInput]:
         )
 
 
-def _read_program(path: Path, folder: str | None) -> VerifyInput:
+def _read_program(path: Path, folder: str | None, beside: Sequence[Path] = ()) -> VerifyInput:
     name, language = str(path), find_suffixes()[path.suffix]
     try:
         of = find_language(language)
-        text, included = join_includes(path, of, folder)
-        apart = list_apart(path, of, folder, text, included) if included else ()
+        text, included = join_includes(path, of, folder, beside)
+        apart = list_apart(path, of, folder, text, included, beside) if included else ()
     except IncludeError as error:
         return Unusable(name, "malformed", name, error.line, str(error))
     except ProblemError as error:

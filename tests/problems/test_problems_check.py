@@ -139,7 +139,7 @@ def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
     assert [problem.id for _, problem, _ in found.right] == ["double", "h"]
     done = run(str(path))
     assert done.exit_code == 1
-    assert done.output.endswith("2 problems, 2 with a reference; 10 faults\n")
+    assert done.output.endswith("12 problems, 2 with a reference; 10 faults\n")
     (tmp_path / "none.jsonl").write_text("")
     assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)
 

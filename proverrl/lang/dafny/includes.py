@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
+from proverrl.lang.dafny.audit.files import FILE_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.parsed import Element
-from proverrl.lang.dafny.syntax.plain import write_plain
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.dafny.syntax.plain import leave_out_attributes, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import find_places, read_file
 from proverrl.lang.records import Includes
@@ -24,8 +24,8 @@ from proverrl.text_cache import cache_texts
 @cache_texts
 def split_includes(text: str) -> Includes:
     """See ``Language.split_includes``."""
-    # With symbols in ASCII, as the audit reads a file.
-    text = write_plain(text, comments=False).text
+    # As the audit reads a file.
+    text = leave_out_attributes(write_plain(text, comments=False).text)
     tokens, findings = read_file(text)
     if findings:
         return Includes(text, fault=f"line {findings[0].line}: {findings[0].message}")
@@ -38,13 +38,27 @@ def split_includes(text: str) -> Includes:
     head = "".join(sign if sign in "\r\n" else " " for sign in text[:end])
     rest = head + text[end:]
     # Each file on its own: together, one could end a comment or a bracket that another began.
-    program, findings = audit_program(rest, ALLOWED_ATTRIBUTES)
+    program, findings = audit_program(rest, FILE_ATTRIBUTES)
     names = tuple((name.strip('"'), line) for name, line in files)
     if program is None:
         return Includes(text, names, f"line {findings[-1].line}: {findings[-1].message}")
     ill = [name for name, _ in files if not name.startswith('"') or "\\" in name]
     fault = f"{ill[0]}: name a file in plain quotes, with / between folders" if ill else ""
-    return Includes(rest, names, fault)
+    words = frozenset(token.text for token in program.tokens if token.kind == "word")
+    return Includes(rest, names, fault, frozenset(_list_shared(program)), words)
+
+
+def _list_shared(program: ParsedProgram) -> Iterator[str]:
+    """The names that other files may use without a module's before them, ``A.B`` whole."""
+    for element in program.root.slots[0].elements:
+        if element.word != "module":
+            yield from (element.name, *program.constructors)
+            continue
+        head = [token.text for token in program.tokens[element.start : element.slots[0].start]]
+        start = end = head.index(element.name, head.index("module"))
+        while head[end + 1 : end + 2] == ["."]:
+            end += 2
+        yield "".join(head[start : end + 1])
 
 
 def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:

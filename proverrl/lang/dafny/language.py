@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
@@ -24,6 +25,7 @@ from proverrl.lang.dafny.audit.bodies import (
 from proverrl.lang.dafny.audit.methods import gives_contract
 from proverrl.lang.dafny.audit.strip import DAFNY_4, strip_hints
 from proverrl.lang.dafny.includes import are_modular, split_includes
+from proverrl.lang.dafny.project import PROJECT_FILE, read_project
 from proverrl.lang.dafny.syntax.text import (
     BUILT_IN_MEMBERS,
     KEYWORDS,
@@ -39,7 +41,7 @@ from proverrl.lang.parts import (
     Pooling,
     Searching,
 )
-from proverrl.lang.records import Extraction, Includes, Part
+from proverrl.lang.records import Extraction, Includes, Part, Project
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.router import Backend
@@ -64,6 +66,7 @@ class Dafny(Language):
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
     )
     include_word = "include"
+    project_file = PROJECT_FILE
     canaries = CANARIES
     confirms = True
 
@@ -90,6 +93,9 @@ class Dafny(Language):
 
     def split_includes(self, text: str) -> Includes:
         return split_includes(text)
+
+    def read_project(self, path: Path) -> Project:
+        return read_project(path)
 
     def are_modular(self, texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
         return are_modular(texts, seen)

@@ -541,26 +541,20 @@ TRAIT = "trait T {{ {} }}\nclass C extends T {{ {} }}\n"
         ("method {:tailrecursion false} M() { }", None, ""),
         ("method {:verify false} M() { }", "unsound", "the attribute 'verify' is not allowed"),
         ("method {:verify} M() { }", "unsound", "the attribute 'verify' is not allowed"),
-        (
-            "method {:timeLimit 9} M() { }",
-            "rejected",
-            "the attribute 'timeLimit' makes the verdict depend on the speed of the machine",
-        ),
-        (
-            "method {:rlimit 9} M() { }",
-            "rejected",
-            "the attribute 'rlimit' sets a limit of its own; raise that of the verifier instead",
-        ),
+        ("method {:rlimit 9} {:test} {:isolate_assertions} M() { }", None, ""),
+        ("method {:timeLimitMultiplier 2} M() { }", None, ""),
+        ("method M() { } @Test @IsolateAssertions method N() { }", None, ""),
         (
             "class {:autocontracts} C { }",
             "rejected",
             "the attribute 'autocontracts' adds clauses that are not written there",
         ),
         (
-            'module {:options "-functionSyntax:4"} M { }',
+            'module {:options "-functionSyntax:4", "/noVerify"} M { }',
             "rejected",
             "the attribute 'options' is not allowed",
         ),
+        ('module {:options "-functionSyntax:4"} M { }', None, ""),
         (
             'module {:options "/noVerify"} M { }',
             "unsound",

@@ -274,3 +274,16 @@ def test_a_problem_that_names_the_entries_of_dafny_2_is_proved(real: DafnyToolch
     names = {"expected_entries": [*contracts, "Impl$$_module.__default.M"]}
     problem = Problem("p", "dafny", "statements", "", statement, metadata=names)
     assert judge(real, Candidate(problem, ""))[0].proved
+
+
+def test_a_test_that_expects_is_proved_where_that_is_believed(real: DafnyToolchain) -> None:
+    body = "method {:test} T() { var x := F(1); expect x == 2; assert x == 2; }\n"
+    body += "method F(x: int) returns (y: int) { y := x + 1; }\n"
+    believes = replace(real, allowed=("assume",))
+    right, wrong = judge(
+        believes,
+        make(FILE, HOLE, body),
+        make(FILE, HOLE, body.replace("assert x == 2", "assert x == 3")),
+    )
+    assert (right.status, right.believed) == (Status.PROVED, (("assume", 1),))
+    assert wrong.status is Status.REJECTED

@@ -7,13 +7,15 @@ form are read as Dafny 2.3 reads them. Holes admit none of these.
 
 import pytest
 
+from proverrl.lang.dafny.audit.bodies import audit
 from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
-from proverrl.lang.dafny.syntax.plain import write_plain
+from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import read_body
+from proverrl.types import HOLE, Candidate, Problem
 
 
 def outline(element: Element) -> str:
@@ -284,10 +286,10 @@ def test_what_dafny_4_does_not_read_is_refused(text: str) -> None:
 
 
 # The attributes of the table in docs/verifiers.md; on a declaration, on a step, and behind ``@``.
-REFUSED_ATTRIBUTES = """abstemious autoReq axiom bvbuiltin contradiction error extern identity
-    ignore inline isolate isolate_assertions only options priority random_seed resource_limit rlimit
-    selective_checking smt_option start_checking_here subsumption termination timeLimit
-    vcs_max_cost verified_under vcs_max_keep_going_splits vcs_max_splits""".split()
+REFUSED_ATTRIBUTES = """abstemious autoReq axiom bvbuiltin error extern identity
+    ignore inline isolate only options priority random_seed selective_checking
+    smt_option start_checking_here subsumption termination vcs_max_cost
+    verified_under vcs_max_keep_going_splits vcs_max_splits""".split()
 
 
 @pytest.mark.parametrize("name", REFUSED_ATTRIBUTES)
@@ -300,5 +302,63 @@ def test_attributes_that_could_hide_something_are_refused(name: str) -> None:
         f"@{name}(1) lemma L() {{ }}",
     ):
         assert "attributes" in {found.rule for found in audit_file(text)}, text
+    refuse_in_hole(name)
+
+
+def refuse_in_hole(name: str) -> None:
     tokens, _ = read_body(f"assert {{:{name}}} true;")
     assert "attributes" in {found.rule for found in list_forbidden(tokens)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "isolate_assertions",
+        "test",
+        "rlimit 0",
+        'resource_limit "9e3"',
+        "timeLimit 9",
+        "timeLimitMultiplier 9",
+        "contradiction",
+    ],
+)
+def test_attributes_of_bare_files(name: str) -> None:
+    assert audit("file", f"lemma {{:{name}}} L() {{ }}") == []
+    refuse_in_hole(name)
+
+
+def test_attributes_of_a_bare_file_that_are_left_out_of_what_is_verified() -> None:
+    text = "lemma {:rlimit\n 9}{:test} L() ensures { : /**/ timeLimit 1 /* } */} "
+    text += '"" != "{:rlimit 9}" {:contradiction}'
+    made, _ = make_plain(Candidate(Problem("f", "dafny", "file", "", HOLE), text))
+    assert len(made.body) == len(text)
+    assert made.body.split() == [
+        "lemma",
+        "{:test}",
+        "L()",
+        "ensures",
+        '""',
+        "!=",
+        '"{:rlimit',
+        '9}"',
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lemma {:rlimit 1 + 1} L() { }",
+        "lemma {:rlimit} L() { }",
+        "lemma L() { assert {:contradiction 1} true; }",
+        "@Test(1) lemma L() { }",
+        "@Test @Axiom lemma L() { }",
+        "@Axiom @Test lemma L() { }",
+        "const c := f @Test lemma L() { }",
+        "@Test const c := 1",
+        "lemma L() { @IsolateAssertions assert true; }",
+        'module {:options "--function-syntax:4", "--allow-axioms"} M { }',
+        'module {:options "--function-syntax:3"} M { }',
+    ],
+)
+def test_what_is_written_around_an_attribute_that_is_allowed(text: str) -> None:
+    assert "attributes" in {found.rule for found in audit("file", text)}

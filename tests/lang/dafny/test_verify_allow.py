@@ -42,6 +42,7 @@ ADMITS = {
         "function F(): int ensures false",
         "lemma {:verify false} L() ensures false { }",
         "trait T { static lemma L() ensures false }",
+        "trait {:termination false} T { }",
     ],
     "extern": [
         "method {:extern} M() ensures false",
@@ -113,7 +114,7 @@ def test_attacks_are_admitted_by_what_they_believe_alone() -> None:
     assert admitted == {
         "abstract": 4,
         "assume": 15,
-        "axiom": 37,
+        "axiom": 38,
         "decreases-star": 2,
         "extern": 2,
     }
@@ -201,7 +202,8 @@ def test_words_and_options_that_are_not_known() -> None:
         ("/noCheating:0", "2.3.0", "refused: use --allow, which counts what is believed"),
         ("/allocated:0", "2.3.0", "refused: it changes what the program means"),
         ("/vcsCores:4", "2.3.0", "refused: use -j of this command"),
-        ("--allow-warnings", "4.11.0", "refused: use --allow"),
+        ("--allow-axioms", "4.11.0", "refused: use --allow"),
+        ("--allow-warnings", "4.11.0", "refused: warnings fail no file here"),
         ("--boogie=/proc:x", "4.11.0", "refused: it chooses the prover or its options"),
         ("--library=x.dfy", "4.11.0", "refused: name the files themselves"),
         ("--function-syntax=3", "2.3.0", "not among the options that Dafny 2.3.0 may be given"),

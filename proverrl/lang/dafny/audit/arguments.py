@@ -1,8 +1,8 @@
 """The options of Dafny that a user may give to bare files.
 
-Flows in: arguments of ``--dafny-arg``. Flows out: nothing, or a ``UsageError`` with the reason. An
-option is taken if a verdict can depend on it in two ways only: a proof is found or not, or another
-form of the language is read. It may not choose what is to be proved.
+Flows in: arguments of ``--dafny-arg``, options of a project file. Flows out: nothing, or the reason
+why one is refused. An option is taken if a verdict can depend on it in two ways only: a proof is
+found or not, or another form of the language is read. It may not choose what is to be proved.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _OPTIONS = {
         "--standard-libraries": _SWITCH,
     },
 }
+USE = "use "
+"""Begins the reason where this command has an option of its own."""
+HARMLESS = ("nothing is compiled, printed or written here", "warnings fail no file here")
 _REFUSED = {
     "a part of the program would not be verified": "proc filter-symbol filter-position noVerify "
     "no-verify dafnyVerify verifyAllModules verify-included-files loopUnroll noResolve noTypecheck "
@@ -44,33 +47,43 @@ _REFUSED = {
     "use --rlimit or --timeout of this command": "rlimit resource-limit timeLimit "
     "verification-time-limit",
     "use -j of this command": "vcsCores cores",
-    "use --allow, which counts what is believed": "noCheating allow-axioms allow-warnings "
-    "noExterns allow-external-contracts",
+    "use --allow, which counts what is believed": "noCheating allow-axioms noExterns "
+    "allow-external-contracts",
     "it changes what the program means": "allocated ironDafny allowGlobals noAutoReq dprelude "
     "general-traits general-newtypes type-system-refresh disableScopes rewriteFocalPredicates "
     "prelude",
     "it chooses the prover or its options": "z3exe solver-path proverOpt solver-option "
     "solver-option-bits prover-log boogie errorLimit error-limit",
-    "nothing is compiled, printed or written here": "compile compileTarget spillTargetCode out "
-    "dprint rprint print bprint optimize xml log-format trace stats output",
+    HARMLESS[
+        0
+    ]: "compile compileTarget spillTargetCode out dprint rprint print bprint optimize xml "
+    "log-format trace stats output target build include-runtime spill-translation verbose progress "
+    "json-output show-snippets show-hints ignore-indentation optimize-erasable-datatype-wrapper "
+    "translate-standard-library translation-record test-assumptions python-module-name "
+    "go-module-name rust-module-name",
+    HARMLESS[1]: "allow-warnings allow-deprecation warn-as-errors warn-contradictory-assumptions "
+    "warn-deprecation warn-missing-constructor-parentheses warn-redundant-assumptions "
+    "warn-shadowing analyze-proofs suggest-proof-refactoring",
     "name the files themselves": "library input",
 }
 
 
 def check_arguments(arguments: Sequence[str], version: str) -> None:
     """Raise ``UsageError`` for an option that this Dafny may not be given."""
-    known = _OPTIONS[version.partition(".")[0]]
     for argument in arguments:
-        name, value = re.fullmatch(r"([^:=]*)(.*)", argument, re.DOTALL).groups()  # type: ignore[union-attr]
-        if name in known and re.fullmatch(known[name], value):
-            continue
-        said = f"--dafny-arg {argument}: "
-        if name in known:
-            raise UsageError(f"{said}this value of {name} may not be given")
-        bare = name.lstrip("-/").lower()
-        for reason, names in _REFUSED.items():
-            if bare in names.lower().split():
-                raise UsageError(f"{said}it is refused: {reason}")
-        raise UsageError(
-            f"{said}not among the options that Dafny {version} may be given: {', '.join(known)}"
-        )
+        if reason := explain_refusal(argument, version):
+            raise UsageError(f"--dafny-arg {argument}: {reason}")
+
+
+def explain_refusal(argument: str, version: str) -> str:
+    """The reason why this Dafny may not be given an option; empty where it may."""
+    known = _OPTIONS[version.partition(".")[0]]
+    name, value = re.fullmatch(r"([^:=]*)(.*)", argument, re.DOTALL).groups()  # type: ignore[union-attr]
+    if name in known:
+        fits = re.fullmatch(known[name], value)
+        return "" if fits else f"this value of {name} may not be given"
+    bare = name.lstrip("-/").lower()
+    for reason, names in _REFUSED.items():
+        if bare in names.lower().split():
+            return f"it is refused: {reason}"
+    return f"not among the options that Dafny {version} may be given: {', '.join(known)}"

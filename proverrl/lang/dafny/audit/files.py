@@ -36,6 +36,18 @@ ALLOWED_ATTRIBUTES = frozenset(
     """induction trigger tailrecursion fuel opaque autotriggers nativeType main compile nowarn
     split_here vcs_split_on_every_assert""".split()
 )
+FILE_ATTRIBUTES = ALLOWED_ATTRIBUTES | {
+    # Says what ``dafny test`` runs.
+    "test",
+    "@Test",
+    # Dafny gives it to its prover as ``vcs_split_on_every_assert``.
+    "isolate_assertions",
+    "@IsolateAssertions",
+    # What a Dafny 4 reads anyway.
+    'options "-functionSyntax:4" }',
+    'options "--function-syntax:4" }',
+}
+"""Those of bare files: names, names behind ``@``, and one with all that it says."""
 
 _FORBIDDEN = {
     "assume": ("assumes what is to be proved", "assume"),
@@ -46,8 +58,18 @@ _FORBIDDEN = {
     "abstract": ("declares what need not be proved", "abstract"),
     "refines": ("takes over what need not be proved", "abstract"),
 }
-_TRUSTED_ATTRIBUTES = {"axiom": "axiom", "verify": "axiom", "extern": "extern"}
+_TRUSTED_ATTRIBUTES = {
+    "axiom": "axiom",
+    "verify": "axiom",
+    "extern": "extern",
+    # Calls of a trait's members across modules are then believed to end.
+    "termination": "axiom",
+}
 _MAX_NESTING = 4 * MAX_DEPTH
+_BEFORE_PREFIXES = frozenset(("", "{", "}"))
+_BEHIND_PREFIXES = frozenset(
+    "@ constructor function ghost lemma method opaque predicate static twostate".split()
+)
 
 _MAY_LACK_BODY = frozenset("function predicate copredicate".split())
 _LEMMA_WORDS = frozenset(("lemma", "colemma"))
@@ -61,7 +83,7 @@ _GUARDS = frozenset(["if", "case"])
 
 def audit_file(text: str) -> list[Finding]:
     """Findings about a whole program; an empty list admits it."""
-    program, findings = audit_program(text, ALLOWED_ATTRIBUTES)
+    program, findings = audit_program(text, FILE_ATTRIBUTES)
     return findings if program is None else [*findings, *_find_bit_recursion(program)]
 
 
@@ -99,12 +121,12 @@ def audit_program(
     findings = [*_scan_words(tokens), *_scan_attributes(tokens, attributes)]
     findings += _scan_nesting(tokens)
     if any(finding.rule == "grammar" for finding in findings):
-        return None, [*findings, *_scan_prefixes(tokens, set())]
+        return None, [*findings, *_scan_prefixes(tokens, set(), attributes)]
     try:
         program = read_program(tokens, trusts=True)
     except GrammarError as error:
-        return None, [*findings, *_scan_prefixes(tokens, set()), error.finding]
-    findings += _scan_prefixes(tokens, program.labelled)
+        return None, [*findings, *_scan_prefixes(tokens, set(), attributes), error.finding]
+    findings += _scan_prefixes(tokens, program.labelled, attributes)
     findings += [*_list_missing(program), *_scan_proofs(program)]
     return program, findings + find_bugs(program)
 
@@ -203,9 +225,12 @@ def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
 
 
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
-    runs = zip([None, *tokens], tokens, tokens[1:], tokens[2:], tokens[3:], strict=False)
-    for before, brace, colon, name, value in runs:
-        is_attribute = brace.text == "{" and colon.text == ":" and name.text not in allowed
+    shifted = (tokens[1:], tokens[2:], tokens[3:], [*tokens[4:], tokens[-1]])
+    for before, brace, colon, name, value, end in zip(
+        [None, *tokens], tokens, *shifted, strict=False
+    ):
+        is_known = not allowed.isdisjoint((name.text, f"{name.text} {value.text} {end.text}"))
+        is_attribute = brace.text == "{" and colon.text == ":" and not is_known
         if name.text == "-":
             # A block that begins with ':-'.
             continue
@@ -218,13 +243,23 @@ def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[F
             yield replace(refuse_attribute(name, value), trust=trust)
 
 
-def _scan_prefixes(tokens: list[Token], labelled: Container[int]) -> Iterator[Finding]:
+def _scan_prefixes(
+    tokens: list[Token], labelled: Container[int], allowed: frozenset[str]
+) -> Iterator[Finding]:
     """``@Name`` before a declaration is Dafny 4's other way to write an attribute; what is
-    ``labelled`` was read as a call in the state at a label."""
+    ``labelled`` was read as a call in the state at a label. An allowed one stands where no
+    expression can reach it, and before a word that continues none."""
+    known_end = 0
     for place, token in enumerate(tokens):
-        follows_label = place and tokens[place - 1].text in ("old", "unchanged", "allocated")
+        before = tokens[place - 1].sign if place else ""
+        follows_label = before in ("old", "unchanged", "allocated")
         is_prefix = not follows_label and place not in labelled
         if token.text == "@" and token.kind == "operator" and is_prefix:
+            name, behind = (tokens[min(place + i, len(tokens) - 1)] for i in (1, 2))
+            is_apart = place == known_end or before in _BEFORE_PREFIXES
+            if is_apart and f"@{name.text}" in allowed and behind.sign in _BEHIND_PREFIXES:
+                known_end = place + 2
+                continue
             message = "attributes that begin with '@' are not allowed"
             yield token.refuse("cheat", "attributes", message)
 

@@ -42,6 +42,8 @@ _PIECE = re.compile(
 )
 _GHOST = ("ghost", "twostate", "least", "greatest", "inductive")
 """Words before ``function`` and ``predicate`` that say what they are."""
+LIMITS = frozenset("resource_limit rlimit timeLimit timeLimitMultiplier".split())
+"""Attributes with limits of their own."""
 _NOT_BLANK = re.compile(r"[^\s]")
 
 Insertion = tuple[int, str]
@@ -122,10 +124,32 @@ def write_ghost(text: str) -> WrittenText:
     return insert(text, insertions)
 
 
+def leave_out_attributes(text: str) -> str:
+    """A bare file with blanks in place of each attribute that is not followed there: our limits
+    hold, and what is proved by contradiction is told (``{:rlimit 9}``, ``{:contradiction}``)."""
+    kept = list(text)
+    tokens = [
+        (part, place)
+        for kind, piece, place in scan_any(text)
+        for part in (("{", ":", piece[2:].strip()) if kind == "attribute" else (piece,))
+    ]
+    tokens.append(("", len(text)))
+    for (brace, start), (colon, _), (name, _), (value, place), (close, end) in zip(
+        tokens, tokens[1:], tokens[2:], tokens[3:], tokens[4:], strict=False
+    ):
+        is_limit = name in LIMITS and close == "}" and (value[0].isdecimal() or value[0] in '@"')
+        end = end if is_limit else place
+        if (brace, colon) == ("{", ":") and (is_limit or (name, value) == ("contradiction", "}")):
+            kept[start : end + 1] = _NOT_BLANK.sub(" ", text[start : end + 1])
+    return "".join(kept)
+
+
 def make_plain(candidate: Candidate) -> tuple[Candidate, WrittenText]:
     """The candidate as it is verified, and its file with the way back to the given one."""
     if candidate.problem.kind in ("file", ANNOTATE):
         written = write_plain(candidate.body, comments=False)
+        if candidate.problem.kind == "file":
+            written = replace(written, text=leave_out_attributes(written.text))
         return replace(candidate, body=written.text), written
     body = write_plain(candidate.body)
     plain = replace(candidate, body=body.text)
