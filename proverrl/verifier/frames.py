@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from proverrl.errors import WorkerError
 
@@ -25,14 +25,11 @@ _MAX_HEADER_BYTES = 4096
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length: *(\d{1,12})(?:\Z|\r\n)", re.IGNORECASE)
 
 Natural = Annotated[int, Field(strict=True, ge=0)]
-ANY_KEYS = ConfigDict(extra="ignore")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Utf16Place:
     """Lines and characters from 0; a character beyond the basic plane counts twice (UTF-16)."""
-
-    __pydantic_config__ = ANY_KEYS
 
     line: Natural
     character: Natural
@@ -41,8 +38,6 @@ class Utf16Place:
 @dataclass(frozen=True, slots=True)
 class Utf16Range:
     """The places from ``start`` to before ``end``."""
-
-    __pydantic_config__ = ANY_KEYS
 
     start: Utf16Place
     end: Utf16Place

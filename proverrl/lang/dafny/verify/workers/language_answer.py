@@ -21,7 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.syntax.reply import EntryResult, MessageKind, Reply, ReplyMessage
 from proverrl.lang.dafny.verify.workers.entries import NamedOutcome, find_misread, name_entries
-from proverrl.verifier.frames import ANY_KEYS, Utf16Place, Utf16Range, count_code_points
+from proverrl.verifier.frames import Utf16Place, Utf16Range, count_code_points
 
 RESOLVED = "ResolutionSucceeded"
 _BROKEN = "InternalException"
@@ -53,39 +53,29 @@ MISREAD = (
 class _Place:
     """A place that Dafny may not have: line -1 then."""
 
-    __pydantic_config__ = ANY_KEYS
-
     line: Annotated[int, Field(strict=True, ge=-1)]
     character: Annotated[int, Field(strict=True, ge=-1)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    __pydantic_config__ = ANY_KEYS
-
     start: _Place
 
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    __pydantic_config__ = ANY_KEYS
-
     uri: str
     range: _Range
 
 
 @dataclass(frozen=True, slots=True)
 class _Related:
-    __pydantic_config__ = ANY_KEYS
-
     location: _Location
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    __pydantic_config__ = ANY_KEYS
-
     message: str
     range: _Range
     severity: Literal[1, 2, 3, 4]
@@ -95,8 +85,6 @@ class _Told:
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """A name that is verified, and how far that is: at 4 it failed, at 5 it did not."""
-
-    __pydantic_config__ = ANY_KEYS
 
     name: Annotated[Utf16Range, Field(alias="nameRange")]
     status: Literal[0, 1, 2, 3, 4, 5]
@@ -108,8 +96,6 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    __pydantic_config__ = ANY_KEYS
-
     uri: str
     version: int | None = None
     """None for what is said of a document that was closed."""

@@ -52,11 +52,7 @@ lemma CanaryMultisets(n: int) {
   assert 2 !in s; assert n >= 0;
 }
 """
-_UNMENDED_OUTCOMES = {
-    "CanaryMaps": "error",
-    "CanaryOrdinals": "error",
-    "CanaryMultisets": "error",
-}
+_UNMENDED_OUTCOMES = dict.fromkeys(("CanaryMaps", "CanaryOrdinals", "CanaryMultisets"), "error")
 FIRST = f"""\
 const CanaryKey: int := 1
 {_LEMMAS}\

@@ -21,7 +21,6 @@ from proverrl.lang.lean.verify.workers.messages import (
     explain_misfit,
 )
 from proverrl.verifier.frames import (
-    ANY_KEYS,
     Natural,
     Utf16Place,
     Utf16Range,
@@ -36,8 +35,6 @@ FOR_EDITORS = b'{"jsonrpc":"2.0","method":"$/lean/ilean'
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    __pydantic_config__ = ANY_KEYS
-
     message: str
     range: Utf16Range
     severity: Literal[1, 2, 3, 4] = 1
@@ -49,8 +46,6 @@ class _Told:
 class Published:
     """The diagnostics of one version of a document. Lean leaves the version out of none."""
 
-    __pydantic_config__ = ANY_KEYS
-
     uri: str
     version: Natural
     diagnostics: tuple[_Told, ...]
@@ -58,15 +53,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class _Processing:
-    __pydantic_config__ = ANY_KEYS
-
     kind: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _DocumentVersion:
-    __pydantic_config__ = ANY_KEYS
-
     uri: str
     version: Natural
 
@@ -74,8 +65,6 @@ class _DocumentVersion:
 @dataclass(frozen=True, slots=True)
 class FileProgress:
     """The part of a version that is still being elaborated."""
-
-    __pydantic_config__ = ANY_KEYS
 
     document: Annotated[_DocumentVersion, Field(alias="textDocument")]
     processing: tuple[_Processing, ...]

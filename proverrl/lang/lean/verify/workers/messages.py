@@ -13,17 +13,14 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from proverrl.errors import WorkerError
-from proverrl.verifier.frames import ANY_KEYS, Natural
+from proverrl.verifier.frames import Natural
 
 Severity = Literal["trace", "info", "warning", "error"]
-"""For the parts of answers, which would otherwise be as strict as the whole."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in the text of a request: lines from 1, columns from 0, in code points."""
-
-    __pydantic_config__ = ANY_KEYS
 
     line: Natural
     column: Natural
@@ -36,8 +33,6 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class LeanMessage:
     """One message of Lean."""
-
-    __pydantic_config__ = ANY_KEYS
 
     severity: Severity
     text: Annotated[str, Field(alias="data")]
