@@ -62,9 +62,7 @@ def read_project(path: Path) -> Project:
         said = str(value).lower() if isinstance(value, bool) else str(value)
         if said == _DEFAULTS.get(key, "false"):
             continue
-        reason = explain_refusal(f"--{key}:{said}", "4")
-        reason = reason.removeprefix("it is refused: ")
-        if not reason:
+        if not (reason := explain_refusal(f"--{key}:{said}", "4")):
             arguments.append(f"--{key}:{said}")
         elif reason.startswith(USE):
             left.append(f"{key} ({reason})")

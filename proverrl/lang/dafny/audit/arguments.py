@@ -39,7 +39,10 @@ _OPTIONS = {
 }
 USE = "use "
 """Begins the reason where this command has an option of its own."""
-HARMLESS = ("nothing is compiled, printed or written here", "warnings fail no file here")
+_UNUSED = "nothing is compiled, printed or written here"
+_WARNS = "warnings fail no file here"
+HARMLESS = (_UNUSED, _WARNS)
+"""The reasons of options that no verdict depends on."""
 _REFUSED = {
     "a part of the program would not be verified": "proc filter-symbol filter-position noVerify "
     "no-verify dafnyVerify verifyAllModules verify-included-files loopUnroll noResolve noTypecheck "
@@ -54,14 +57,12 @@ _REFUSED = {
     "prelude",
     "it chooses the prover or its options": "z3exe solver-path proverOpt solver-option "
     "solver-option-bits prover-log boogie errorLimit error-limit",
-    HARMLESS[
-        0
-    ]: "compile compileTarget spillTargetCode out dprint rprint print bprint optimize xml "
+    _UNUSED: "compile compileTarget spillTargetCode out dprint rprint print bprint optimize xml "
     "log-format trace stats output target build include-runtime spill-translation verbose progress "
     "json-output show-snippets show-hints ignore-indentation optimize-erasable-datatype-wrapper "
     "translate-standard-library translation-record test-assumptions python-module-name "
     "go-module-name rust-module-name",
-    HARMLESS[1]: "allow-warnings allow-deprecation warn-as-errors warn-contradictory-assumptions "
+    _WARNS: "allow-warnings allow-deprecation warn-as-errors warn-contradictory-assumptions "
     "warn-deprecation warn-missing-constructor-parentheses warn-redundant-assumptions "
     "warn-shadowing analyze-proofs suggest-proof-refactoring",
     "name the files themselves": "library input",
@@ -85,5 +86,5 @@ def explain_refusal(argument: str, version: str) -> str:
     bare = name.lstrip("-/").lower()
     for reason, names in _REFUSED.items():
         if bare in names.lower().split():
-            return f"it is refused: {reason}"
+            return reason
     return f"not among the options that Dafny {version} may be given: {', '.join(known)}"
