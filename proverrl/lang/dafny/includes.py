@@ -54,11 +54,10 @@ def _list_shared(program: ParsedProgram) -> Iterator[str]:
         if element.word != "module":
             yield from (element.name, *program.constructors)
             continue
-        head = [token.text for token in program.tokens[element.start : element.slots[0].start]]
-        start = end = head.index(element.name, head.index("module"))
-        while head[end + 1 : end + 2] == ["."]:
+        end = element.named + 1
+        while program.tokens[end].text == ".":
             end += 2
-        yield "".join(head[start : end + 1])
+        yield "".join(token.text for token in program.tokens[element.named : end])
 
 
 def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:
