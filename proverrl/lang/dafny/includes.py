@@ -52,7 +52,8 @@ def _list_shared(program: ParsedProgram) -> Iterator[str]:
     """The names that other files may use without a module's before them, ``A.B`` whole."""
     for element in program.root.slots[0].elements:
         if element.word != "module":
-            yield from (element.name, *program.constructors)
+            places = (p for p in program.constructor_places if element.start <= p < element.end)
+            yield from (element.name, *(program.tokens[place].text for place in places))
             continue
         end = element.named + 1
         while program.tokens[end].text == ".":

@@ -162,6 +162,17 @@ def test_modules_in_parts(tree: Path) -> None:
     assert [part.name for part in entry.included] == ["src/b.dfy", "src/whole.dfy"]
 
 
+def test_a_constructor_inside_a_module_declares_no_name_of_the_file(tree: Path) -> None:
+    """To Dafny ``odd`` is the constant of the other file, since the constructor is imported."""
+    write("")
+    text = "module N { datatype D = odd }\nimport opened N\nconst c := odd\n"
+    Path("src/use.dfy").write_text(text)
+    paths, project = open_project(["."])
+    (entry,) = (e for e in read_inputs(paths, io.BytesIO(), project) if e.id == "src/use.dfy")
+    assert isinstance(entry, Submission)
+    assert [part.name for part in entry.included] == ["src/odd[1].dfy"]
+
+
 def test_two_projects(tree: Path) -> None:
     write("")
     write("", "src/dfyconfig.toml")
