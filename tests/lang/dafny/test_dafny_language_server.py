@@ -18,7 +18,7 @@ from proverrl.lang.dafny.verify.workers.toolchain import (
     DafnyToolchain,
     find_confirming_toolchain,
 )
-from proverrl.types import HOLE, Candidate, Problem, Stage, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Limits
 from tests import ROOT
 from tests.fake_language_server import CANARIES, diagnostics, progress, symbols
@@ -301,7 +301,11 @@ def test_real_verdicts(real: DafnyToolchain) -> None:
         server = await DafnyLanguageServer.start(real, Limits())
         try:
             bodies = ("{ assume x > 0; }", "{ }", "{ assert y; }", "requires x > 1 {}")
-            return [await server.judge(Candidate(problem, body)) for body in bodies]
+            candidates = [Candidate(problem, body) for body in bodies]
+            # Its limits are not followed; Dafny does not take both.
+            limited = "lemma {:rlimit 1} {:resource_limit 1} L() ensures 1 == 1 {}"
+            candidates.append(Candidate(Problem("f", "dafny", FILE, "", HOLE), limited))
+            return [await server.judge(candidate) for candidate in candidates]
         finally:
             server.kill()
             await server.join()
@@ -311,6 +315,7 @@ def test_real_verdicts(real: DafnyToolchain) -> None:
         (Status.REJECTED, Stage.PROVER),
         (Status.REJECTED, Stage.PROVER),
         (Status.REJECTED, Stage.READING),
+        (Status.PROVED, Stage.PROVER),
         (Status.PROVED, Stage.PROVER),
     ]
     assert [(d.severity, d.line, d.body_line) for d in verdicts[1].diagnostics] == [

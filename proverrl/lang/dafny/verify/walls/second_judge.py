@@ -25,7 +25,7 @@ from proverrl.verifier.base import FRESH_GROWTH, Lane, LanedVerifier
 from proverrl.verifier.body_place import find_offset
 
 _RULE = "second-judge"
-VERSION = 5
+VERSION = 6
 """Changes with what this wall lets through: stored verdicts depend on it."""
 
 _GOAL = "ensures clause"

@@ -25,7 +25,7 @@ from typing import Any
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.plain import Insertion, insert, write_plain
+from proverrl.lang.dafny.syntax.plain import Insertion, insert, leave_out_attributes, write_plain
 from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.text import mangle
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
@@ -33,7 +33,7 @@ from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.workers.language_answer import RESOLVED, Answer, Symbol
 from proverrl.lang.dafny.verify.workers.selfcheck import DO_WITHOUT, check_language_server
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
-from proverrl.types import Candidate, Verdict
+from proverrl.types import FILE, Candidate, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.frames import FrameReader, count_units, encode
 from proverrl.verifier.process_group import GroupWorker, ProcessGroup
@@ -134,12 +134,15 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         return server
 
     async def judge(self, candidate: Candidate) -> Verdict:
-        """Judge a candidate's text as it stands; raises ``WorkerError`` on any doubt about the
-        answer."""
+        """Judge a candidate's text as it stands, a bare file without the limits that are not
+        followed; raises ``WorkerError`` on any doubt about the answer."""
         if self._known is not None:
             return await judge_candidate(self, candidate, self._known, self._toolchain)
         started = time.monotonic()
-        verdict = judge_whole(await self.ask(candidate.source), candidate)
+        source = candidate.source
+        if candidate.problem.kind == FILE:
+            source = leave_out_attributes(source)
+        verdict = judge_whole(await self.ask(source), candidate)
         seconds = time.monotonic() - started
         return replace(verdict, seconds=seconds, toolchain=self._toolchain.name)
 
