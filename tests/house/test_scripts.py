@@ -119,9 +119,12 @@ def test_script_parses_and_is_strict_and_executable(script: Path) -> None:
     assert "\nset -euo pipefail\n" in text
 
 
-def test_ci_runs_the_test_script() -> None:
+def test_ci_runs_the_test_script_with_a_dafny_4_and_without() -> None:
     lines = (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
-    assert lines[-1] == "bash scripts/test.sh"
+    commands = [line for line in lines if "bash scripts/" in line]
+    assert commands[0] == "bash scripts/test.sh"
+    assert "bash scripts/demo.sh" in commands[1]
+    assert commands[2:] == ["bash scripts/test.sh --fast"]
 
 
 def test_the_test_script_runs_every_check_in_order() -> None:

@@ -77,6 +77,9 @@ def read_project(path: Path) -> Project:
 
 def _read(path: Path, depth: int) -> _Read:
     """A project file with what its bases say, patterns as whole paths."""
+    if path.exists() and not path.is_file():
+        # A pipe would be waited for.
+        raise UsageError(f"{path}: no project file of Dafny: it is no file")
     try:
         read = _READ.validate_python(tomllib.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:

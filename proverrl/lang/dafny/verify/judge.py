@@ -20,6 +20,7 @@ from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted
 from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
+from proverrl.lang.dafny.known_bugs.untyped_calls import limit_induction, tell_limited
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
 from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
@@ -70,11 +71,17 @@ async def judge_candidate(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
             f"written out it cannot be read ({error.finding.message}); write them out in it"
         ) from error
+    unchanged = WrittenText(joined.text, {})
+    limited = limit_induction(joined.text, trusts=is_file) if toolchain.is_4 else unchanged
     # Functions of Dafny 4 are code, those of Dafny 2.3 are not.
     is_ghost = toolchain.is_4 and problem.kind == PROGRAM and not is_dafny_4(problem)
-    sent = write_ghost(joined.text) if is_ghost else WrittenText(joined.text, {})
+    sent = write_ghost(limited.text) if is_ghost else WrittenText(limited.text, {})
     reply, judged = await _ask(process, sent.text, candidate)
-    reply = given.restore(lines.restore(written.restore(joined.restore(sent.restore(reply)))))
+    reply = sent.restore(reply)
+    if reply.errors:
+        reply = replace(reply, messages=(*reply.messages, *tell_limited(limited)))
+    for text in (limited, joined, written, lines, given):
+        reply = text.restore(reply)
     expected = None
     if not is_file:
         if not reply.resolved:

@@ -50,8 +50,8 @@ AS_4 = ("--function-syntax=experimentalDefaultCompiled", "--quantifier-syntax=4"
 """As Dafny 4 reads; ``function method`` may be written too."""
 # Not all of --analyze-proofs: its suggestions fail inside Dafny at a lemma without a body.
 ANALYSIS = ("--warn-contradictory-assumptions",)
-_DOTNET = {"DOTNET_TieredCompilation": "0"}
-"""Its code is compiled well at once. A start takes 2 seconds more, and each text half as long."""
+_DOTNET = {"DOTNET_TieredPGO": "0"}
+"""Its code is compiled in two steps, without counting in between what is called."""
 _INITIALIZE = 1
 _START_SECONDS = 60
 _SHOWN = re.compile(
