@@ -133,6 +133,26 @@ class _Types:
             for token in program.tokens
         )
 
+    def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
+        """Whether a function or a value of a generic type may be made here of what may be null, or
+        of functions that are not total: its type is inferred."""
+        lambdas = [last for first, last in program.lambdas if start <= first < end]
+        # The clauses of a lambda end what is taken for a statement.
+        place = range(start, max(end, *lambdas, 0))
+        makes = lambdas or any(program.tokens[i].text in self._makers for i in place)
+        wide = self.wide | {"null"}
+        return bool(makes) and any(
+            program.tokens[i].text in wide or self.is_partial(program.tokens, i) for i in place
+        )
+
+    @cached_property
+    def _makers(self) -> frozenset[str]:
+        """The constructors and functions that may give a value of a generic type."""
+        results = self._around.results.items()
+        found = {name for name, kinds in results if any(self.generic & {*kind} for kind in kinds)}
+        made = {name for program in self._around.programs for name in program.constructors}
+        return frozenset(found | made if self.generic else found)
+
     @cached_property
     def demanding(self) -> frozenset[str]:
         """The functions that are no total ones where they are used as values."""
@@ -198,6 +218,10 @@ class _Types:
                 patterns = (b.place for b in program.bindings if b.kind == "pattern")
                 seen = filter(self._around.sees, patterns)
                 found |= {program.tokens[place].text for place in seen}
+            for start, end in _split(program) if self.mixes_wide else ():
+                if self.makes_wide(program, start, end):
+                    piece = {token.text for token in program.tokens[start:end]}
+                    found |= self._around.untyped & piece
         return self._add_untyped(found)
 
     @cached_property
@@ -281,6 +305,7 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
             known[seen.hidden] = _Types(seen)
         types = known[seen.hidden]
         is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
+        is_held = is_held or (types.mixes_wide and types.makes_wide(program, start, end))
         for place, token in enumerate(tokens):
             if not _is_mixing(types, tokens, place) or not (
                 is_held or _begins_narrow(types, program, start + place)
@@ -412,6 +437,9 @@ def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
         return _is_pattern(tokens, place + 1)
     if text == "then":
         return tokens[min(place + 1, len(tokens) - 1)].kind != "number"
+    if text == "+" and place and tokens[place - 1].text in ("<", ","):
+        # A type parameter ``<+T>``; no operand begins with this sign.
+        return False
     if text == "+":
         return not (_is_number(types, tokens, place, -1) or _is_number(types, tokens, place, 1))
     if text == "[" and place and (is_name(tokens[place - 1]) or tokens[place - 1].text in ")]}>"):
