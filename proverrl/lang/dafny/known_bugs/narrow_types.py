@@ -134,16 +134,22 @@ class _Types:
         )
 
     def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
-        """Whether a function or a value of a generic type may be made here of what may be null, or
-        of functions that are not total: its type is inferred."""
+        """Whether a function or a value of a generic type may be made here of what may be null, of
+        functions that are not total, or of what is narrow: its type is inferred."""
         lambdas = [last for first, last in program.lambdas if start <= first < end]
         # The clauses of a lambda end what is taken for a statement.
         place = range(start, max(end, *lambdas, 0))
         makes = lambdas or any(program.tokens[i].text in self._makers for i in place)
-        wide = self.wide | {"null"}
+        wide = self.wide | self._single | {"null"}
         return bool(makes) and any(
             program.tokens[i].text in wide or self.is_partial(program.tokens, i) for i in place
         )
+
+    @cached_property
+    def _single(self) -> frozenset[str]:
+        """The names that are declared with a narrow type."""
+        known = {*self._around.types, *self._around.results}
+        return frozenset(n for n in known if any(self.narrow & {*kind} for kind in self.of(n)))
 
     @cached_property
     def _makers(self) -> frozenset[str]:
@@ -218,7 +224,7 @@ class _Types:
                 patterns = (b.place for b in program.bindings if b.kind == "pattern")
                 seen = filter(self._around.sees, patterns)
                 found |= {program.tokens[place].text for place in seen}
-            for start, end in _split(program) if self.mixes_wide else ():
+            for start, end in _split(program):
                 if self.makes_wide(program, start, end):
                     piece = {token.text for token in program.tokens[start:end]}
                     found |= self._around.untyped & piece
@@ -305,7 +311,7 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
             known[seen.hidden] = _Types(seen)
         types = known[seen.hidden]
         is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
-        is_held = is_held or (types.mixes_wide and types.makes_wide(program, start, end))
+        is_held = is_held or types.makes_wide(program, start, end)
         for place, token in enumerate(tokens):
             if not _is_mixing(types, tokens, place) or not (
                 is_held or _begins_narrow(types, program, start + place)
