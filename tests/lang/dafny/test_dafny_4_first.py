@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.language import DAFNY
 from proverrl.lang.dafny.syntax.plain import WrittenText, write_ghost
 from proverrl.lang.dafny.syntax.program import read_text
@@ -263,6 +264,14 @@ def test_no_attack_that_the_audit_admits_is_proved(real: DafnyToolchain) -> None
     verdicts = judge(real, *map(make_candidate, admitted))
     proved = [case["name"] for case, v in zip(admitted, verdicts, strict=True) if v.proved]
     assert proved == []
+
+
+def test_what_only_dafny_2_believes_is_rejected(real: DafnyToolchain) -> None:
+    files = [make_candidate(case) for case in CASES if case["kind"] == FILE]
+    admitted = [c for c in files if audit_candidate(c, dafny="4.11.0") is None]
+    older = [c for c in admitted if DAFNY.audit(c) is not None]
+    assert len(older) >= 20
+    assert [v.rule for v in judge(real, *older) if v.proved] == []
 
 
 def test_a_problem_that_names_the_entries_of_dafny_2_is_proved(real: DafnyToolchain) -> None:

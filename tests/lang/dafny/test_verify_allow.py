@@ -139,6 +139,30 @@ def test_a_problem_with_a_statement_never_has_a_word(kind: str) -> None:
     assert "--allow" not in strict.diagnostics[0].message
 
 
+KEY = "lemma L(m: map<int, int>) { forall k: int ensures m[k] == m[k] { } }"
+OLDER = [
+    ("unchecked-key", KEY),
+    ("bit-measure", "lemma L(b: bv8) decreases b { L(b - 1); }"),
+    ("guarded-choice", "lemma L(s: set<int>) { assert s != {} && (var x :| x in s; x == x); }"),
+]
+NEWER = [
+    ("narrow-type", "lemma L(s: seq<nat>, t: seq<int>) { var u := s + t; }"),
+    ("guarded-choice", "lemma L() { while false decreases 1 + (var y: int :| y > 2; y) { } }"),
+]
+
+
+@pytest.mark.parametrize("dafny", ["", "2.3.0.10506", "4.10.0", "4.11.0"])
+def test_what_only_dafny_2_believes_is_admitted_in_a_file_of_a_tested_dafny(dafny: str) -> None:
+    for rule, text in (*OLDER, *NEWER):
+        is_admitted = dafny == "4.11.0" and (rule, text) in OLDER
+        found = {finding.rule for finding in audit("file", text, dafny=dafny)}
+        assert found == (set() if is_admitted else {rule})
+    hole = Problem("p", "dafny", "statements", "", f"lemma L(m: map<int, int>) {{ {HOLE} }}")
+    body = "forall k: int ensures m[k] == m[k] { }"
+    found = {finding.rule for finding in audit("statements", body, problem=hole, dafny=dafny)}
+    assert found == {"unchecked-key"}
+
+
 def test_the_message_names_the_word() -> None:
     candidate = Candidate(Problem("p", "dafny", FILE, "", HOLE), "lemma L() ensures false")
     verdict = audit_candidate(candidate)

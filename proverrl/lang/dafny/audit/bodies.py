@@ -31,7 +31,7 @@ from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem,
 from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
-AUDIT_VERSION = 37
+AUDIT_VERSION = 38
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -44,6 +44,8 @@ MAX_BODY_CHARACTERS = 32_768
 MAX_FILE_CHARACTERS = 262_144
 MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
+_TESTED_DAFNY = "4.11."
+"""The Dafny that was asked whether it has the bugs of Dafny 2.3."""
 _ALLOWED_WORDS = {
     CONTRACT: frozenset({"requires"}),
     PROGRAM: frozenset("requires while return break label new".split()),
@@ -56,14 +58,19 @@ _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
 
 def audit(
-    kind: str, body: str, *, problem: Problem | None = None, allowed: Collection[str] = ()
+    kind: str,
+    body: str,
+    *,
+    problem: Problem | None = None,
+    allowed: Collection[str] = (),
+    dafny: str = "",
 ) -> list[Finding]:
     """Findings about a body for a hole of this kind; an empty list admits it.
 
     An empty body is admitted: whether it proves anything is for Dafny to say. ``problem`` adds
     the rules that need its text: no call of its methods, no new name that its text after the
-    hole uses. ``allowed`` are words of ``trusted``. Raises ``ProblemError`` for a kind that does
-    not exist.
+    hole uses. ``allowed`` are words of ``trusted``, ``dafny`` the version that judges first, if
+    that is known. Raises ``ProblemError`` for a kind that does not exist.
     """
     if kind not in KINDS:
         raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
@@ -73,7 +80,9 @@ def audit(
         return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
     written = write_plain(body, comments=not is_whole)
     found = _audit_plain(kind, written.text, problem)
-    findings = [f for f in found if f.trust not in allowed][:_MAX_FINDINGS]
+    is_newer = kind == FILE and dafny.startswith(_TESTED_DAFNY)
+    found = [f for f in found if f.trust not in allowed and not (f.older and is_newer)]
+    findings = found[:_MAX_FINDINGS]
     return [replace(f, column=written.find_column(f.line, f.column)) for f in findings]
 
 
@@ -113,18 +122,23 @@ def list_trusted(text: str, allowed: Collection[str]) -> list[Finding]:
     ]
 
 
-def audit_candidate(candidate: Candidate, allowed: Collection[str] = ()) -> Verdict | None:
+def audit_candidate(
+    candidate: Candidate, allowed: Collection[str] = (), dafny: str = ""
+) -> Verdict | None:
     """The verdict of a refused candidate, or None when it is admitted.
 
     UNSOUND when a forbidden construct was recognised, REJECTED when the body is only not in the
-    grammar. What is ``allowed`` is so in a bare file only. Raises ``ProblemError`` when the
-    problem's hole could not hold any body.
+    grammar. What is ``allowed`` is so in a bare file only, and so is what the version ``dafny``,
+    which judges first, is known not to believe. Raises ``ProblemError`` when the problem's hole
+    could not hold any body.
     """
     problem = candidate.problem
     allowed = allowed if problem.kind == FILE else ()
     try:
         check_problem(problem)
-        findings = audit(problem.kind, candidate.body, problem=problem, allowed=allowed)
+        findings = audit(
+            problem.kind, candidate.body, problem=problem, allowed=allowed, dafny=dafny
+        )
         findings = findings or _find_unjoined(candidate)
     except RecursionError:
         findings = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]

@@ -105,7 +105,7 @@ def _find_bit_recursion(program: ParsedProgram) -> Iterator[Finding]:
     message += "recursion may hold none"
     for token in tokens if measured else ():
         if has_bit_types([token]):
-            yield token.refuse("cheat", "bit-measure", message)
+            yield token.refuse("cheat", "bit-measure", message, older=True)
 
 
 def audit_program(

@@ -8,7 +8,9 @@ narrow type may hold these only if all its names are plainly of one such type. S
 they begin with a display, a comprehension or a lambda of single values of such a type (``[n] +
 [i]``, ``{n} + {i}``).
 Narrow are ``nat``, subset types, and references: to classes next to ``null`` or nullable types. In
-an update total functions are narrow too, next to such as have a precondition or read the heap.
+an update total functions are narrow too, next to such as have a precondition or read the heap. In
+a sum or a branch, of these two, what both Dafnys take for the other are results of functions and
+arguments of declared types: ``D<C>`` and ``D<C?>``, as long as the declaration has no ``<+T>``.
 A name stands for all that has it in the program; one without a type, for what it stands beside.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_callee, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
@@ -59,11 +62,19 @@ class _Types:
         self.members: set[str] = set()
         # Those that may be part of others, or others of them.
         self.related = {"object"}
+        # Those whose arguments must be the same in both of two types, and names of such with them.
+        self.generic: set[str] = set()
+        self.named: set[str] = set()
+        self.references = {"object", *ARROWS[:2]}
         for program in around.programs:
             for element in list_elements(program.root):
                 tokens = program.tokens[element.start : element.end]
                 if element.word in ("class", "trait"):
                     self.related.add(element.name)
+                    self.references.add(element.name)
+                has_parameters = bool(program.parameters.get(element.name))
+                if has_parameters and _is_invariant(tokens, element.name):
+                    self.generic.add(element.name)
                 if element.word in ("type", "newtype"):
                     self.related.update(token.text for token in tokens)
                 if element.word == "type":
@@ -74,6 +85,8 @@ class _Types:
         if "=" not in words:
             return
         is_subset = "|" in words
+        if self._is_fixed(words[words.index("=") + 1 :]):
+            self.named.add(name)
         behind = set(words[words.index("=") + 1 : words.index("|") if is_subset else None])
         is_collection = not (COLLECTIONS | self.collections).isdisjoint(behind)
         if is_subset or not self.narrow.isdisjoint(behind):
@@ -96,9 +109,55 @@ class _Types:
         if words[0] == "array" and words.count("<") == 1:
             # What is stored in it is checked, and its slices are wide.
             return False
+        if self.mixes_wide and self._is_fixed(words):
+            return True
         inside = "<" in words and not self.narrow.isdisjoint(words[1:])
         gives = words[-1] in self.narrow and not {*ARROWS}.isdisjoint(words)
         return inside or gives or not self.collections.isdisjoint(words)
+
+    def _is_fixed(self, words: Sequence[str]) -> bool:
+        """True if a type has references or functions as arguments of a declared type, or as what
+        functions give."""
+        fixed = [i for i, word in enumerate(words) if word in self.generic or word in ARROWS]
+        behind = words[fixed[0] + 1 :] if fixed else []
+        is_array = any(re.fullmatch("array[0-9]*", word) for word in behind)
+        return is_array or not self.references.isdisjoint(behind) or bool(self.named & {*words})
+
+    @cached_property
+    def mixes_wide(self) -> bool:
+        """Whether anything may be null, or a function that is not total."""
+        wide = {"null", *_WIDE_ARROWS}
+        return bool(self.demanding) or any(
+            token.sign in wide or token.text.endswith("?")
+            for program in self._around.programs
+            for token in program.tokens
+        )
+
+    def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
+        """Whether a function or a value of a generic type may be made here of what may be null, of
+        functions that are not total, or of what is narrow: its type is inferred."""
+        lambdas = [last for first, last in program.lambdas if start <= first < end]
+        # The clauses of a lambda end what is taken for a statement.
+        place = range(start, max(end, *lambdas, 0))
+        makes = lambdas or any(program.tokens[i].text in self._makers for i in place)
+        wide = self.wide | self._single | {"null"}
+        return bool(makes) and any(
+            program.tokens[i].text in wide or self.is_partial(program.tokens, i) for i in place
+        )
+
+    @cached_property
+    def _single(self) -> frozenset[str]:
+        """The names that are declared with a narrow type."""
+        known = {*self._around.types, *self._around.results}
+        return frozenset(n for n in known if any(self.narrow & {*kind} for kind in self.of(n)))
+
+    @cached_property
+    def _makers(self) -> frozenset[str]:
+        """The constructors and functions that may give a value of a generic type."""
+        results = self._around.results.items()
+        found = {name for name, kinds in results if any(self.generic & {*kind} for kind in kinds)}
+        made = {name for program in self._around.programs for name in program.constructors}
+        return frozenset(found | made if self.generic else found)
 
     @cached_property
     def demanding(self) -> frozenset[str]:
@@ -165,6 +224,10 @@ class _Types:
                 patterns = (b.place for b in program.bindings if b.kind == "pattern")
                 seen = filter(self._around.sees, patterns)
                 found |= {program.tokens[place].text for place in seen}
+            for start, end in _split(program):
+                if self.makes_wide(program, start, end):
+                    piece = {token.text for token in program.tokens[start:end]}
+                    found |= self._around.untyped & piece
         return self._add_untyped(found)
 
     @cached_property
@@ -188,6 +251,14 @@ class _Types:
             if more <= found:
                 return frozenset(found)
             found = found | more
+
+
+def _is_invariant(tokens: Sequence[Token], name: str) -> bool:
+    """True if a declared type has a parameter that is not marked by ``+``."""
+    words = [token.text for token in tokens]
+    words = words[words.index(name) + 1 :] if name in words else []
+    head = words[: words.index(">")] if words[:1] == ["<"] and ">" in words else []
+    return any(sign != "+" for word, sign in pairwise(head) if word in "<,")
 
 
 def _split(program: ParsedProgram) -> Iterator[tuple[int, int]]:
@@ -226,7 +297,8 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
     known = {around.hidden: _Types(around)}
     for token in _find_wide_updates(known[around.hidden], program):
         yield _refuse(token)
-    if not around.has_word("nat", "type"):
+    types = known[around.hidden]
+    if not (around.has_word("nat", "type") or types.mixes_wide):
         return
     for token in _find_member_updates(known[around.hidden], program.tokens):
         yield _refuse(token)
@@ -239,6 +311,7 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
             known[seen.hidden] = _Types(seen)
         types = known[seen.hidden]
         is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
+        is_held = is_held or types.makes_wide(program, start, end)
         for place, token in enumerate(tokens):
             if not _is_mixing(types, tokens, place) or not (
                 is_held or _begins_narrow(types, program, start + place)
@@ -370,6 +443,9 @@ def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
         return _is_pattern(tokens, place + 1)
     if text == "then":
         return tokens[min(place + 1, len(tokens) - 1)].kind != "number"
+    if text == "+" and place and tokens[place - 1].text in ("<", ","):
+        # A type parameter ``<+T>``; no operand begins with this sign.
+        return False
     if text == "+":
         return not (_is_number(types, tokens, place, -1) or _is_number(types, tokens, place, 1))
     if text == "[" and place and (is_name(tokens[place - 1]) or tokens[place - 1].text in ")]}>"):

@@ -34,8 +34,10 @@ class Token:
         """The text of a word or an operator; "" for literals and the end."""
         return self.text if self.kind in ("word", "operator") else ""
 
-    def refuse(self, category: Category, rule: str, message: str, trust: str = "") -> Finding:
-        return Finding(category, rule, message, self.line, self.column, trust)
+    def refuse(
+        self, category: Category, rule: str, message: str, trust: str = "", *, older: bool = False
+    ) -> Finding:
+        return Finding(category, rule, message, self.line, self.column, trust, older)
 
 
 _OPERATORS = "<==> ==> <== --> ... && || == != !! <= >= := :| :: .. => -> ~>".split()

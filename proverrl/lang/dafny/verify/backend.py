@@ -81,7 +81,7 @@ def open_dafny(options: BackendOptions) -> Backend:
     pool = VerifierPool(
         make_spawn(toolchain, limits),
         workers=options.workers,
-        audit=partial(audit_candidate, allowed=toolchain.allowed),
+        audit=partial(audit_candidate, allowed=toolchain.allowed, dafny=toolchain.dafny_version),
         toolchain=toolchain.name,
         upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
     )
