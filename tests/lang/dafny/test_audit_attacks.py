@@ -80,6 +80,7 @@ AUDIT_LAYERS = {
     "unallocated",
     "unchecked-key",
     "unread-lambda",
+    "untyped-forall",
     "unused-variable",
     "uncomputed",
     "unordered-measure",

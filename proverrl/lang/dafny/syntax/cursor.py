@@ -83,10 +83,8 @@ class Cursor:
         self._functions = 0
         # Whether what is being read may assign to results.
         self._results = True
-        # Clauses and attributes around that are believed unchecked; operands on the left and
-        # quantifiers around, of which Dafny 2.3 alone believes the like.
+        # Operands on the left, quantifiers around, and clauses that are believed unchecked.
         self._guards = 0
-        self._older_guards = 0
         self._blocks = 0
         self._in_function = False
         self._ghost = False
@@ -169,16 +167,12 @@ class Cursor:
         """Raises at ``:|`` there, and inside a lambda, which may choose what a heap holds."""
         if self.admitted or not self.at(":|"):
             return
-        if self._guards or self._older_guards:
+        if self._guards:
             message = (
                 "behind an operator, in a quantifier and in an invariant, 'decreases' or 'modifies'"
                 " Dafny believes that what ':|' chooses exists; choose it in a statement before"
             )
-            is_older = not self._guards and self.trusts
-            finding = self.token.refuse("cheat", "guarded-choice", message, older=is_older)
-            if not is_older:
-                raise GrammarError(finding)
-            self.program.left_out.append(finding)
+            raise self.refuse("cheat", "guarded-choice", message)
         if self._lambdas:
             message = "a choice in a lambda may depend on the heap, which is believed of every heap"
             raise self.refuse("syntax", "unread-heap", message)

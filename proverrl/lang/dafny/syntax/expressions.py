@@ -278,10 +278,10 @@ class CodeExpressions(CodeDomains):
                 num_operands += 1
                 if num_operands > self.max_chain:
                     raise self.refuse("syntax", "size", f"more than {self.max_chain} operands")
-                self._older_guards += 1
+                self._guards += 1
                 started = self._place
                 self._parse_operand(semi, lambdas, bits)
-                self._older_guards -= 1
+                self._guards -= 1
                 if text in _LOGICAL:
                     chain.append((started, text, sign))
             else:
@@ -338,19 +338,19 @@ class CodeExpressions(CodeDomains):
             if num_signs > MAX_DEPTH:
                 raise self.refuse("syntax", "size", f"more than {MAX_DEPTH} signs")
         is_call = False
-        self._older_guards += num_signs
+        self._guards += num_signs
         if lambdas and self._at_lambda():
             self._parse_lambda(semi, bits)
         elif self.at_failing:
             self._parse_failing_let(semi, lambdas, bits)
         elif self._at_endless():
             is_quantified = self.at(*_QUANTIFIERS)
-            self._older_guards += is_quantified
+            self._guards += is_quantified
             is_call = self._parse_endless(semi, lambdas, bits)
-            self._older_guards -= is_quantified
+            self._guards -= is_quantified
         else:
             is_call = self.parse_primary()
-        self._older_guards -= num_signs
+        self._guards -= num_signs
         return is_call and not num_signs
 
     def _at_endless(self) -> bool:

@@ -100,8 +100,7 @@ class ParsedProgram:
     begin, the bar, start and end of the key. ``unpacked``: names in the patterns of variables.
     ``cases``: of match expressions, the names in the pattern, and start and end of the value.
     ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of ``e[i := v]``.
-    ``left_out``: loops and forall statements without a body, and choices that only Dafny 2.3 may
-    believe. ``chains``: where each operand of a
+    ``left_out``: loops and forall statements without a body. ``chains``: where each operand of a
     logical operator begins, the operator before it, and the place of that; at last where the chain
     ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
     ``reversed_calcs``: the braces of calcs whose steps all have an operator, and for which Dafny
