@@ -348,7 +348,7 @@ def _explain_missing(name: str, known: KnownBenchmark) -> str:
         f"benchmark {name!r} is not on this machine, and nothing is downloaded unasked.",
         f"  where to get it: {known.source}",
         f"  licence: {known.licence}",
-        f"  put it at {folder / known.places[0]}, or give its path with --benchmark; "
+        f"  put it at {folder / known.places[0]}, or name its path instead; "
         f"${DATA_VARIABLE} names another folder of data",
     ]
     if known.hub_id:

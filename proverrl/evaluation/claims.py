@@ -167,7 +167,7 @@ def _add_outcomes(path: Path, rows: list[Any]) -> list[Any]:
         table = csv.DictReader(read_text(summary).splitlines())
         said = {row["test_ID"]: row["success_on_attempt_#"] != "failed" for row in table}
         return [row | {"success": said[row["test_ID"]]} for row in rows]
-    except KeyError as error:
+    except (KeyError, TypeError) as error:
         raise UsageError(
             f"{summary} or {path} lacks {error}; remove the table to recheck all"
         ) from error

@@ -136,14 +136,17 @@ class _Types:
     def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
         """Whether a function or a value of a generic type may be made here of what may be null, of
         functions that are not total, or of what is narrow: its type is inferred."""
+        tokens = program.tokens
         lambdas = [last for first, last in program.lambdas if start <= first < end]
         # The clauses of a lambda end what is taken for a statement.
-        place = range(start, max(end, *lambdas, 0))
-        makes = lambdas or any(program.tokens[i].text in self._makers for i in place)
+        places = {*range(start, max(end, *lambdas))} if lambdas else set()
+        for place in range(start, end):
+            is_made = tokens[place].text in self._makers and tokens[place + 1].text == "("
+            # A pattern makes nothing.
+            if is_made and tokens[place - 1].text != "case":
+                places.update(range(place + 2, find_close(tokens, place + 1)))
         wide = self.wide | self._single | {"null"}
-        return bool(makes) and any(
-            program.tokens[i].text in wide or self.is_partial(program.tokens, i) for i in place
-        )
+        return any(tokens[i].text in wide or self.is_partial(tokens, i) for i in places)
 
     @cached_property
     def _single(self) -> frozenset[str]:

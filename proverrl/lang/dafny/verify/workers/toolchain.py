@@ -345,4 +345,6 @@ def _check_second(first: DafnyToolchain) -> Part:
         return Part("second judge", "ok", f"{second.name}, {second.dafny}")
     detail = "none is named: what Dafny proves counts at once (pool.confirm)"
     remedy = f"{_INSTALL_DAFNY_4} and set PROVERRL_SECOND_DAFNY to its dafny"
+    if first.is_4:
+        remedy = f"export PROVERRL_SECOND_DAFNY={first.dafny}"
     return Part("second judge", "absent", detail, remedy)
