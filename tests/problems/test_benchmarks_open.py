@@ -135,7 +135,8 @@ def test_a_name_is_looked_for_and_else_says_where_it_is_had(
         "benchmark 'mobench' is not on this machine, and nothing is downloaded unasked.\n"
         "  where to get it: https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset\n"
         "  licence: not stated in the repository\n"
-        f"  put it at {tmp_path / 'sets' / 'MOBench.jsonl'}, or name its path instead; $PROVERRL_DATA names another folder of data\n"
+        f"  put it at {tmp_path / 'sets' / 'MOBench.jsonl'}, or name its path instead; "
+        "$PROVERRL_DATA names another folder of data\n"
         "  or have it downloaded: hf:Goedel-LM/MathOlympiadBench"
     )
     with pytest.raises(ProblemError, match="did you mean 'minif2f'"):
