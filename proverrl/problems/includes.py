@@ -248,8 +248,9 @@ def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directiv
     """Add the files that the last of ``chain`` includes, those that they include first."""
     for written, line in includes.files:
         is_inner = len(chain) > 1
+        at = directive if is_inner else line
         inner = f" (line {line} of {walk.name(chain[-1])})" if is_inner else ""
-        refuse = partial(_refuse, f'include "{written}"{inner}', directive if is_inner else line)
+        refuse = partial(_refuse, f'include "{written}"{inner}', at)
         if not written or os.path.isabs(written) or ":" in written or "\0" in written:
             raise refuse("an absolute path or none; name the file from this one's folder")
         place = _find_place(chain[-1], written)
@@ -278,10 +279,10 @@ def _follow(walk: _Joining, includes: Includes, chain: tuple[str, ...], directiv
         split = walk.language.split_includes(text)
         if split.fault:
             raise refuse(f"no program by itself: {split.fault}")
-        _follow(walk, split, (*chain, place), directive if is_inner else line)
+        _follow(walk, split, (*chain, place), at)
         walk.text += "" if walk.text.endswith("\n") else "\n"
         walk.splits.append(split)
-        walk.parts.append(Included(name, walk.text.count("\n"), directive if is_inner else line))
+        walk.parts.append(Included(name, walk.text.count("\n"), at))
         walk.text += split.text
         if len(walk.text) > _MAX_TOTAL:
             raise refuse(f"more than {_MAX_TOTAL} characters in all files together")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proverrl.lang.dafny.audit.files import FILE_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
-from proverrl.lang.dafny.syntax.plain import leave_out_attributes, write_plain
+from proverrl.lang.dafny.syntax.plain import write_file, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import find_places, read_file
 from proverrl.lang.records import Includes
@@ -25,7 +25,7 @@ from proverrl.text_cache import cache_texts
 def split_includes(text: str) -> Includes:
     """See ``Language.split_includes``."""
     # As the audit reads a file.
-    text = leave_out_attributes(write_plain(text, comments=False).text)
+    text = write_file(text).text
     tokens, findings = read_file(text)
     if findings:
         return Includes(text, fault=f"line {findings[0].line}: {findings[0].message}")

@@ -22,7 +22,7 @@ from proverrl.lang.dafny.known_bugs.believed import find_bit_measures, find_bugs
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import list_forbidden, parse_body
-from proverrl.lang.dafny.syntax.plain import leave_out_attributes, make_plain, write_plain
+from proverrl.lang.dafny.syntax.plain import make_plain, write_file, write_plain
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, OPENERS, Token, read_body, read_file
 from proverrl.lang.records import Finding
@@ -31,7 +31,7 @@ from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem,
 from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
-AUDIT_VERSION = 38
+AUDIT_VERSION = 39
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -78,7 +78,7 @@ def audit(
     limit = MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS
     if len(body) > limit:
         return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
-    written = write_plain(body, comments=not is_whole)
+    written = write_file(body) if kind == FILE else write_plain(body, comments=not is_whole)
     found = _audit_plain(kind, written.text, problem)
     is_newer = kind == FILE and dafny.startswith(_TESTED_DAFNY)
     found = [f for f in found if f.trust not in allowed and not (f.older and is_newer)]
@@ -88,7 +88,7 @@ def audit(
 
 def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]:
     if kind == "file":
-        return audit_file(leave_out_attributes(body))
+        return audit_file(body)
     if problem is None and kind in (ANNOTATE, PROGRAM):
         raise ProblemError(f"a body of the kind {kind!r} is audited against its problem; give it")
     if kind == ANNOTATE and problem is not None:
@@ -108,7 +108,7 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
 def list_trusted(text: str, allowed: Collection[str]) -> list[Finding]:
     """Claims that a bare file has believed by words of ``trusted``: a member without a body counts
     once, and not for the attribute as well that says so in its head."""
-    plain = leave_out_attributes(write_plain(text, comments=False).text)
+    plain = write_file(text).text
     findings = [f for f in audit_file(plain) if f.trust in allowed]
     found = [(f, find_offset(plain, f.line, f.column)) for f in findings]
     members = [(f.trust, start) for f, start in found if f.rule == "missing-body"]

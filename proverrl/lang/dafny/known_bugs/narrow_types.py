@@ -297,13 +297,13 @@ def _is_block(tokens: Sequence[Token], place: int) -> bool:
 
 def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Expressions in which a wide collection may be taken for a narrow one."""
-    known = {around.hidden: _Types(around)}
-    for token in _find_wide_updates(known[around.hidden], program):
+    types = _Types(around)
+    known = {around.hidden: types}
+    for token in _find_wide_updates(types, program):
         yield _refuse(token)
-    types = known[around.hidden]
     if not (around.has_word("nat", "type") or types.mixes_wide):
         return
-    for token in _find_member_updates(known[around.hidden], program.tokens):
+    for token in _find_member_updates(types, program.tokens):
         yield _refuse(token)
     for start, end in _split(program):
         tokens = program.tokens[start:end]

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import is_name
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import ReplyMessage
-from proverrl.lang.dafny.syntax.tokens import find_close, find_outer
+from proverrl.lang.dafny.syntax.tokens import find_outer
 
 _NO_INDUCTION = "{:induction false} "
 """Of several such attributes the last one counts."""
@@ -26,19 +26,18 @@ _SAID = (
     "no automatic induction here, since the precondition calls a function and Dafny 4.11 "
     "then believes too much; call the lemma for what is smaller"
 )
-_HAVE_INDUCTION = ("lemma", "method")
 
 
 def limit_induction(text: str, *, trusts: bool = False) -> WrittenText:
     """The text without automatic induction in each lemma whose precondition calls something;
     ``trusts`` as for ``read_program``. Raises ``GrammarError`` when it is not a program."""
-    if "requires" not in text or not any(word in text for word in _HAVE_INDUCTION):
+    if "requires" not in text or not ("lemma" in text or "ghost" in text):
         return WrittenText(text, {})
     program = read_text(text, admitted=True, trusts=trusts)
     lemmas = [
         element
         for element in list_elements(program.root)
-        if element.word in _HAVE_INDUCTION
+        if _may_have_induction(program, element)
         and any(
             program.tokens[clause.start].text == "requires"
             and _calls(program, clause.start + 1, clause.end)
@@ -48,6 +47,13 @@ def limit_induction(text: str, *, trusts: bool = False) -> WrittenText:
         )
     ]
     return insert(text, [(program.places[lemma.named], _NO_INDUCTION) for lemma in lemmas])
+
+
+def _may_have_induction(program: ParsedProgram, element: Element) -> bool:
+    """Of lemmas and ghost methods; methods that run have none, and get no note."""
+    head = program.tokens[element.start : element.named]
+    is_ghost = any(token.text == "ghost" for token in head)
+    return element.word == "lemma" or (element.word == "method" and is_ghost)
 
 
 def tell_limited(limited: WrittenText) -> Iterator[ReplyMessage]:
@@ -60,8 +66,7 @@ def find_untyped(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
     """Forall statements that ensure what a lemma does, over a range with a call."""
     tokens = program.tokens
     for start, end in program.foralls:
-        braces = (i for i in range(start, end) if tokens[i].text == "{")
-        opened = next(i for i in braces if find_close(tokens, i) == end - 1)
+        opened = find_outer(tokens, end - 2, step=-1)
         is_written = any(start < promise < opened for promise, _ in program.promises)
         first = tokens[find_outer(tokens, opened + 1, (":=", ";", "}"))].text
         if not is_written and first != ":=" and _calls(program, start + 1, opened):

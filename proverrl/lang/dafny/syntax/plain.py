@@ -144,21 +144,27 @@ def leave_out_attributes(text: str) -> str:
     return "".join(kept)
 
 
+def write_file(text: str) -> WrittenText:
+    """A bare file as it is audited and verified: plain, without what is not followed there."""
+    written = write_plain(text, comments=False)
+    return replace(written, text=leave_out_attributes(written.text))
+
+
 def make_plain(candidate: Candidate) -> tuple[Candidate, WrittenText]:
     """The candidate as it is verified, and its file with the way back to the given one."""
     if candidate.problem.kind in ("file", ANNOTATE):
-        written = write_plain(candidate.body, comments=False)
-        if candidate.problem.kind == "file":
-            written = replace(written, text=leave_out_attributes(written.text))
+        is_file = candidate.problem.kind == "file"
+        body = candidate.body
+        written = write_file(body) if is_file else write_plain(body, comments=False)
         return replace(candidate, body=written.text), written
-    body = write_plain(candidate.body)
-    plain = replace(candidate, body=body.text)
+    own = write_plain(candidate.body)
+    plain = replace(candidate, body=own.text)
     head_lines = candidate.head.count("\n")
     head_column = len(candidate.head) - (candidate.head.rfind("\n") + 1)
     inserted = {
         line + head_lines: tuple(
             (column + (head_column if line == 1 else 0), length) for column, length in places
         )
-        for line, places in body.inserted.items()
+        for line, places in own.inserted.items()
     }
     return plain, WrittenText(plain.source, inserted)
