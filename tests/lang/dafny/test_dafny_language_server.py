@@ -121,6 +121,25 @@ def test_an_exception_of_which_nothing_is_told_is_no_verdict(
         tell(fake, *START, EXCEPTION)
 
 
+def test_an_exception_that_is_told_again_costs_the_next_text_nothing(
+    fake: DafnyToolchain,
+) -> None:
+    other = json.loads(json.dumps(EXCEPTION).replace("NullReference", "Other"))
+    scripts = [
+        (*START, EXCEPTION, progress("InternalException")),
+        (*START, EXCEPTION, place(5)),
+        (*START, EXCEPTION, progress("InternalException")),
+        (*START, other, place(5)),
+    ]
+    texts = [LEMMA + "".join(f"\n//! {json.dumps(step)}" for step in script) for script in scripts]
+    broken, after, again = ask(fake, *texts[:3])
+    assert broken.cause == "no-result"
+    assert after == Reply((VERIFIED,), (), ())
+    assert again == broken
+    with pytest.raises(WorkerError, match=r"Dafny failed inside: Other$"):
+        ask(fake, *texts)
+
+
 def test_a_failure_that_is_taken_back_is_no_proof(fake: DafnyToolchain) -> None:
     with pytest.raises(WorkerError, match="took back what it had said"):
         tell(fake, START[0], place(4), place(5), DONE)

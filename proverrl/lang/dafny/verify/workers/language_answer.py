@@ -128,6 +128,7 @@ class Answer:
 
     ``left_out`` are the names that are not to be verified. ``exception`` is what was told of an
     exception inside Dafny, without the text that it was about; ``broken``: this text caused one.
+    ``earlier`` is that of an earlier text, which Dafny may tell a second time after its end.
     """
 
     uri: str
@@ -136,6 +137,7 @@ class Answer:
     closed: bool = False
     broken: bool = False
     exception: str = ""
+    earlier: str = ""
     left_out: frozenset[Utf16Range] = frozenset()
     _told: tuple[_Told, ...] = ()
     _ever_failed: set[Utf16Range] = field(default_factory=set)
@@ -143,6 +145,11 @@ class Answer:
     @property
     def _asked(self) -> list[Symbol]:
         return [symbol for symbol in self.symbols if symbol.name not in self.left_out]
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if Dafny failed inside, and nothing says that another text was the cause."""
+        return self.exception not in ("", self.earlier)
 
     @property
     def refused(self) -> bool:
@@ -226,7 +233,7 @@ class Answer:
             said = " ".join(dict.fromkeys(self.exception.split("\n")))[:_MAX_SAID]
             said = f"Dafny failed inside, which judges nothing: {said or 'it does not say how'}"
             return Reply((), (ReplyMessage("error", 1, 0, said),), (), cause="no-result")
-        if self.exception:
+        if self.in_doubt:
             raise WorkerError(f"Dafny failed inside: {self.exception[:_MAX_SAID]}", "no-result")
         lines = source.split("\n")
         read = (_read_told(said, self.uri, lines, believes=believes) for said in self._told)

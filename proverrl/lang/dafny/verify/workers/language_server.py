@@ -82,6 +82,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         self._reader = FrameReader("Dafny's server")
         self._busy = False
         self._last_id = _INITIALIZE
+        self._exception = ""
 
     @property
     def groups(self) -> tuple[ProcessGroup, ...]:
@@ -236,7 +237,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True
-        answer = Answer(f"untitled:{secrets.token_hex(12)}.dfy")
+        answer = Answer(f"untitled:{secrets.token_hex(12)}.dfy", earlier=self._exception)
         self._reader.num_bytes = 0
         opened = {"uri": answer.uri, "languageId": "dafny", "version": 1, "text": source}
         await self._notify("textDocument/didOpen", {"textDocument": opened})
@@ -247,6 +248,8 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         """Close the text; what is published before the server confirms that belongs to it."""
         await self._notify("textDocument/didClose", {"textDocument": {"uri": answer.uri}})
         await self._read_until(lambda: answer.closed, answer)
+        if answer.broken:
+            self._exception = answer.exception
         self._busy = False
 
     async def _request(
@@ -270,7 +273,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         """Take what it says about the text, and the results of questions about it."""
         while not is_done():
             try:
-                async with asyncio.timeout(_SILENT_SECONDS if answer.exception else None):
+                async with asyncio.timeout(_SILENT_SECONDS if answer.in_doubt else None):
                     message = await self._read()
             except TimeoutError:
                 said = f"Dafny says nothing since it failed inside: {answer.exception:.300}"
