@@ -171,6 +171,8 @@ def _add_outcomes(path: Path, rows: list[Any]) -> list[Any]:
         raise UsageError(
             f"{summary} or {path} lacks {error}; remove the table to recheck all"
         ) from error
+    except csv.Error as error:
+        raise UsageError(f"{summary}: no table ({error}); remove it to recheck all") from error
 
 
 def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:

@@ -44,7 +44,10 @@ export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT="${DOTNET_SYSTEM_GLOBALIZATION_INVA
 RUNTIME
 case "${1:-}" in
   verify|server|run|build|resolve|measure-complexity|test|translate|audit)
-    set -- "$@" --solver-path "$here/bin/z3" ;;
+    # Of several the last one counts, which is the caller's.
+    word=$1
+    shift
+    set -- "$word" --solver-path "$here/bin/z3" "$@" ;;
 esac
 exec PROGRAM "$@"
 """

@@ -9,7 +9,7 @@ Not covered: what only Dafny knows (types, termination, truth).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -145,8 +145,11 @@ def audit_candidate(
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
         return refuse_text(Status.UNSOUND, "prelude", (Diagnostic("error", message),))
-    if not findings:
-        return None
+    return refuse(candidate, findings) if findings else None
+
+
+def refuse(candidate: Candidate, findings: Sequence[Finding]) -> Verdict:
+    """The verdict on a candidate with these findings, one at least."""
     worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
     status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)

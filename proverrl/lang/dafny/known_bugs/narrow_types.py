@@ -17,13 +17,15 @@ A name stands for all that has it in the program; one without a type, for what i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_callee, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import Mixed, ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
@@ -300,11 +302,11 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
     types = _Types(around)
     known = {around.hidden: types}
     for token in _find_wide_updates(types, program):
-        yield _refuse(token)
+        yield refuse_mix(token)
     if not (around.has_word("nat", "type") or types.mixes_wide):
         return
     for token in _find_member_updates(types, program.tokens):
-        yield _refuse(token)
+        yield refuse_mix(token)
     for start, end in _split(program):
         tokens = program.tokens[start:end]
         if all(token.sign not in _MIXED for token in tokens):
@@ -325,15 +327,77 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
             part = tokens if is_choice else _cut_operands(tokens, place)
             is_apart = not (is_held or is_choice) and _has_unrelated_operand(types, part)
             if not (is_apart or _is_of_one_type(types, part)):
-                yield _refuse(token)
+                yield refuse_mix(token, older=start + place in program.mixed)
 
 
-def _refuse(token: Token) -> Finding:
+def list_mixes(program: ParsedProgram) -> dict[int, Mixed]:
+    """The sums and conditionals that may be of any type, in a program with types that may be part
+    of others, by the place of a sign of each."""
+    around = Surroundings((program,))
+    is_mixed = around.has_word("nat", "type", "trait") or _Types(around).mixes_wide
+    return {
+        place: mixed
+        for place, mixed in program.mixed.items()
+        if is_mixed and not any(_is_literal(program.tokens[slice(*v)]) for v in mixed.values)
+    }
+
+
+def list_generic_calls(program: ParsedProgram) -> dict[int, list[tuple[int, int]]]:
+    """Start and end of the arguments of calls for which Dafny chooses types, by the place of the
+    parenthesis, in a program with types that may be part of others."""
+    around = Surroundings((program,))
+    if not (around.has_word("nat", "type", "trait") or _Types(around).mixes_wide):
+        return {}
+    tokens = program.tokens
+    generic = {">"}
+    for element in list_elements(program.root):
+        head = [token.text for token in tokens[element.named : element.named + 2]]
+        if head == [element.name, "<"]:
+            places = {p for p in program.constructor_places if element.start <= p < element.end}
+            generic |= {element.name, *(tokens[place].text for place in places)}
+    calls = (call for call in program.calls if call[0] in generic and len(call[2]) > 1)
+    return {place: values for _, place, values in calls}
+
+
+def _is_literal(tokens: Sequence[Token]) -> bool:
+    return len(tokens) == 1 and (tokens[0].kind == "number" or tokens[0].text in ("true", "false"))
+
+
+class TypeNames(NamedTuple):
+    """Names of types that may be part of others, or others of them; of types whose arguments may
+    be, as their values are; and what each synonym stands for."""
+
+    related: frozenset[str]
+    covariant: frozenset[str]
+    synonyms: Mapping[str, str]
+
+
+def sort_types(program: ParsedProgram) -> TypeNames:
+    """Sort the types that a program declares."""
+    types = _Types(Surroundings((program,)))
+    related = types.related | {"int", "nat"}
+    covariant = set(COLLECTIONS)
+    declared = Counter(element.name for element in list_elements(program.root))
+    synonyms = {}
+    for element in list_elements(program.root):
+        words = [token.text for token in program.tokens[element.start : element.end]]
+        if element.word in ("datatype", "codatatype"):
+            covariant.add(element.name)
+            if "extends" in words:
+                related.add(element.name)
+        is_synonym = words[:3] == ["type", element.name, "="] and "|" not in words
+        if is_synonym and declared[element.name] == 1:
+            synonyms[element.name] = program.cut(element.start + 3, element.end)
+    return TypeNames(frozenset(related), frozenset(covariant - types.generic), synonyms)
+
+
+def refuse_mix(token: Token, *, older: bool = False) -> Finding:
+    """``older``: where Dafny 4 judges a file, its types are asked."""
     message = (
         "Dafny may take a wider collection for one of a narrow type here and check nothing; write "
-        "it with collections over 'int', or over one type only"
+        "it with collections over 'int', or over one type only (var n: nat := ...; s + [n])"
     )
-    return token.refuse("cheat", "narrow-type", message)
+    return token.refuse("cheat", "narrow-type", message, older=older)
 
 
 def _cut_operands(tokens: Sequence[Token], place: int) -> Sequence[Token]:

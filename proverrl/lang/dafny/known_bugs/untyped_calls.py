@@ -18,7 +18,7 @@ from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import ReplyMessage
-from proverrl.lang.dafny.syntax.tokens import find_outer
+from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 
 _NO_INDUCTION = "{:induction false} "
 """Of several such attributes the last one counts."""
@@ -34,13 +34,14 @@ def limit_induction(text: str, *, trusts: bool = False) -> WrittenText:
     if "requires" not in text or not ("lemma" in text or "ghost" in text):
         return WrittenText(text, {})
     program = read_text(text, admitted=True, trusts=trusts)
+    constants = _name_constants(program)
     lemmas = [
         element
         for element in list_elements(program.root)
         if _may_have_induction(program, element)
         and any(
             program.tokens[clause.start].text == "requires"
-            and _calls(program, clause.start + 1, clause.end)
+            and _calls(program, clause.start + 1, clause.end, constants)
             for slot in element.slots
             if slot.kind == "member-clauses"
             for clause in slot.elements
@@ -63,20 +64,47 @@ def tell_limited(limited: WrittenText) -> Iterator[ReplyMessage]:
 
 
 def find_untyped(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """Forall statements that ensure what a lemma does, over a range with a call."""
-    tokens = program.tokens
+    """Forall statements that ensure what a lemma does, or assign, over a range with a call."""
+    constants = frozenset[str]().union(*map(_name_constants, around.programs))
     for start, end in program.foralls:
-        opened = find_outer(tokens, end - 2, step=-1)
-        is_written = any(start < promise < opened for promise, _ in program.promises)
-        first = tokens[find_outer(tokens, opened + 1, (":=", ";", "}"))].text
-        if not is_written and first != ":=" and _calls(program, start + 1, opened):
+        opened = find_outer(program.tokens, end - 2, step=-1)
+        if start in program.ensuring or _assigns_element(program, start, opened):
+            continue
+        if _calls(program, start + 1, opened, constants):
             yield start
 
 
-def _calls(program: ParsedProgram, start: int, end: int) -> bool:
+def _assigns_element(program: ParsedProgram, start: int, opened: int) -> bool:
+    """True for ``a[i] := ...`` and ``c.f := ...`` of the only variable, from which Dafny concludes
+    nothing about other values."""
+    texts = [token.text for token in program.tokens]
+    start += 1 + (texts[start + 1] == "(")
+    parts = find_outer(program.tokens, start, (",", "|", "{"))
+    assigned = texts[opened + 1 : find_outer(program.tokens, opened + 1, (":=", ";", "}"))]
+    name = texts[start]
+    is_element = assigned[1:] == ["[", name, "]"] or assigned[:-1] == [name, "."]
+    return texts[parts] != "," and is_element
+
+
+def _name_constants(program: ParsedProgram) -> frozenset[str]:
+    """The constants with a value, which may call functions of what they belong to."""
+    return frozenset(
+        element.name
+        for element in list_elements(program.root)
+        if element.word == "const"
+        and any(token.text == ":=" for token in program.tokens[element.start : element.end])
+    )
+
+
+def _calls(program: ParsedProgram, start: int, end: int, constants: frozenset[str]) -> bool:
     tokens = program.tokens
     return any(
-        tokens[place].text == "("
-        and (tokens[place - 1].text in ("]", ">", ")") or is_name(tokens[place - 1]))
-        for place in range(start + 1, end)
+        tokens[place].text in constants
+        or (tokens[place].text == "(" and _ends_callee(tokens[place - 1]))
+        for place in range(start, end)
     )
+
+
+def _ends_callee(token: Token) -> bool:
+    # A number may name a part of a tuple.
+    return token.text in ("]", ">", ")", "}", "seq") or token.kind == "number" or is_name(token)

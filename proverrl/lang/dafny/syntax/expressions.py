@@ -9,18 +9,18 @@ parentheses): Dafny refuses it again. Not handled here: what a hole may hold (``
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, MAX_DEPTH, is_name
 from proverrl.lang.dafny.syntax.domains import CodeDomains
-from proverrl.lang.dafny.syntax.parsed import Binding
+from proverrl.lang.dafny.syntax.parsed import Binding, Mixed
 
 _CONSTANTS = frozenset("true false null this".split())
 _RELATIONS = frozenset("== != < <= > >= in !in !! !".split())
 _LOGICAL = frozenset("<==> ==> <== && ||".split())
 _ARITHMETIC = frozenset("+ - * / %".split())
 _BITS = frozenset("& | ^".split())
+_FACTORS = (_ARITHMETIC - {"+"}) | _BITS
 _QUANTIFIERS = ("forall", "exists", "set", "iset", "map", "imap")
 _ENDLESS = frozenset(
     """if match forall exists set iset map imap assert assume expect calc var ghost reveal
@@ -60,12 +60,15 @@ class CodeExpressions(CodeDomains):
 
     def _parse_arguments(self, callee: str) -> None:
         self.expect("(")
-        numbers = itertools.count()
+        spans: list[tuple[int, int]] = []
 
         def parse() -> None:
-            self.program.arguments[self._place] = (callee, next(numbers))
-            self._parse_argument()
+            start = self._place
+            self.program.arguments[start] = (callee, len(spans))
+            value = self._parse_argument()
+            spans.append((value, self._place))
 
+        self.program.calls.append((callee, self._place - 1, spans))
         self.parse_list(parse, ")")
 
     def _ends_number(self) -> bool:
@@ -74,12 +77,15 @@ class CodeExpressions(CodeDomains):
         is_whole = before.kind == "number" and "." not in before.text
         return is_whole and self._text(self._place - 2) != "." and not self.admitted
 
-    def _parse_argument(self) -> None:
+    def _parse_argument(self) -> int:
+        """Returns where its value begins."""
         is_named = self.at_name or self.token.kind == "number"
         if self.whole and is_named and self.peek().text == ":=":
             # Dafny 4's arguments by name.
             self.skip(2)
+        start = self._place
         self.parse_inner()
+        return start
 
     def _parse_parentheses(self) -> None:
         """An expression in parentheses or a tuple, or what it may decrease to."""
@@ -267,6 +273,8 @@ class CodeExpressions(CodeDomains):
         """Operands and operators between them; True for a single call."""
         self._take_leading()
         chain = [(self._place, "", self._place)]
+        left = whole = self._place
+        before = ""
         is_call = self._parse_operand(semi, lambdas, bits)
         num_operands = 1
         while True:
@@ -284,6 +292,14 @@ class CodeExpressions(CodeDomains):
                 self._guards -= 1
                 if text in _LOGICAL:
                     chain.append((started, text, sign))
+                elif text == "+":
+                    # In ``m - s + n`` the operand ``s`` need not be of the type of the others.
+                    first = [(left, sign)] if before not in _FACTORS else []
+                    values = [*first, (started, self._place)]
+                    self.program.mixed[sign] = Mixed((whole, self._place), values)
+                elif text not in _FACTORS:
+                    whole = started
+                left, before = started, text
             else:
                 if len(chain) > 1:
                     self.program.chains.append((*chain, (sign, "", sign)))
@@ -371,7 +387,7 @@ class CodeExpressions(CodeDomains):
         def parse_rest() -> None:
             self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
 
-        word = self.token.text
+        word, first = self.token.text, self._place
         if word in ("assert", "assume", "expect", "calc", "hide"):
             self.parse_step_in_expression()
             parse_rest()
@@ -381,9 +397,13 @@ class CodeExpressions(CodeDomains):
             is_binding = self.whole and self.at_binding_guard()
             self.parse_binding_guard() if is_binding else self.parse_inner()
             self.expect("then")
+            start = self._place
             self.parse_inner()
             self.expect("else")
+            middle = self._place
             parse_rest()
+            values = [(start, middle - 1), (middle, self._place)]
+            self.program.mixed[start - 1] = Mixed((first, self._place), values)
         elif word == "match":
             self._parse_match_expression(parse_rest)
         elif word in ("forall", "exists"):
@@ -465,9 +485,13 @@ class CodeExpressions(CodeDomains):
         self.expect(";")
 
     def _parse_match_expression(self, parse_rest: Callable[[], None]) -> None:
+        first = self._place - 1
         parse_rest()
         braced = self.open_cases(statement=False)
+        values: list[tuple[int, int]] = []
+        cases = []
         while self.take("case"):
+            cases.append(self._place - 1)
             num_bound, num_bindings = len(self.bound), len(self.program.bindings)
             self.parse_case_pattern()
             names = frozenset(token.text for token in self.bound[num_bound:])
@@ -475,8 +499,10 @@ class CodeExpressions(CodeDomains):
             start = self._place
             self.parse_inner() if braced else parse_rest()
             self.program.cases.append((names, start, self._place))
+            values.append((start, self._place))
         if braced:
             self.expect("}")
+        self.program.mixed |= dict.fromkeys(cases, Mixed((first, self._place), values))
 
     def open_cases(self, *, statement: bool) -> bool:
         """Take the brace before the cases of a match; True when there is one."""

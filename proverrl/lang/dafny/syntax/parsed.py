@@ -7,7 +7,7 @@ the last. Not handled here: parsing (``program``), what follows from it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
@@ -71,6 +71,13 @@ class TypePart:
     inherited: bool = False
 
 
+class Mixed(NamedTuple):
+    """An expression and values that have one type with it, by start and end."""
+
+    whole: tuple[int, int]
+    values: list[tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class BodylessMember:
     """A method, lemma, function or iterator that ends without a body."""
@@ -96,13 +103,17 @@ class ParsedProgram:
     ``in_lambdas``: names inside lambdas. ``reading_lambdas``, with start and end of their clauses,
     and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
     type after a colon. ``promises``: start and end of what a forall statement ensures. ``foralls``:
-    start and end of each such statement. ``keys``: of map comprehensions, where the variables
-    begin, the bar, start and end of the key. ``unpacked``: names in the patterns of variables.
-    ``cases``: of match expressions, the names in the pattern, and start and end of the value.
-    ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of ``e[i := v]``.
+    start and end of each such statement. ``ensuring``: where those begin that ensure something.
+    ``keys``: of map comprehensions, where the variables begin, the bar, start and end of the key.
+    ``unpacked``: names in the patterns of variables. ``cases``: of match expressions, the names in
+    the pattern, and start and end of the value. ``lambdas``: start and end of each. ``updates``:
+    the places behind ``:=`` of ``e[i := v]``.
     ``left_out``: loops and forall statements without a body. ``chains``: where each operand of a
     logical operator begins, the operator before it, and the place of that; at last where the chain
-    ends. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
+    ends. ``mixed``: sums and conditionals, by the place of ``+``, of ``then`` or of each ``case``.
+    ``calls``: what is called (``>`` behind types), the place of the parenthesis, start and end of
+    each argument. ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the state at a
+    label.
     ``reversed_calcs``: the braces of calcs whose steps all have an operator, and for which Dafny
     infers ``<==`` as the one of all."""
 
@@ -131,6 +142,7 @@ class ParsedProgram:
     reading_functions: set[str] = field(default_factory=set)
     declared_types: list[tuple[int, int]] = field(default_factory=list)
     promises: list[tuple[int, int]] = field(default_factory=list)
+    ensuring: set[int] = field(default_factory=set)
     foralls: list[tuple[int, int]] = field(default_factory=list)
     keys: list[tuple[int, int, int, int]] = field(default_factory=list)
     unpacked: list[int] = field(default_factory=list)
@@ -138,6 +150,8 @@ class ParsedProgram:
     lambdas: list[tuple[int, int]] = field(default_factory=list)
     updates: list[int] = field(default_factory=list)
     left_out: list[Finding] = field(default_factory=list)
+    mixed: dict[int, Mixed] = field(default_factory=dict)
+    calls: list[tuple[str, int, list[tuple[int, int]]]] = field(default_factory=list)
     chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     labelled: set[int] = field(default_factory=set)

@@ -448,13 +448,15 @@ class StatementElements(CodeExpressions):
             self.expect(")")
         elif not self.whole or self.at_name:
             self.parse_domain()
-        self._parse_ensured()
+        self._parse_ensured(start)
         if not self.whole and self.at("::"):
             raise self.fail("expected 'ensures' or '{'")
         self._parse_forall_block(start, self.parse_block)
 
-    def _parse_ensured(self) -> None:
+    def _parse_ensured(self, start: int) -> None:
         """What a forall statement ensures."""
+        if self.at("ensures"):
+            self.program.ensuring.add(start)
         while self.take("ensures"):
             self.skip_attributes()
             promise = self._place
@@ -471,7 +473,7 @@ class StatementElements(CodeExpressions):
 
     def parse_promises(self, start: int) -> None:
         outer, self._in_function = self._in_function, False
-        self._parse_ensured()
+        self._parse_ensured(start)
         self._parse_forall_block(start, self.parse_proof)
         self._in_function = outer
 

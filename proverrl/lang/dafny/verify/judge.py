@@ -8,6 +8,7 @@ only those, all say ``verified``, nothing says error, and every line of the repl
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Literal
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit.annotated import list_entry_names
-from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted
+from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted, refuse
 from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
@@ -27,6 +28,7 @@ from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.asked import ask_walls
+from proverrl.lang.dafny.verify.walls.mixed_types import find_mixed_types
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.lang.records import Finding
 from proverrl.types import (
@@ -99,6 +101,10 @@ async def judge_candidate(
         verdict = replace(verdict, diagnostics=said)
     if verdict.proved and not is_file:
         verdict = await ask_walls(process, known, named, written, verdict)
+    if verdict.proved and is_file and toolchain.is_4:
+        mixes = await find_mixed_types(process, plain.source, judged.own_lines or sys.maxsize)
+        mixes = [replace(f, column=given.find_column(f.line, f.column)) for f in mixes]
+        verdict = refuse(candidate, mixes) if mixes else verdict
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)
 
 

@@ -56,6 +56,12 @@ class DafnyProcess(Protocol):
         """As ``ask_resolved``, and the type that Dafny infers for each binding; empty for what is
         not told."""
 
+    async def ask_value_types(
+        self, source: str, spans: Sequence[tuple[int, int]]
+    ) -> tuple[Reply, Sequence[str]]:
+        """As ``ask_resolved``, and the type of each expression, by its start and end; empty for
+        what is not told. Only a Dafny 4 is asked this."""
+
 
 @dataclass(slots=True)
 class _KnownProblem:

@@ -25,7 +25,13 @@ from typing import Any
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.plain import Insertion, insert, leave_out_attributes, write_plain
+from proverrl.lang.dafny.syntax.plain import (
+    Insertion,
+    WrittenText,
+    insert,
+    leave_out_attributes,
+    write_plain,
+)
 from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.text import mangle
 from proverrl.lang.dafny.verify.judge import judge_candidate, judge_whole
@@ -232,6 +238,18 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         await self._close(answer)
         return answer.read_refusal(probed), types
 
+    async def ask_value_types(
+        self, source: str, spans: Sequence[tuple[int, int]]
+    ) -> tuple[Reply, list[str]]:
+        probed, places = _probe_values(source, spans)
+        answer = await self._open(probed.text)
+        types = [""] * len(places)
+        if answer.progress == RESOLVED:
+            results = await self._request("textDocument/hover", places, answer)
+            types = [_read_type(result) for result in results]
+        await self._close(answer)
+        return probed.restore(answer.read_refusal(probed.text)), types
+
     async def _open(self, source: str) -> Answer:
         """Show it a text, and wait until that is read and resolved, or refused."""
         if self._busy:
@@ -364,6 +382,22 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
         for number in range(len(program.bindings))
     ]
     return text, places
+
+
+def _probe_values(
+    source: str, spans: Sequence[tuple[int, int]]
+) -> tuple[WrittenText, list[dict[str, int]]]:
+    """The text with a variable for each value, and where these stand."""
+    name = "v" * (max(map(len, re.findall(r"\bv+", source)), default=0) + 1)
+    numbered = [(start, end, f"{name}{number}") for number, (start, end) in enumerate(spans)]
+    # Where two begin or end at one place, the inner one stands inside.
+    opened = sorted((start, -end, f"(var {probe} := (") for start, end, probe in numbered)
+    closed = sorted((end, -start, f"); {probe})") for start, end, probe in numbered)
+    insertions = [(place, piece) for place, _, piece in (*opened, *closed)]
+    written = insert(source, insertions)
+    text = written.text
+    found = {match[1]: match.start(1) for match in re.finditer(rf"\(var ({name}\d+) := \(", text)}
+    return written, [_write_place(text[: found[probe]]) for _, _, probe in numbered]
 
 
 def _write_place(before: str) -> dict[str, int]:

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -103,12 +104,28 @@ def find_confirming_toolchain(first: DafnyToolchain | None) -> DafnyToolchain | 
     if not named or found is None:
         return found
     try:
-        return replace(found, z3=named, z3_version=_read_z3_version(named))
+        version = _read_z3_version(named)
     except ToolchainError as error:
         raise ToolchainError(
             f"PROVERRL_SECOND_Z3 names no z3 ({error}): name the program of a z3-solver wheel, or "
             "set it to nothing to take the one of the second Dafny"
         ) from error
+    if found.is_4 and _ignores_z3(found.dafny):
+        raise ToolchainError(
+            f"PROVERRL_SECOND_Z3 has no effect: {found.dafny} passes Dafny a --solver-path of its "
+            "own behind that of the caller; put its own before, or name the program that it starts"
+        )
+    return replace(found, z3=named, z3_version=version)
+
+
+def _ignores_z3(dafny: str) -> bool:
+    """Whether a Dafny 4 verifies although the prover that it is given does not exist."""
+    with tempfile.TemporaryDirectory(prefix="proverrl-z3-") as folder:
+        program = Path(folder, "one.dfy")
+        program.write_text("lemma One(x: int) requires x > 1 ensures x > 0 {}\n", "utf-8")
+        missing = str(Path(folder, "missing-z3"))
+        command = [dafny, "verify", str(program), "--solver-path", missing]
+        return ask_version(command, _VERSION_SECONDS).returncode == 0
 
 
 def _find_second_dafny(first: DafnyToolchain | None) -> DafnyToolchain | None:

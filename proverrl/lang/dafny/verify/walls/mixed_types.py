@@ -1,0 +1,128 @@
+"""Asks Dafny 4 for the types of what meets in one expression of a bare file.
+
+Flows in: a file that it verified. Flows out: findings. Dafny takes the type of one operand of a
+sum, of one branch of a conditional or of one argument for that of all, and does not always check
+the others (``known_bugs.narrow_types``). So all of them must be of one type, or of one that no
+other is part of. Not handled here: updates, which are refused by their words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from proverrl.lang.dafny.known_bugs.narrow_types import (
+    TypeNames,
+    list_generic_calls,
+    list_mixes,
+    refuse_mix,
+    sort_types,
+)
+from proverrl.lang.dafny.syntax.cursor import ARROWS
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.verify.known import DafnyProcess
+from proverrl.lang.records import Finding
+from proverrl.verifier.body_place import find_offset
+
+_MAX_ROUNDS = 8
+_NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
+_REFERENCE = re.compile(r"array\d*\??|\w+\?")
+_WORD = re.compile(r"[\w'?]+")
+_NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
+_FIRST_SIGN = re.compile(r"[<(\s]")
+_WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
+
+Span = tuple[int, int]
+
+
+async def find_mixed_types(process: DafnyProcess, source: str, num_lines: int) -> list[Finding]:
+    """The places in the first lines where values of different types may meet."""
+    program = read_text(source, admitted=True, trusts=True)
+    mixes, calls = list_mixes(program), list_generic_calls(program)
+    asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
+    asked = {p: spans for p, spans in asked.items() if program.tokens[p].line <= num_lines}
+    if not asked:
+        return []
+    names = sort_types(program)
+    told = await _ask_types(
+        process, program, sorted({s for spans in asked.values() for s in spans})
+    )
+    types = {span: _resolve_synonyms(found, names) for span, found in told.items()}
+
+    def is_sound(place: int) -> bool:
+        found = [types.get(span, "") for span in asked[place]]
+        if place not in mixes:
+            return _are_apart(found, names)
+        # Where something is selected, Dafny chooses the type before it knows all.
+        whole = "" if _is_selected_from(program, mixes[place].whole[1]) else found[0]
+        return _is_of_one_type(whole, found[1:], names)
+
+    return [refuse_mix(program.tokens[place]) for place in sorted(asked) if not is_sound(place)]
+
+
+async def _ask_types(
+    process: DafnyProcess, program: ParsedProgram, spans: Iterable[Span]
+) -> Mapping[Span, str]:
+    """The types that Dafny infers; what has none by itself, such as ``[]``, is left out."""
+    places = {(program.places[start], program.end(end - 1)): (start, end) for start, end in spans}
+    for _ in range(_MAX_ROUNDS):
+        reply, types = await process.ask_value_types(program.text, [*places])
+        errors = [message for message in reply.messages if message.kind == "error"]
+        if not errors:
+            return dict(zip(places.values(), types, strict=True))
+        for error in errors:
+            at = find_offset(program.text, error.line, error.column)
+            around = [place for place in places if place[0] <= at < place[1]]
+            if around:
+                del places[max(around, key=lambda place: (place[0], -place[1]))]
+    return {}
+
+
+def _is_selected_from(program: ParsedProgram, end: int) -> bool:
+    while program.tokens[end].text == ")":
+        end += 1
+    return program.tokens[end].text in (".", "[", "(")
+
+
+def _resolve_synonyms(found: str, names: TypeNames) -> str:
+    def resolve(name: re.Match[str]) -> str:
+        return names.synonyms.get(name[1], name[0])
+
+    return _NAME.sub(resolve, found)
+
+
+def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
+    """Whether an expression of the type ``whole`` and its values of these types hold nothing that
+    is of no such type."""
+    if any(found and _is_alone(found, names) for found in types):
+        return True
+    if whole and _is_alone(whole, names, wide="int"):
+        return True
+    are_equal = len(types) > 1 and len({*types}) == 1 and types[0] != ""
+    return are_equal and all(
+        head in names.covariant or _REFERENCE.fullmatch(head)
+        for head in _WITH_ARGUMENTS.findall(types[0])
+    )
+
+
+def _are_apart(types: Sequence[str], names: TypeNames) -> bool:
+    """Whether no choice of types for arguments of these types makes one of them another."""
+    by_head: defaultdict[str, set[str]] = defaultdict(set)
+    for found in types:
+        if not (found and _is_alone(found, names)):
+            by_head[_FIRST_SIGN.split(found, maxsplit=1)[0]].add(found)
+    return "" not in types and all(len(found) == 1 for found in by_head.values())
+
+
+def _is_alone(found: str, names: TypeNames, *, wide: str = "") -> bool:
+    """True for a number, and for a type of which, as of its arguments, no other is a part. Of
+    ``wide`` others are a part, and it is of none."""
+    if _NUMBER.fullmatch(found):
+        return True
+    if any(arrow in found for arrow in ARROWS):
+        return False
+    words = _WORD.findall(found)
+    related = names.related - {wide}
+    return not any(word in related or _REFERENCE.fullmatch(word) for word in words)
