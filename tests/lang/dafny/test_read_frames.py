@@ -64,3 +64,29 @@ def test_what_is_listed_by_itself_is_admitted(reads: str) -> None:
 @pytest.mark.parametrize("reads", REFUSED.split("\n"))
 def test_what_depends_on_the_heap_elsewhere_is_refused(reads: str) -> None:
     assert find_rules(reads) == ["unread-heap"]
+
+
+HOLDERS = """predicate Total(f: int --> int) { forall x :: f.requires(x) }
+function {:opaque} Map(f: (int ~> int), s: seq<int>): seq<int>
+  requires forall x :: f.requires(x)
+  reads f.reads
+{ if s == [] then [] else [f(s[0])] + Map(f, s[1..]) }
+lemma Keep<T>(x: T) { }
+"""
+
+
+@pytest.mark.parametrize(
+    ("lemma", "is_admitted"),
+    [
+        ("lemma L(f: int -> int) { Keep(f); assert Total(f); }", True),
+        ("lemma L(f: int ~> int) { Keep(f); }", False),
+        ("lemma L(f: (int ~> int)) { Keep(f); }", False),
+        ("lemma L(f: int -> int) { Keep(f); forall f: int ~> int { Keep(f); } }", False),
+        ("lemma L(f: int -> int) { var g := (f: int ~> int) => [f]; }", False),
+    ],
+)
+def test_a_parameter_that_reads_nothing_is_no_function_that_reads(
+    lemma: str, is_admitted: bool
+) -> None:
+    found = {finding.rule for finding in audit("file", HOLDERS + lemma)}
+    assert found == (set() if is_admitted else {"stored-function"})
