@@ -68,8 +68,8 @@ def test_what_depends_on_the_heap_elsewhere_is_refused(reads: str) -> None:
 
 HOLDERS = """predicate Total(f: int --> int) { forall x :: f.requires(x) }
 function {:opaque} Map(f: (int ~> int), s: seq<int>): seq<int>
-  requires forall x :: f.requires(x)
-  reads f.reads
+  requires forall i | 0 <= i < |s| :: f.requires(s[i])
+  reads set i, o | 0 <= i < |s| && o in f.reads(s[i]) :: o
 { if s == [] then [] else [f(s[0])] + Map(f, s[1..]) }
 lemma Keep<T>(x: T) { }
 """
