@@ -143,13 +143,8 @@ KEY = "lemma L(m: map<int, int>) { forall k: int ensures m[k] == m[k] { } }"
 OLDER = [
     ("unchecked-key", KEY),
     ("bit-measure", "lemma L(b: bv8) decreases b { L(b - 1); }"),
-    ("subset-base", "type Low = b: bv8 | b < 10"),
-    ("subset-base", "type Yes = b: bool | b witness true type Sure = y: Yes | y witness true"),
 ]
 NEWER = [
-    ("subset-base", "type Some = s: seq<int> | s != [] witness [1]"),
-    ("subset-base", "type One = x | x == [1] witness [1]"),
-    ("subset-base", "type Any<T> = x: T | true witness *"),
     ("guarded-choice", "lemma L(s: set<int>) { assert s != {} && (var x :| x in s; x == x); }"),
     ("narrow-type", "lemma L(s: seq<nat>, t: seq<int>) { var u := s + t; }"),
     ("guarded-choice", "lemma L() { while false decreases 1 + (var y: int :| y > 2; y) { } }"),

@@ -28,7 +28,7 @@ _TWO_STATE = ("old", "unchanged", "allocated", "fresh")
 _REBINDING = frozenset("|| ==> <== <==> ; :: => := :| if match old set iset".split())
 _STATEMENT_STARTS = frozenset([";", "}", ":=", "=>", "else"])
 _BINDING = ("=>", ":|")
-_BITS = re.compile(r"bool|bv[0-9]+")
+_UNCHECKED_BASES = re.compile(r"seq|string|bool|bv[0-9]+")
 
 Rule = Callable[[ParsedProgram, Surroundings], Iterator[int]]
 
@@ -38,7 +38,7 @@ def find_unchecked(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
     for name, find, remedy in _RULES:
         for place in find(program, around):
             message = f"Dafny believes this without a check; {remedy}"
-            yield program.tokens[place].refuse("cheat", name, message, older=find in _OLDER)
+            yield program.tokens[place].refuse("cheat", name, message, older=name in _OLDER)
 
 
 def _find_unpacked(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
@@ -151,19 +151,9 @@ def _list_calls(program: ParsedProgram, start: int, end: int) -> Iterator[int]:
             yield place - 1
 
 
-def _find_sequences(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """Subset types of sequences, of which Dafny 2.3 does not check the empty one and sums (921,
-    922), and Dafny 4 no updates: ``Same(s)[0 := -1]`` keeps the type of ``s``."""
-    return (place for place, base in _list_bases(program, around) if not _BITS.fullmatch(base))
-
-
-def _find_bits(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
-    """Those of truth values and bits, of which Dafny 2.3 does not check ``!e``."""
-    return (place for place, base in _list_bases(program, around) if _BITS.fullmatch(base))
-
-
-def _list_bases(program: ParsedProgram, around: Surroundings) -> Iterator[tuple[int, str]]:
-    """The subset types of what is not checked, and their bases; empty where that is inferred."""
+def _find_bases(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
+    """Subset types of which the values are not checked: of sequences (921, 922: the empty one and
+    sums; Dafny 4: ``Same(s)[0 := -1]``), and of truth values and bits (``!e``)."""
     bases: dict[str, tuple[ParsedProgram, int, bool]] = {}
     for p in around.programs:
         for element in list_elements(p.root):
@@ -173,27 +163,25 @@ def _list_bases(program: ParsedProgram, around: Surroundings) -> Iterator[tuple[
                 is_subset = p.tokens[place + 1].sign in (":", "|")
                 bases[element.name] = (p, place + 2 if is_subset else place, is_subset)
     for name, (p, place, is_subset) in bases.items():
-        if is_subset and p is program:
-            base = _find_base(name, bases)
-            if base in ("", "seq", "string") or _BITS.fullmatch(base):
-                yield place - 2, base
+        if is_subset and p is program and _is_unchecked(name, bases):
+            yield place - 2
 
 
-def _find_base(name: str, bases: dict[str, tuple[ParsedProgram, int, bool]]) -> str:
+def _is_unchecked(name: str, bases: dict[str, tuple[ParsedProgram, int, bool]]) -> bool:
     seen: set[str] = set()
     while name in bases and name not in seen:
         seen.add(name)
         program, place, is_subset = bases[name]
         if is_subset and program.tokens[place - 1].sign == "|":
             # Its base is inferred; only characters have such literals.
-            return "char" if program.tokens[place].kind == "char" else ""
+            return program.tokens[place].kind != "char"
         parameters = program.parameters.get(name, ())
         while program.tokens[place].sign == "(" or program.tokens[place + 1].sign == ".":
             place += 1 if program.tokens[place].sign == "(" else 2
         name = program.tokens[place].text
         if name in parameters:
-            return ""
-    return name
+            return True
+    return bool(_UNCHECKED_BASES.fullmatch(name))
 
 
 def _find_labelled_states(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
@@ -304,7 +292,7 @@ def _list_hidden(tokens: Sequence[Token], clause: range) -> set[int]:
 
 
 # What Dafny 4 checks in a bare file.
-_OLDER = (_find_selected, _find_bits)
+_OLDER = frozenset(["unchecked-key"])
 _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("constructor-pattern", _find_unpacked, "ask with '==' or a match of what form a value is"),
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
@@ -313,8 +301,11 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("unread-heap", find_unframed, "list by itself what it is read from: 'reads this, Repr'"),
     ("reading-lambda", _find_reading_lambdas, "declare a function instead of this lambda"),
     ("called-key", _find_keys, "let the variable itself be the key"),
-    ("subset-base", _find_sequences, "use a predicate, or a base that is no sequence"),
-    ("subset-base", _find_bits, "use a predicate, or a base without truth values and bits"),
+    (
+        "subset-base",
+        _find_bases,
+        "use a predicate, or a base without truth values, bits, sequences",
+    ),
     ("labelled-state", _find_labelled_states, "keep the value in a variable at the label"),
     ("captured-pattern", _find_captured, "keep the value in a variable, or match in a statement"),
     ("lambda-update", _find_lambda_updates, "declare a function instead of this lambda"),
