@@ -22,19 +22,20 @@ refused).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
 from proverrl.lang.dafny.known_bugs.hidden_references import find_hidden_references
 from proverrl.lang.dafny.known_bugs.loop_measures import DECLARES, find_unordered_measures
-from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_misjudged
+from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_misjudged, list_elements
 from proverrl.lang.dafny.known_bugs.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.known_bugs.unallocated import find_unallocated
 from proverrl.lang.dafny.known_bugs.unchecked import find_unchecked
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
-from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram, TypePart
+from proverrl.lang.dafny.syntax.tokens import Token, find_close
 from proverrl.lang.records import Finding
 
 _ARRAY = re.compile(r"array[0-9]*")
@@ -263,6 +264,27 @@ class _StoredFunctions:
         # The variables and parameters that may hold a function that reads.
         self._holders: set[str] = set()
         self._taking: set[tuple[str, int]] = set()
+        self._named: set[int] = set()
+        # Where a name is that of a parameter which reads nothing, whatever it is elsewhere.
+        self._plain: set[int] = set()
+        for element in list_elements(program.root):
+            if element.word in DECLARES:
+                self._named.add(element.named)
+            self._plain |= set(self._list_plain(element)) if element.slots else set()
+
+    def _list_plain(self, element: Element) -> Iterator[int]:
+        places = [*self._program.typed, *(binding.place for binding in self._program.bindings)]
+        inside = [place for place in places if element.start <= place < element.end]
+        bound = Counter(map(self._text, inside))
+        for formal in (
+            p for p in inside if p < element.slots[0].start and p in self._program.typed
+        ):
+            types = [self._text(i) for i in range(*self._program.typed[formal])]
+            if bound[self._text(formal)] == 1 and "~>" not in types:
+                for place in range(element.start, element.end):
+                    is_member = self._text(place - 1) == "."
+                    if self._text(place) == self._text(formal) and not is_member:
+                        yield place
 
     def find(self) -> Iterator[Finding]:
         arrows = [i for i, token in enumerate(self._tokens) if token.text == "~>"]
@@ -312,6 +334,8 @@ class _StoredFunctions:
     def _is_reading(self, name: int) -> bool:
         """True if the variable at ``name`` is declared as a function that reads, and no more."""
         start, end = self._program.typed[name]
+        while self._text(start) == "(" and find_close(self._tokens, start) == end - 1:
+            start, end = start + 1, end - 1
         texts = [self._text(place) for place in range(start, end)]
         if [text for text in texts if text in ARROWS] != ["~>"]:
             return False
@@ -333,7 +357,7 @@ class _StoredFunctions:
         if name in self._program.constructors:
             return False
         return all(
-            self._text(place + 1) == "(" or self._text(place - 1) in DECLARES
+            self._text(place + 1) == "(" or place in self._named
             for place, token in enumerate(self._tokens)
             if token.text == name
         )
@@ -345,6 +369,8 @@ class _StoredFunctions:
         """True if a name is called, described, passed on, declared or assigned to."""
         before, after = self._text(place - 1), self._text(place + 1)
         if after in ("(", "#", ":") or before in DECLARES or before == "var":
+            return True
+        if place in self._named or place in self._plain:
             return True
         if after == ".":
             described = self._text(place + 2) in ("reads", "requires")

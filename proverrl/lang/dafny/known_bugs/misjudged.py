@@ -121,20 +121,6 @@ class Surroundings:
                     found.add(name)
         return frozenset(found)
 
-    @cached_property
-    def reads_partly(self) -> bool:
-        """True if a function or lambda that reads the heap has a ``requires``."""
-        lambdas = any(
-            token.text == "requires"
-            for program in self.programs
-            for _, start, end in program.reading_lambdas
-            for token in program.tokens[start:end]
-        )
-        return lambdas or any(
-            {"reads", "requires"} <= _read_clauses(program, element)
-            for program, element in self.functions
-        )
-
 
 def _is_function(element: Element) -> bool:
     return element.word in _FUNCTIONS and bool(element.slots)
@@ -156,7 +142,6 @@ def list_elements(element: Element) -> Iterator[Element]:
 
 def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Texts from which Dafny 2.3 would prove anything, in a program or a body."""
-    yield from _find_reads(program, around)
     for part in program.parts:
         if part.inherited and program.tokens[part.start - 1].text == ",":
             message = "Dafny takes two parent traits for one, from which it proves anything"
@@ -197,14 +182,6 @@ def find_selections(
         if is_sequence or ".." in inside:
             continue
         yield place
-
-
-def _find_reads(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
-    """``f.reads``, which is believed of every heap where ``f`` may not be called (4489, 2201)."""
-    for dot, word in zip(program.tokens, program.tokens[1:], strict=False):
-        if dot.text == "." and word.text == "reads" and around.reads_partly:
-            message = "what a function reads is believed of every heap where it may not be called"
-            yield word.refuse("cheat", "unread-heap", message)
 
 
 def _find_staged_ordinals(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ import networkx as nx
 
 from proverrl.lang.dafny.known_bugs.loop_measures import list_clauses
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_selections, list_elements
+from proverrl.lang.dafny.known_bugs.read_frames import find_unframed
 from proverrl.lang.dafny.known_bugs.untyped_calls import find_untyped
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
@@ -152,7 +153,7 @@ def _list_calls(program: ParsedProgram, start: int, end: int) -> Iterator[int]:
 
 def _find_bases(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
     """Subset types of which the values are not checked: of sequences (921, 922: the empty one and
-    sums), and of truth values and bits (``!e``)."""
+    sums; Dafny 4: ``Same(s)[0 := -1]``), and of truth values and bits (``!e``)."""
     bases: dict[str, tuple[ParsedProgram, int, bool]] = {}
     for p in around.programs:
         for element in list_elements(p.root):
@@ -297,6 +298,7 @@ _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),
     ("two-state-forall", _find_two_state, "call it outside of forall statements"),
     ("untyped-forall", find_untyped, "write what it ensures"),
+    ("unread-heap", find_unframed, "list by itself what it is read from: 'reads this, Repr'"),
     ("reading-lambda", _find_reading_lambdas, "declare a function instead of this lambda"),
     ("called-key", _find_keys, "let the variable itself be the key"),
     (
