@@ -230,6 +230,9 @@ def test_a_named_dafny_must_be_version_4(tmp_path: Path, monkeypatch: pytest.Mon
         find_confirming_toolchain(None)
     solver.write_text("#!/bin/sh\necho Z3 version 4.15.8 - 64 bit\n")
     solver.chmod(0o755)
+    with pytest.raises(ToolchainError, match=f"SECOND_Z3 has no effect: {command} passes"):
+        find_confirming_toolchain(None)
+    command.write_text("#!/bin/sh\necho 4.11.0+abc\n[ $1 != verify ] # finds no such z3\n")
     found = find_confirming_toolchain(None)
     assert found is not None
     assert found.name == "dafny 4.11.0 (language server), z3 4.15.8"

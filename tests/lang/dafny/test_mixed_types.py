@@ -1,0 +1,192 @@
+"""What meets in one expression of a bare file: its types are asked of Dafny 4."""
+
+import pytest
+
+from proverrl.lang.dafny.known_bugs.narrow_types import TypeNames, list_generic_calls, sort_types
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.verify.walls.mixed_types import _are_apart, _is_of_one_type
+from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
+from proverrl.types import FILE, HOLE, Candidate, Status
+from tests.lang.dafny.test_dafny_4_first import judge, make
+
+DECLARED = """class C { var z: int }
+datatype D<T> = D(v: T)
+datatype Dp<+T> = Dp(v: T)
+datatype E<T> = E(d: D<T>)
+datatype Op<T> = No | So(v: T)
+function Id<T>(x: T): T { x }
+function Fs<T>(d: D<T>): T { d.v }
+function Pick<T>(kk: bool, xx: T, yy: T): T { if kk then xx else yy }
+function gC(c: C): D<C> { D(c) }
+function gQ(c: C?): D<C?> { D(c) }
+lemma nc(x: C) ensures var y: C? := x; y != null { }
+lemma nf(x: int -> int) ensures x.requires(0) { }
+lemma na(x: array<int>) ensures var y: array?<int> := x; y != null { }
+lemma nn(x: nat) ensures x >= 0 { }
+lemma False(c: C, n: C?, f: int -> int, p: int --> int, k: bool, ar: array<int>, an: array?<int>,
+    h: nat, i: int)
+  requires !k && n == null && !p.requires(0) && an == null && i == -1
+  ensures false
+"""
+BELIEVED = """nc((if k then E(D(c)) else E(D(n))).d.v);
+var a: D<C>, b: D<C?> := D(c), D(n); nc((match k case true => a case false => b).v);
+var s := (var q, r := E(D(f)), E(D(p)); if k then q else r); nf(s.d.v);
+var s := (if k then Fs(D((D(h), 0))) else Fs(D((D(i), 0)))); nn(s.0.v);
+nn(old(if k then E(D(h)) else E(D(i))).d.v);
+var s := (imap[0 := E(D(ar))] + imap[0 := E(D(an))])[0]; na(s.d.v);
+nn((match (k, [(x: int) => i]) case (true, _) => [(x: int) => h] case (_, q) => q)[0](0));
+var a: Op<C>, b: Op<C?> := So(c), So(n); nc(([a] + [b])[1].v);
+var s := (map i: int | 0 <= i < 2 :: if i == 1 then E(D(ar)) else E(D(an)))[0]; na(s.d.v);
+nf((if k then (Dp(D(f)), 0) else (Dp(D(p)), 0)).0.v.v);
+var s := (assert true; if k then E(D(f)) else E(D(p))); nf(s.d.v);
+var a: D<nat>, b: D<int> := D(h), D(i); nn((if k then a else if k then a else b).v);
+nf((map[0 := E(D(f))] + map[0 := E(D(p))])[0].d.v);
+nn((if k then [((x: int) => h)] else [((x: int) => i)])[0](0));
+var a := Dp(D(f)); var b := Dp(D(p)); nf((if k then Id(a) else Id(b)).v.v);
+var a: Op<C>, b: Op<C?> := So(c), So(n); nc((if k then ((x: int) => a) else ((x: int) => b))(0).v);
+nn(([((x: int) => h)][..0] + [((x: int) => i)])[0](0));
+var a: (int -> int, int), b: (int --> int, int) := (f, 0), (p, 0); nf(Pick(k, a, b).0);
+var a := D(c); var b := D(n); nc(([gC(c)] + [gQ(n)])[1].v);
+var a: D<C> := D(c); var s: D<C> := (if k then gC(c) else gQ(n)); nc(s.v);
+"""
+"""Each of these proofs of false is believed by Dafny 4.11."""
+HONEST = """type Version = nat
+datatype Option<+T> = None | Some(value: T)
+datatype Package = Package(name: string, v: Version)
+class C { }
+function Range(n: nat): seq<nat> { if n == 0 then [] else Range(n - 1) + [n - 1] }
+function First(s: seq<nat>): Option<nat> { if s == [] then None else Some(s[0]) }
+function Map(s: seq<nat>, f: nat -> nat): seq<nat> {
+  if s == [] then [] else [f(s[0])] + Map(s[1..], f)
+}
+function Versions(s: set<Package>, o: Option<nat>): set<Version> {
+  match o
+  case None => (set p | p in s :: p.v)
+  case Some(v) => (set p | p in s :: p.v) + {v}
+}
+function All(k: int): set<Package> {
+  if k <= 0 then {} else All(k - 1) + {Package("a", k)} + {Package("b", 0)}
+}
+function Chosen(k: bool, c: C, n: C?): seq<C?> { if k then [n] else [n] + [n] }
+function Both(s: seq<nat>, t: seq<int>): seq<int> { s + t }
+method M(k: bool, s: seq<C>, o: Option<nat>) returns (t: seq<C>) {
+  match o { case None => t := s + s; case Some(_) => t := if k then s else s[..0]; }
+}
+"""
+
+
+def test_no_proof_of_false_is_believed(real: DafnyToolchain) -> None:
+    bodies = BELIEVED.splitlines()
+    texts = [f"{DECLARED}{{ {body} }}\n" for body in bodies]
+    verdicts = judge(real, *(make(FILE, HOLE, text) for text in texts))
+    found = [(v.status, v.rule, v.diagnostics[0].line) for v in verdicts]
+    # Some are refused by their words.
+    assert found == [(Status.UNSOUND, "narrow-type", 19)] * 20
+
+
+def test_everyday_files_are_proved(real: DafnyToolchain) -> None:
+    (verdict,) = judge(real, make(FILE, HOLE, HONEST))
+    assert (verdict.status, verdict.rule) == (Status.PROVED, "")
+
+
+def test_only_own_lines_are_asked(real: DafnyToolchain) -> None:
+    text = f"lemma L(n: nat) ensures n + 1 > 0 {{ }}\n{DECLARED}{{ {BELIEVED.splitlines()[0]} }}\n"
+    whole = make(FILE, HOLE, text)
+    own = Candidate(whole.problem, text, own_lines=1)
+    assert [v.status for v in judge(real, whole, own)] == [Status.UNSOUND, Status.PROVED]
+
+
+def test_values_of_one_type_with_their_expression() -> None:
+    text = (
+        "function F(s: seq<nat>, o: bool): seq<nat> {\n"
+        "  if o then s * t - [1] + u + v * w else match o case true => [2] case false => s }\n"
+    )
+    program = read_text(text, admitted=True)
+
+    def cut(span: tuple[int, int]) -> str:
+        return program.cut(*span)
+
+    found = [
+        (program.tokens[place].text, cut(mixed.whole), [*map(cut, mixed.values)])
+        for place, mixed in sorted(program.mixed.items())
+    ]
+    match = "match o case true => [2] case false => s"
+    total = "s * t - [1] + u + v * w"
+    assert found == [
+        ("then", f"if o then {total} else {match}", [total, match]),
+        ("+", "s * t - [1] + u", ["u"]),
+        ("+", "s * t - [1] + u + v", ["u", "v"]),
+        ("case", match, ["[2]", "s"]),
+        ("case", match, ["[2]", "s"]),
+    ]
+
+
+def test_calls_for_which_types_are_chosen() -> None:
+    text = (
+        "datatype D<T> = D(x: T, y: T) | One(z: nat)\nfunction F<T>(x: T, y: T): T { x }\n"
+        "function G(x: nat, y: nat): nat { x }\n"
+        "function H(): D<nat> { F(D(1, y := 2), F<D<nat>>(One(3), D(G(1, 2), 4))) }\n"
+    )
+    program = read_text(text, admitted=True)
+    calls = list_generic_calls(program)
+    found = [[program.cut(*span) for span in spans] for _, spans in sorted(calls.items())]
+    assert found == [
+        ["D(1, y := 2)", "F<D<nat>>(One(3), D(G(1, 2), 4))"],
+        ["1", "2"],
+        ["One(3)", "D(G(1, 2), 4)"],
+        ["G(1, 2)", "4"],
+    ]
+
+
+@pytest.fixture
+def names() -> TypeNames:
+    text = (
+        "class C {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
+        "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
+    )
+    return sort_types(read_text(text))
+
+
+@pytest.mark.parametrize(
+    ("whole", "types", "right"),
+    [
+        ("", ["seq<P>", ""], True),
+        ("", ["D<Op<P>>", ""], True),
+        ("", ["int", "nat"], True),
+        ("", ["seq<nat>", "seq<nat>"], True),
+        ("", ["Op<nat>", "Op<nat>"], True),
+        ("seq<int>", ["seq<nat>", "seq<int>"], True),
+        ("", ["seq<nat>", "seq<int>"], False),
+        ("", ["seq<nat>", ""], False),
+        ("", ["seq<nat>"], False),
+        ("", ["D<nat>", "D<nat>"], False),
+        ("", ["seq<Q>", "seq<int>"], False),
+        ("seq<Q>", ["seq<Q>", "seq<int>"], False),
+        ("seq<C?>", ["seq<C>", "seq<C?>"], False),
+        ("", ["int -> int", "int --> int"], False),
+        ("", ["", ""], False),
+        ("", [], False),
+    ],
+)
+def test_types_of_one_expression(
+    names: TypeNames, whole: str, types: list[str], right: bool
+) -> None:
+    assert _is_of_one_type(whole, types, names) is right
+
+
+@pytest.mark.parametrize(
+    ("types", "right"),
+    [
+        (["seq<P>", "D<P>"], True),
+        (["Op<C>", "seq<Op<C?>>", "bool"], True),
+        (["Op<C>", "Op<C?>"], False),
+        (["(int -> int, int)", "(int --> int, int)"], False),
+        (["seq<P>", ""], False),
+    ],
+)
+def test_types_of_arguments(names: TypeNames, types: list[str], right: bool) -> None:
+    assert _are_apart(types, names) is right
+
+
+def test_synonyms_are_known(names: TypeNames) -> None:
+    assert names.synonyms == {"S": "nat"}
