@@ -143,13 +143,14 @@ class Includes:
     """A file's text with blanks in place of what names other files, and these names as they are
     written, each with its line; ``fault`` says why the text is no program by itself. ``declared``
     are its own names that other files may use (``A.B`` by both parts), ``words`` all that stand in
-    it."""
+    it, ``alone`` those names that no other file of the program may declare."""
 
     text: str
     files: tuple[tuple[str, int], ...] = ()
     fault: str = ""
     declared: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
+    alone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

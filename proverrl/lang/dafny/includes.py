@@ -45,15 +45,27 @@ def split_includes(text: str) -> Includes:
     ill = [name for name, _ in files if not name.startswith('"') or "\\" in name]
     fault = f"{ill[0]}: name a file in plain quotes, with / between folders" if ill else ""
     words = frozenset(token.text for token in program.tokens if token.kind == "word")
-    return Includes(rest, names, fault, frozenset(_list_shared(program)), words)
+    own = frozenset(_list_own(program))
+    return Includes(rest, names, fault, own | _name_constructors(program), words, own)
 
 
-def _list_shared(program: ParsedProgram) -> Iterator[str]:
-    """The names that other files may use without a module's before them, ``A.B`` whole."""
+def _name_constructors(program: ParsedProgram) -> frozenset[str]:
+    """The constructors of datatypes outside of modules."""
+    places = program.constructor_places
+    return frozenset(
+        program.tokens[place].text
+        for element in program.root.slots[0].elements
+        if element.word != "module"
+        for place in places
+        if element.start <= place < element.end
+    )
+
+
+def _list_own(program: ParsedProgram) -> Iterator[str]:
+    """What is declared outside of modules, and the modules, ``A.B`` whole."""
     for element in program.root.slots[0].elements:
         if element.word != "module":
-            places = (p for p in program.constructor_places if element.start <= p < element.end)
-            yield from (element.name, *(program.tokens[place].text for place in places))
+            yield element.name
             continue
         end = element.named + 1
         while program.tokens[end].text == ".":

@@ -173,6 +173,25 @@ def test_a_constructor_inside_a_module_declares_no_name_of_the_file(tree: Path) 
     assert [part.name for part in entry.included] == ["src/odd[1].dfy"]
 
 
+def test_a_name_that_two_files_declare(tree: Path) -> None:
+    """For Dafny they are one program, of which it reads nothing."""
+    kind = "datatype D = Same(x: int)\n"
+    write(f"function Q(): bool {{ false }}\n{kind}module A.B {{ const c := 1 }}\n", "src/a.dfy")
+    write("lemma C() {}\ndatatype E = Same\nmodule A.C { const c := 1 }\n", "src/c.dfy")
+    write("")
+    paths, project = open_project(["."])
+    read = list(read_inputs(paths, io.BytesIO(), project=project))
+    assert all(isinstance(entry, Submission) for entry in read)
+    write("predicate Q() { true }\nmodule M { const C := 1 }\n", "src/q.dfy")
+    paths, project = open_project(["."])
+    read = list(read_inputs(paths, io.BytesIO(), project=project))
+    said = [e.message.partition(";")[0] for e in read if not isinstance(e, Submission)]
+    assert said == [
+        "src/a.dfy: q.dfy, a file of the same project, declares Q too",
+        "src/q.dfy: a.dfy, a file of the same project, declares Q too",
+    ]
+
+
 def test_two_projects(tree: Path) -> None:
     write("")
     write("", "src/dfyconfig.toml")
