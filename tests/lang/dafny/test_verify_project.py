@@ -182,7 +182,7 @@ def test_a_name_that_two_files_declare(tree: Path) -> None:
     paths, project = open_project(["."])
     read = list(read_inputs(paths, io.BytesIO(), project=project))
     assert all(isinstance(entry, Submission) for entry in read)
-    write("predicate Q() { true }\nmodule M { const C := 1 }\n", "src/q.dfy")
+    write("predicate Q() { true }\nmodule Z { const C := 1 }\n", "src/q.dfy")
     paths, project = open_project(["."])
     read = list(read_inputs(paths, io.BytesIO(), project=project))
     said = [e.message.partition(";")[0] for e in read if not isinstance(e, Submission)]
