@@ -69,6 +69,8 @@ function All(k: int): set<Package> {
 }
 function Chosen(k: bool, c: C, n: C?): seq<C?> { if k then [n] else [n] + [n] }
 function Both(s: seq<nat>, t: seq<int>): seq<int> { s + t }
+function Objects(s: set<object>, c: C): set<object> { if c in s then s else s + {c} }
+predicate Less(a: int, b: int, c: nat) { a < b + c <= b + c + 1 && a + b + c < 2 ==> a + b < 3 }
 method M(k: bool, s: seq<C>, o: Option<nat>) returns (t: seq<C>) {
   match o { case None => t := s + s; case Some(_) => t := if k then s else s[..0]; }
 }
@@ -141,7 +143,7 @@ def test_calls_for_which_types_are_chosen() -> None:
 @pytest.fixture
 def names() -> TypeNames:
     text = (
-        "class C {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
+        "class C {}\ntrait T {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
         "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
     )
     return sort_types(read_text(text))
@@ -162,7 +164,16 @@ def names() -> TypeNames:
         ("", ["D<nat>", "D<nat>"], False),
         ("", ["seq<Q>", "seq<int>"], False),
         ("seq<Q>", ["seq<Q>", "seq<int>"], False),
-        ("seq<C?>", ["seq<C>", "seq<C?>"], False),
+        ("seq<C?>", ["seq<C>", "seq<C?>"], True),
+        ("seq<C>", ["seq<C>", "seq<C?>"], False),
+        ("set<object>", ["set<object>", "set<C>"], True),
+        ("set<object>", ["set<object>", "set<C?>"], False),
+        ("Op<seq<C?>>", ["Op<seq<C>>", "Op<seq<C?>>"], True),
+        ("D<C?>", ["D<C>", "D<C?>"], False),
+        ("array<int>", ["array<nat>", "array<int>"], False),
+        ("array<C>", ["array<C>", "array<C>"], True),
+        ("int -> int", ["nat -> int", "int -> int"], False),
+        ("nat -> C", ["nat -> C", "nat -> C"], True),
         ("", ["int -> int", "int --> int"], False),
         ("", ["", ""], False),
         ("", [], False),

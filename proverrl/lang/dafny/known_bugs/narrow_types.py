@@ -364,31 +364,39 @@ def _is_literal(tokens: Sequence[Token]) -> bool:
 
 
 class TypeNames(NamedTuple):
-    """Names of types that may be part of others, or others of them; of types whose arguments may
-    be, as their values are; and what each synonym stands for."""
+    """Names of types that may be part of others, or others of them; of these the classes and
+    traits; of types whose arguments may be part of others, as their values are; and what each
+    synonym stands for."""
 
     related: frozenset[str]
+    references: frozenset[str]
     covariant: frozenset[str]
     synonyms: Mapping[str, str]
 
 
 def sort_types(program: ParsedProgram) -> TypeNames:
     """Sort the types that a program declares."""
-    types = _Types(Surroundings((program,)))
-    related = types.related | {"int", "nat"}
+    related = {"object", "int", "nat"}
+    references = set()
     covariant = set(COLLECTIONS)
-    declared = Counter(element.name for element in list_elements(program.root))
     synonyms = {}
+    declared = Counter(element.name for element in list_elements(program.root))
     for element in list_elements(program.root):
-        words = [token.text for token in program.tokens[element.start : element.end]]
-        if element.word in ("datatype", "codatatype"):
-            covariant.add(element.name)
-            if "extends" in words:
-                related.add(element.name)
-        is_synonym = words[:3] == ["type", element.name, "="] and "|" not in words
-        if is_synonym and declared[element.name] == 1:
+        tokens = program.tokens[element.start : element.end]
+        words = [token.text for token in tokens]
+        is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
+        if is_plain and declared[element.name] == 1:
             synonyms[element.name] = program.cut(element.start + 3, element.end)
-    return TypeNames(frozenset(related), frozenset(covariant - types.generic), synonyms)
+        elif element.word in ("type", "newtype"):
+            related.update(words)
+        elif element.word in ("class", "trait"):
+            references.add(element.name)
+        elif "extends" in words:
+            related.add(element.name)
+        if element.word in ("datatype", "codatatype") and not _is_invariant(tokens, element.name):
+            covariant.add(element.name)
+    related |= references
+    return TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
 
 
 def refuse_mix(token: Token, *, older: bool = False) -> Finding:

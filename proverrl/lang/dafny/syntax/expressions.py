@@ -292,7 +292,7 @@ class CodeExpressions(CodeDomains):
                 self._guards -= 1
                 if text in _LOGICAL:
                     chain.append((started, text, sign))
-                elif text == "+":
+                if text == "+":
                     # In ``m - s + n`` the operand ``s`` need not be of the type of the others.
                     first = [(left, sign)] if before not in _FACTORS else []
                     values = [*first, (started, self._place)]

@@ -32,6 +32,7 @@ _REFERENCE = re.compile(r"array\d*\??|\w+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
 _FIRST_SIGN = re.compile(r"[<(\s]")
+_SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
 
 Span = tuple[int, int]
@@ -95,16 +96,31 @@ def _resolve_synonyms(found: str, names: TypeNames) -> str:
 
 def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
     """Whether an expression of the type ``whole`` and its values of these types hold nothing that
-    is of no such type."""
+    is of no such type. Not told is ``""``; a sum of which one operand is known has one value."""
     if any(found and _is_alone(found, names) for found in types):
         return True
     if whole and _is_alone(whole, names, wide="int"):
         return True
-    are_equal = len(types) > 1 and len({*types}) == 1 and types[0] != ""
-    return are_equal and all(
-        head in names.covariant or _REFERENCE.fullmatch(head)
-        for head in _WITH_ARGUMENTS.findall(types[0])
+    if "" in types or len(types) < 2:
+        return False
+    wanted = whole or types[0]
+    heads = set(_WITH_ARGUMENTS.findall(wanted))
+    if heads <= names.covariant and not any(arrow in wanted for arrow in ARROWS):
+        return all(_is_part(found, wanted, names) for found in types)
+    return {*types} == {wanted} and all(
+        head in names.covariant or _REFERENCE.fullmatch(head) for head in heads
     )
+
+
+def _is_part(found: str, whole: str, names: TypeNames) -> bool:
+    """True if the second type is the first, or has wider ones in places of it."""
+    narrow, wide = _SIGN.findall(found), _SIGN.findall(whole)
+
+    def is_part(one: str, other: str) -> bool:
+        is_object = other == "object" and one in names.references
+        return one == other or other == f"{one}?" or (one, other) == ("nat", "int") or is_object
+
+    return len(narrow) == len(wide) and all(map(is_part, narrow, wide))
 
 
 def _are_apart(types: Sequence[str], names: TypeNames) -> bool:
