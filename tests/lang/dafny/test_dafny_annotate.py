@@ -224,7 +224,8 @@ REFUSED = Counter(
         "wildcard: 'decreases *' gives up termination": 2,
         "grammar: expected an expression, found '#'": 1,
         "narrow-type: Dafny may take a wider collection for one of a narrow type here and check "
-        "nothing; write it with collections over 'int', or over one type only": 1,
+        "nothing; write it with collections over 'int', or over one type only (var n: nat := ...; "
+        "s + [n])": 1,
         "keywords: 'label' changes the program": 1,
         "labelled-assertion: Dafny believes what is revealed of results that were assigned to "
         "since; drop the label": 1,
