@@ -377,7 +377,7 @@ class TypeNames(NamedTuple):
 def sort_types(program: ParsedProgram) -> TypeNames:
     """Sort the types that a program declares."""
     related = {"object", "int", "nat"}
-    references = set()
+    references = {"array", "array2", "array3"}
     covariant = set(COLLECTIONS)
     synonyms = {}
     declared = Counter(element.name for element in list_elements(program.root))

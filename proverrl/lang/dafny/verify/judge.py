@@ -8,8 +8,8 @@ only those, all say ``verified``, nothing says error, and every line of the repl
 
 from __future__ import annotations
 
-import sys
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,16 +18,19 @@ from typing import Literal
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit.annotated import list_entry_names
 from proverrl.lang.dafny.audit.bodies import CONTRACT, PROGRAM, list_trusted, refuse
+from proverrl.lang.dafny.audit.methods import move_to_body
 from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
 from proverrl.lang.dafny.known_bugs.untyped_calls import limit_induction, tell_limited
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
+from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import LIMIT_OUTCOMES, Reply, ReplyMessage
 from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.asked import ask_walls
+from proverrl.lang.dafny.verify.walls.edited import own_program
 from proverrl.lang.dafny.verify.walls.mixed_types import find_mixed_types
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.lang.records import Finding
@@ -101,11 +104,34 @@ async def judge_candidate(
         verdict = replace(verdict, diagnostics=said)
     if verdict.proved and not is_file:
         verdict = await ask_walls(process, known, named, written, verdict)
-    if verdict.proved and is_file and toolchain.is_4:
-        mixes = await find_mixed_types(process, plain.source, judged.own_lines or sys.maxsize)
-        mixes = [replace(f, column=given.find_column(f.line, f.column)) for f in mixes]
+    if verdict.proved and toolchain.is_4:
+        own_lines = judged.own_lines
+        mixes = await _ask_mixes(process, named, written, own_lines, as_ghost=is_ghost)
+        for text in (written, lines, given):
+            mixes = [replace(f, column=text.find_column(f.line, f.column)) for f in mixes]
+        mixes = [move_to_body(candidate, finding) for finding in mixes]
         verdict = refuse(candidate, mixes) if mixes else verdict
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)
+
+
+async def _ask_mixes(
+    process: DafnyProcess,
+    candidate: Candidate,
+    written: WrittenText,
+    own_lines: int,
+    *,
+    as_ghost: bool,
+) -> list[Finding]:
+    """Where types may be mixed in a file, in its own lines if these are all that counts, or in what
+    was written into a problem."""
+    is_file = candidate.problem.kind == FILE
+    program = read_text(written.text, admitted=True, trusts=is_file)
+    if not is_file:
+        theirs = own_program(candidate, written, program).theirs
+        return await find_mixed_types(process, program, theirs, as_ghost=as_ghost)
+    lines = [token.line for token in program.tokens]
+    end = bisect_right(lines, own_lines) if own_lines else len(lines)
+    return await find_mixed_types(process, program, range(end))
 
 
 async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[Reply, Candidate]:

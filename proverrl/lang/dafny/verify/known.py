@@ -57,10 +57,10 @@ class DafnyProcess(Protocol):
         not told."""
 
     async def ask_value_types(
-        self, source: str, spans: Sequence[tuple[int, int]]
+        self, source: str, spans: Sequence[tuple[int, int]], *, as_ghost: bool = False
     ) -> tuple[Reply, Sequence[str]]:
         """As ``ask_resolved``, and the type of each expression, by its start and end; empty for
-        what is not told. Only a Dafny 4 is asked this."""
+        what is not told. ``as_ghost``: its functions are ghost. Only a Dafny 4 is asked this."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""Asks Dafny 4 for the types of what meets in one expression of a bare file.
+"""Asks Dafny 4 for the types of what meets in one expression.
 
-Flows in: a file that it verified. Flows out: findings. Dafny takes the type of one operand of a
+Flows in: a program that it verified. Flows out: findings. Dafny takes the type of one operand of a
 sum, of one branch of a conditional or of one argument for that of all, and does not always check
 the others (``known_bugs.narrow_types``). So all of them must be of one type, or of one that no
 other is part of. Not handled here: updates, which are refused by their words.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from proverrl.lang.dafny.known_bugs.narrow_types import (
     TypeNames,
@@ -21,7 +21,6 @@ from proverrl.lang.dafny.known_bugs.narrow_types import (
 )
 from proverrl.lang.dafny.syntax.cursor import ARROWS
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.verify.known import DafnyProcess
 from proverrl.lang.records import Finding
 from proverrl.verifier.body_place import find_offset
@@ -33,23 +32,29 @@ _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
 _FIRST_SIGN = re.compile(r"[<(\s]")
 _SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
+_OF_CLASS = re.compile(r"(\w+)<[^<>]*>")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
 
 Span = tuple[int, int]
 
 
-async def find_mixed_types(process: DafnyProcess, source: str, num_lines: int) -> list[Finding]:
-    """The places in the first lines where values of different types may meet."""
-    program = read_text(source, admitted=True, trusts=True)
+async def find_mixed_types(
+    process: DafnyProcess,
+    program: ParsedProgram,
+    places: Container[int],
+    *,
+    as_ghost: bool = False,
+) -> list[Finding]:
+    """Which of these places of a verified program may mix values of different types; ``as_ghost``
+    as for ``ask_value_types``."""
     mixes, calls = list_mixes(program), list_generic_calls(program)
     asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
-    asked = {p: spans for p, spans in asked.items() if program.tokens[p].line <= num_lines}
+    asked = {place: spans for place, spans in asked.items() if place in places}
     if not asked:
         return []
     names = sort_types(program)
-    told = await _ask_types(
-        process, program, sorted({s for spans in asked.values() for s in spans})
-    )
+    spans = sorted({span for found in asked.values() for span in found})
+    told = await _ask_types(process, program, spans, as_ghost=as_ghost)
     types = {span: _resolve_synonyms(found, names) for span, found in told.items()}
 
     def is_sound(place: int) -> bool:
@@ -64,12 +69,12 @@ async def find_mixed_types(process: DafnyProcess, source: str, num_lines: int) -
 
 
 async def _ask_types(
-    process: DafnyProcess, program: ParsedProgram, spans: Iterable[Span]
+    process: DafnyProcess, program: ParsedProgram, spans: Iterable[Span], *, as_ghost: bool
 ) -> Mapping[Span, str]:
     """The types that Dafny infers; what has none by itself, such as ``[]``, is left out."""
     places = {(program.places[start], program.end(end - 1)): (start, end) for start, end in spans}
     for _ in range(_MAX_ROUNDS):
-        reply, types = await process.ask_value_types(program.text, [*places])
+        reply, types = await process.ask_value_types(program.text, [*places], as_ghost=as_ghost)
         errors = [message for message in reply.messages if message.kind == "error"]
         if not errors:
             return dict(zip(places.values(), types, strict=True))
@@ -114,6 +119,11 @@ def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
 
 def _is_part(found: str, whole: str, names: TypeNames) -> bool:
     """True if the second type is the first, or has wider ones in places of it."""
+    if "object" in whole:
+        # Whatever the arguments of its class are, it is an object.
+        found = _OF_CLASS.sub(
+            lambda kind: kind[1] if kind[1] in names.references else kind[0], found
+        )
     narrow, wide = _SIGN.findall(found), _SIGN.findall(whole)
 
     def is_part(one: str, other: str) -> bool:

@@ -30,6 +30,7 @@ from proverrl.lang.dafny.syntax.plain import (
     WrittenText,
     insert,
     leave_out_attributes,
+    write_ghost,
     write_plain,
 )
 from proverrl.lang.dafny.syntax.reply import Reply, ReplyMessage
@@ -239,16 +240,21 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
         return answer.read_refusal(probed), types
 
     async def ask_value_types(
-        self, source: str, spans: Sequence[tuple[int, int]]
+        self, source: str, spans: Sequence[tuple[int, int]], *, as_ghost: bool = False
     ) -> tuple[Reply, list[str]]:
-        probed, places = _probe_values(source, spans)
-        answer = await self._open(probed.text)
-        types = [""] * len(places)
+        name = "v" * (max(map(len, re.findall(r"\bv+", source)), default=0) + 1)
+        probed = _probe_values(source, spans, name)
+        sent = write_ghost(probed.text) if as_ghost else WrittenText(probed.text, {})
+        answer = await self._open(sent.text)
+        types = [""] * len(spans)
         if answer.progress == RESOLVED:
+            found = re.finditer(rf"\(var {name}(\d+) := \(", sent.text)
+            starts = {int(match[1]): match.start() + len("(var ") for match in found}
+            places = [_write_place(sent.text[: starts[number]]) for number in range(len(spans))]
             results = await self._request("textDocument/hover", places, answer)
             types = [_read_type(result) for result in results]
         await self._close(answer)
-        return probed.restore(answer.read_refusal(probed.text)), types
+        return probed.restore(sent.restore(answer.read_refusal(sent.text))), types
 
     async def _open(self, source: str) -> Answer:
         """Show it a text, and wait until that is read and resolved, or refused."""
@@ -384,20 +390,12 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     return text, places
 
 
-def _probe_values(
-    source: str, spans: Sequence[tuple[int, int]]
-) -> tuple[WrittenText, list[dict[str, int]]]:
-    """The text with a variable for each value, and where these stand."""
-    name = "v" * (max(map(len, re.findall(r"\bv+", source)), default=0) + 1)
-    numbered = [(start, end, f"{name}{number}") for number, (start, end) in enumerate(spans)]
+def _probe_values(source: str, spans: Sequence[tuple[int, int]], name: str) -> WrittenText:
+    """The text with a variable for each value, of this name and its number."""
     # Where two begin or end at one place, the inner one stands inside.
-    opened = sorted((start, -end, f"(var {probe} := (") for start, end, probe in numbered)
-    closed = sorted((end, -start, f"); {probe})") for start, end, probe in numbered)
-    insertions = [(place, piece) for place, _, piece in (*opened, *closed)]
-    written = insert(source, insertions)
-    text = written.text
-    found = {match[1]: match.start(1) for match in re.finditer(rf"\(var ({name}\d+) := \(", text)}
-    return written, [_write_place(text[: found[probe]]) for _, _, probe in numbered]
+    opened = sorted((a, -b, f"(var {name}{number} := (") for number, (a, b) in enumerate(spans))
+    closed = sorted((b, -a, f"); {name}{number})") for number, (a, b) in enumerate(spans))
+    return insert(source, [(place, piece) for place, _, piece in (*opened, *closed)])
 
 
 def _write_place(before: str) -> dict[str, int]:
