@@ -143,7 +143,7 @@ def test_calls_for_which_types_are_chosen() -> None:
 @pytest.fixture
 def names() -> TypeNames:
     text = (
-        "class C {}\ntrait T {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
+        "class C {}\nclass G<T> {}\ntrait T {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
         "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
     )
     return sort_types(read_text(text))
@@ -170,6 +170,9 @@ def names() -> TypeNames:
         ("set<object>", ["set<object>", "set<C?>"], False),
         ("Op<seq<C?>>", ["Op<seq<C>>", "Op<seq<C?>>"], True),
         ("D<C?>", ["D<C>", "D<C?>"], False),
+        ("set<G<P>>", ["set<G<P>>", "set<G<P>>"], True),
+        ("set<G<nat>>", ["set<G<nat>>", "set<G<nat>>"], False),
+        ("(G<P>, G<seq<C>>)", ["(G<P>, G<seq<C>>)", "(G<P>, G<seq<C>>)"], False),
         ("array<int>", ["array<nat>", "array<int>"], False),
         ("array<C>", ["array<C>", "array<C>"], True),
         ("int -> int", ["nat -> int", "int -> int"], False),

@@ -387,7 +387,7 @@ def sort_types(program: ParsedProgram) -> TypeNames:
         is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
         if is_plain and declared[element.name] == 1:
             synonyms[element.name] = program.cut(element.start + 3, element.end)
-        elif element.word in ("type", "newtype"):
+        elif element.word == "type":
             related.update(words)
         elif element.word in ("class", "trait"):
             references.add(element.name)

@@ -27,12 +27,13 @@ from proverrl.verifier.body_place import find_offset
 
 _MAX_ROUNDS = 8
 _NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
-_REFERENCE = re.compile(r"array\d*\??|\w+\?")
+_ARRAY = re.compile(r"array\d*\??")
+_REFERENCE = re.compile(r"array\d*|\w+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
 _FIRST_SIGN = re.compile(r"[<(\s]")
 _SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
-_OF_CLASS = re.compile(r"(\w+)<[^<>]*>")
+_INNERMOST = re.compile(r"([\w'?]+)<([^<>]*)>")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
 
 Span = tuple[int, int]
@@ -104,24 +105,34 @@ def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
     is of no such type. Not told is ``""``; a sum of which one operand is known has one value."""
     if any(found and _is_alone(found, names) for found in types):
         return True
-    if whole and _is_alone(whole, names, wide="int"):
+    if whole and _is_unrelated(whole, names, wide="int"):
         return True
     if "" in types or len(types) < 2:
         return False
     wanted = whole or types[0]
-    heads = set(_WITH_ARGUMENTS.findall(wanted))
-    if heads <= names.covariant and not any(arrow in wanted for arrow in ARROWS):
+    has_arrow = any(arrow in wanted for arrow in ARROWS)
+    if not has_arrow and names.covariant.issuperset(_WITH_ARGUMENTS.findall(wanted)):
         return all(_is_part(found, wanted, names) for found in types)
-    return {*types} == {wanted} and all(
-        head in names.covariant or _REFERENCE.fullmatch(head) for head in heads
-    )
+    return {*types} == {wanted} and _is_sure(wanted, names)
+
+
+def _is_sure(found: str, names: TypeNames) -> bool:
+    """Whether all other arguments than those of collections, which hold what they are said to hold,
+    and of arrays, where what is stored is checked, are of types that no other is a part of."""
+    while part := _INNERMOST.search(found):
+        head, inner = part.groups()
+        is_checked = head in names.covariant or _ARRAY.fullmatch(head)
+        if not is_checked and not _is_unrelated(inner, names):
+            return False
+        found = f"{found[: part.start()]}{inner}{found[part.end() :]}"
+    return True
 
 
 def _is_part(found: str, whole: str, names: TypeNames) -> bool:
     """True if the second type is the first, or has wider ones in places of it."""
     if "object" in whole:
         # Whatever the arguments of its class are, it is an object.
-        found = _OF_CLASS.sub(
+        found = _INNERMOST.sub(
             lambda kind: kind[1] if kind[1] in names.references else kind[0], found
         )
     narrow, wide = _SIGN.findall(found), _SIGN.findall(whole)
@@ -142,13 +153,16 @@ def _are_apart(types: Sequence[str], names: TypeNames) -> bool:
     return "" not in types and all(len(found) == 1 for found in by_head.values())
 
 
-def _is_alone(found: str, names: TypeNames, *, wide: str = "") -> bool:
-    """True for a number, and for a type of which, as of its arguments, no other is a part. Of
-    ``wide`` others are a part, and it is of none."""
-    if _NUMBER.fullmatch(found):
-        return True
+def _is_alone(found: str, names: TypeNames) -> bool:
+    """True for a number, and for a type of which, as of its arguments, no other is a part."""
+    return bool(_NUMBER.fullmatch(found)) or _is_unrelated(found, names)
+
+
+def _is_unrelated(found: str, names: TypeNames, *, wide: str = "") -> bool:
+    """``wide``: of this others are a part, and it is of none."""
     if any(arrow in found for arrow in ARROWS):
         return False
     words = _WORD.findall(found)
-    related = names.related - {wide}
-    return not any(word in related or _REFERENCE.fullmatch(word) for word in words)
+    return not any(_REFERENCE.fullmatch(word) for word in words) and not any(
+        word in names.related and word != wide for word in words
+    )
