@@ -38,7 +38,7 @@ from proverrl.lang.open import OWN_DAFNY, open_appeals, open_router
 from proverrl.lang.records import Project
 from proverrl.lang.trusted import read_words
 from proverrl.monitor.console import PanelConsole, open_console, open_progress, printable
-from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.batch import Judged, read_in_thread, verify_stream
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
     Submission,
@@ -140,8 +140,10 @@ async def print_verdicts(
     run.is_open, run.is_remote = bool(allowed or arguments), bool(servers)
     try:
         with ExitStack() as stack:
-            read = read_in_thread if "-" in paths else read_now
-            entries = run.mark_missing(read(read_inputs(paths, stdin, project)))
+            # What was read of large files is remembered until they are judged.
+            ahead = 64 if "-" in paths else 4
+            read = read_in_thread(read_inputs(paths, stdin, project), ahead)
+            entries = run.mark_missing(read)
             for_people = sys.stdout.isatty() and not as_json
             screen = run.screen if sys.stderr.isatty() else open_console()
             printer = _print_plain if plain else _print_for_people if for_people else _print_row

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from proverrl.concurrency import cancel_all
@@ -94,18 +95,11 @@ async def _judge(verifier: Verifier, entry: Submission, deadline_seconds: float)
     return combine(await asyncio.gather(*asked), entry.included)
 
 
-async def read_now(entries: Iterator[VerifyInput]) -> AsyncIterator[VerifyInput]:
-    """Entries of files, which are there when they are asked for."""
-    for entry in entries:
-        yield entry
-        # To read what is included takes time, in which the first may be judged.
-        await asyncio.sleep(0)
-
-
 async def read_in_thread(
     entries: Iterator[VerifyInput], ahead: int = 64
 ) -> AsyncIterator[VerifyInput]:
-    """Entries of a pipe whose writer may be slow; nothing else waits for it meanwhile.
+    """Entries of a pipe whose writer may be slow, or of files that include others, which takes
+    time to read; nothing else waits for that, such as the start of a verifier process.
 
     The thread is a daemon: a read that never returns does not keep the process alive.
     """
@@ -113,18 +107,22 @@ async def read_in_thread(
     arrived: asyncio.Queue[VerifyInput | _End] = asyncio.Queue()
     room = threading.Semaphore(ahead)
 
+    def put(item: VerifyInput | _End) -> None:
+        # On a closed loop nobody waits for it any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(arrived.put_nowait, item)
+
     def work() -> None:
         end = _End(VerifierError("the reader of the input died"))
         try:
             for entry in entries:
                 room.acquire()
-                loop.call_soon_threadsafe(arrived.put_nowait, entry)
+                put(entry)
             end = _End()
         except (OSError, ValueError, UsageError) as error:
             end = _End(error)
         finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(arrived.put_nowait, end)
+            put(end)
 
     threading.Thread(target=work, name="proverrl-read", daemon=True).start()
     while not isinstance(item := await arrived.get(), _End):

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -24,7 +25,7 @@ from proverrl.cli.verdicts import print_verdicts
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.monitor.console import open_console
-from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.batch import Judged, read_in_thread, verify_stream
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
@@ -74,12 +75,10 @@ class SlowFirst(FakeVerifier):
         return await super().verify(candidate, deadline_seconds=deadline_seconds)
 
 
-@pytest.mark.parametrize("threaded", [False, True])
-def test_verdicts_come_in_input_order_and_a_window_at_a_time(threaded: bool) -> None:
+def test_verdicts_come_in_input_order_and_a_window_at_a_time() -> None:
     async def main() -> None:
         verifier = SlowFirst(window=8)
-        read = read_in_thread if threaded else read_now
-        entries = read(make_entry(number) for number in range(200))
+        entries = read_in_thread(make_entry(number) for number in range(200))
         found = [
             (entry.id, verdict is not None)
             async for entry, verdict in verify_stream(
@@ -99,12 +98,38 @@ def test_an_error_ends_the_stream_and_cancels_the_rest() -> None:
             lambda _: Status.PROVED, delay_seconds=0.01, script={2: CanaryError("no")}
         )
         seen: list[str] = []
-        entries = read_now(make_entry(number) for number in range(50))
+        entries = read_in_thread(make_entry(number) for number in range(50))
         stream = verify_stream(entries, verifier, deadline_seconds=5, window=4)
         with pytest.raises(CanaryError, match="no"):
             await drain(stream, seen)
         assert seen == ["n0", "n1"]
         assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+
+
+def test_a_slow_input_stops_nothing_else() -> None:
+    """Of what else the program does, such as the start of a verifier process."""
+
+    async def main() -> None:
+        done = threading.Event()
+
+        def entries() -> Any:
+            yield make_entry(0)
+            assert done.wait(60)
+            yield make_entry(1)
+
+        async def start() -> None:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            done.set()
+
+        task = asyncio.create_task(start())
+        seen: list[str] = []
+        verifier = FakeVerifier(lambda _: Status.PROVED)
+        await drain(verify_stream(read_in_thread(entries()), verifier, deadline_seconds=5), seen)
+        assert seen == ["n0", "n1"]
+        await task
 
     asyncio.run(main())
 
@@ -115,13 +140,12 @@ def test_an_error_of_the_input_comes_after_what_was_read() -> None:
         raise UsageError("the disk is gone")
 
     async def main() -> None:
-        for read in (read_now, read_in_thread):
-            seen: list[str] = []
-            verifier = FakeVerifier(lambda _: Status.PROVED)
-            stream = verify_stream(read(entries()), verifier, deadline_seconds=5)
-            with pytest.raises(UsageError, match="the disk is gone"):
-                await drain(stream, seen)
-            assert seen == ["n0"]
+        seen: list[str] = []
+        verifier = FakeVerifier(lambda _: Status.PROVED)
+        stream = verify_stream(read_in_thread(entries()), verifier, deadline_seconds=5)
+        with pytest.raises(UsageError, match="the disk is gone"):
+            await drain(stream, seen)
+        assert seen == ["n0"]
 
     asyncio.run(main())
 
@@ -427,7 +451,7 @@ def test_a_problem_error_without_a_place_is_raised() -> None:
         verifier = FakeVerifier(lambda _: Status.PROVED, script={1: ProblemError("not this")})
         seen: list[str] = []
         stream = verify_stream(
-            read_now(make_entry(number) for number in range(3)), verifier, deadline_seconds=5
+            read_in_thread(make_entry(number) for number in range(3)), verifier, deadline_seconds=5
         )
         with pytest.raises(ProblemError, match="not this"):
             await drain(stream, seen)

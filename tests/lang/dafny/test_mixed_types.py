@@ -143,7 +143,8 @@ def test_calls_for_which_types_are_chosen() -> None:
 @pytest.fixture
 def names() -> TypeNames:
     text = (
-        "class C {}\nclass G<T> {}\ntrait T {}\ndatatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
+        "class C {}\nclass G<T> {}\ntrait T {}\n"
+        "datatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
         "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
     )
     return sort_types(read_text(text))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.problems.batch import read_in_thread, read_now, verify_stream
+from proverrl.problems.batch import read_in_thread, verify_stream
 from proverrl.problems.inputs import Submission, Unusable, read_inputs
 from proverrl.types import Status
 from tests.fake_verifier import FakeVerifier
@@ -40,10 +40,9 @@ def count_children() -> int:
     return found
 
 
-async def judge_file(path: Path, *, threaded: bool) -> tuple[list[str], list[str]]:
+async def judge_file(path: Path) -> tuple[list[str], list[str]]:
     verifier = FakeVerifier(lambda _: Status.PROVED)
-    read = read_in_thread if threaded else read_now
-    entries = read(read_inputs([str(path)], stdin=open(os.devnull, "rb")))  # noqa: SIM115, ASYNC230
+    entries = read_in_thread(read_inputs([str(path)], stdin=open(os.devnull, "rb")))  # noqa: SIM115, ASYNC230
     messages, proved = [], []
     async for entry, verdict in verify_stream(entries, verifier, deadline_seconds=5):
         if isinstance(entry, Unusable):
@@ -64,10 +63,10 @@ def test_ten_thousand_malformed_lines(tmp_path: Path) -> None:
         for line in iter_lines(NUM_LINES):
             assert b"\n" not in line
             file.write(line + b"\n")
-    asyncio.run(judge_file(path, threaded=True))
+    asyncio.run(judge_file(path))
     gc.collect()
     before = (len(os.listdir("/proc/self/fd")), count_children())
-    messages, proved = asyncio.run(judge_file(path, threaded=False))
+    messages, proved = asyncio.run(judge_file(path))
     gc.collect()
     assert (len(os.listdir("/proc/self/fd")), count_children()) == before
     assert len(messages) == NUM_LINES
@@ -98,7 +97,7 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
     async def drain(path: Path) -> None:
         verifier = FakeVerifier(lambda _: Status.PROVED)
-        entries = read_now(read_inputs([str(path)], stdin=open(os.devnull, "rb")))  # noqa: SIM115, ASYNC230
+        entries = read_in_thread(read_inputs([str(path)], stdin=open(os.devnull, "rb")))  # noqa: SIM115, ASYNC230
         async for _ in verify_stream(entries, verifier, deadline_seconds=5):
             verifier.calls.clear()
 
