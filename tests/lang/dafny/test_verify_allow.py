@@ -143,6 +143,7 @@ KEY = "lemma L(m: map<int, int>) { forall k: int ensures m[k] == m[k] { } }"
 OLDER = [
     ("unchecked-key", KEY),
     ("bit-measure", "lemma L(b: bv8) decreases b { L(b - 1); }"),
+    ("names", "method M() {} lemma L() { assert true by { M(); } calc { 1; { M(); } 1; } }"),
     # Where it may be believed there, a wall asks for the types.
     ("narrow-type", "lemma L(s: seq<nat>, t: seq<int>) { var u := s + t; }"),
 ]
