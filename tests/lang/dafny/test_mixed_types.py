@@ -1,7 +1,8 @@
-"""What meets in one expression of a bare file: its types are asked of Dafny 4."""
+"""What meets in one expression of a bare file or of a hint: its types are asked of Dafny 4."""
 
 import pytest
 
+from proverrl.lang.dafny.audit.bodies import PROGRAM
 from proverrl.lang.dafny.known_bugs.narrow_types import TypeNames, list_generic_calls, sort_types
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.verify.walls.mixed_types import (
@@ -103,6 +104,21 @@ def test_only_own_lines_are_asked(real: DafnyToolchain) -> None:
     whole = make(FILE, HOLE, text)
     own = Candidate(whole.problem, text, own_lines=1)
     assert [v.status for v in judge(real, whole, own)] == [Status.UNSOUND, Status.PROVED]
+
+
+def test_hints_are_asked_and_code_of_dafny_2_as_ghost(real: DafnyToolchain) -> None:
+    (body,) = (line for line in BELIEVED.splitlines() if "Pick" in line)
+    lemma = f"{DECLARED}{{ /*{{HOLE}}*/ }}\n"
+    code = (
+        "function Pick<T>(k: bool, x: T, y: T): T { if k then x else y }\n"
+        "method M(s: seq<nat>) returns (r: int) ensures r > 0 /*{HOLE}*/\n"
+    )
+    ghost = "{ var t := Pick(forall i: int :: i > 0, s, s[..0]); r := |s| + 1; }"
+    (mixed, proved) = judge(real, make("statements", lemma, body), make(PROGRAM, code, ghost))
+    (told,) = mixed.diagnostics
+    assert (mixed.status, mixed.rule, told.body_line) == (Status.UNSOUND, "narrow-type", 1)
+    assert told.body_column == body.index("(k")
+    assert (proved.status, proved.rule) == (Status.PROVED, "")
 
 
 def test_values_of_one_type_with_their_expression() -> None:
