@@ -46,7 +46,8 @@ class Finding:
     that it is not finished, ``syntax`` anything else that is not admitted. ``rule`` names the
     layer of the audit, ``line`` counts from 1 and ``column`` from 0 in the text that was read.
     ``trust`` is the word with which a user may admit it in a bare file, where there is one.
-    ``older``: an older prover believes it, and a newer one was tested and does not.
+    ``older``: an older prover believes it; a newer one was tested and does not, or is asked about
+    it once it has verified the text.
     """
 
     category: Category

@@ -229,9 +229,9 @@ def _follow_names(walk: _Joining, first: str, beside: Sequence[Path]) -> None:
         place = os.path.relpath(os.path.realpath(file), folder)
         with suppress(ProblemError):  # It has a verdict of its own.
             others[place] = walk.language.split_includes(read_program_text(file)[0])
-    own = others.pop(os.path.basename(first), walk.splits[0])
+    others.pop(os.path.basename(first), None)
     for place, other in others.items():
-        if twice := own.alone & other.alone:
+        if twice := walk.splits[0].alone & other.alone:
             said = f"{place}, a file of the same project, declares {min(twice)} too"
             raise IncludeError(f"{said}; rename one, or put it into a module", 0)
     while others:

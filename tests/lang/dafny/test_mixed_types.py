@@ -1,15 +1,22 @@
-"""What meets in one expression of a bare file: its types are asked of Dafny 4."""
+"""What meets in one expression of a bare file or of a hint: its types are asked of Dafny 4."""
 
 import pytest
 
+from proverrl.lang.dafny.audit.bodies import PROGRAM
 from proverrl.lang.dafny.known_bugs.narrow_types import TypeNames, list_generic_calls, sort_types
 from proverrl.lang.dafny.syntax.program import read_text
-from proverrl.lang.dafny.verify.walls.mixed_types import _are_apart, _is_of_one_type
+from proverrl.lang.dafny.verify.walls.mixed_types import (
+    _are_apart,
+    _is_of_one_type,
+    _resolve_synonyms,
+)
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import FILE, HOLE, Candidate, Status
 from tests.lang.dafny.test_dafny_4_first import judge, make
 
-DECLARED = """class C { var z: int }
+DECLARED = """type Count = Natural
+type Natural = nat
+class C { var z: int }
 datatype D<T> = D(v: T)
 datatype Dp<+T> = Dp(v: T)
 datatype E<T> = E(d: D<T>)
@@ -48,6 +55,7 @@ nn(([((x: int) => h)][..0] + [((x: int) => i)])[0](0));
 var a: (int -> int, int), b: (int --> int, int) := (f, 0), (p, 0); nf(Pick(k, a, b).0);
 var a := D(c); var b := D(n); nc(([gC(c)] + [gQ(n)])[1].v);
 var a: D<C> := D(c); var s: D<C> := (if k then gC(c) else gQ(n)); nc(s.v);
+var a: Count, b: int := h, i; nn((if k then E(D(a)) else E(D(b))).d.v);
 """
 """Each of these proofs of false is believed by Dafny 4.11."""
 HONEST = """type Version = nat
@@ -83,7 +91,7 @@ def test_no_proof_of_false_is_believed(real: DafnyToolchain) -> None:
     verdicts = judge(real, *(make(FILE, HOLE, text) for text in texts))
     found = [(v.status, v.rule, v.diagnostics[0].line) for v in verdicts]
     # Some are refused by their words.
-    assert found == [(Status.UNSOUND, "narrow-type", 19)] * 20
+    assert found == [(Status.UNSOUND, "narrow-type", 21)] * 21
 
 
 def test_everyday_files_are_proved(real: DafnyToolchain) -> None:
@@ -96,6 +104,21 @@ def test_only_own_lines_are_asked(real: DafnyToolchain) -> None:
     whole = make(FILE, HOLE, text)
     own = Candidate(whole.problem, text, own_lines=1)
     assert [v.status for v in judge(real, whole, own)] == [Status.UNSOUND, Status.PROVED]
+
+
+def test_hints_are_asked_and_code_of_dafny_2_as_ghost(real: DafnyToolchain) -> None:
+    (body,) = (line for line in BELIEVED.splitlines() if "Pick" in line)
+    lemma = f"{DECLARED}{{ /*{{HOLE}}*/ }}\n"
+    code = (
+        "function Pick<T>(k: bool, x: T, y: T): T { if k then x else y }\n"
+        "method M(s: seq<nat>) returns (r: int) ensures r > 0 /*{HOLE}*/\n"
+    )
+    ghost = "{ var t := Pick(forall i: int :: i > 0, s, s[..0]); r := |s| + 1; }"
+    (mixed, proved) = judge(real, make("statements", lemma, body), make(PROGRAM, code, ghost))
+    (told,) = mixed.diagnostics
+    assert (mixed.status, mixed.rule, told.body_line) == (Status.UNSOUND, "narrow-type", 1)
+    assert told.body_column == body.index("(k")
+    assert (proved.status, proved.rule) == (Status.PROVED, "")
 
 
 def test_values_of_one_type_with_their_expression() -> None:
@@ -203,5 +226,10 @@ def test_types_of_arguments(names: TypeNames, types: list[str], right: bool) -> 
     assert _are_apart(types, names) is right
 
 
-def test_synonyms_are_known(names: TypeNames) -> None:
-    assert names.synonyms == {"S": "nat"}
+def test_synonyms_are_resolved() -> None:
+    pairs = "".join(f"type T{i} = (T{i + 1}, T{i + 1})\n" for i in range(99))
+    names = sort_types(read_text(f"module M {{ type R = S type S = nat }}\n{pairs}"))
+    assert names.synonyms["R"] == "S"
+    assert _resolve_synonyms("D<M.R, seq<S>>", names) == "D<nat, seq<nat>>"
+    assert _resolve_synonyms("T97", names) == "((T99, T99), (T99, T99))"
+    assert _resolve_synonyms("T0", names) == ""

@@ -22,8 +22,10 @@ refused).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import networkx as nx
 
@@ -264,27 +266,39 @@ class _StoredFunctions:
         # The variables and parameters that may hold a function that reads.
         self._holders: set[str] = set()
         self._taking: set[tuple[str, int]] = set()
-        self._named: set[int] = set()
-        # Where a name is that of a parameter which reads nothing, whatever it is elsewhere.
-        self._plain: set[int] = set()
-        for element in list_elements(program.root):
-            if element.word in DECLARES:
-                self._named.add(element.named)
-            self._plain |= set(self._list_plain(element)) if element.slots else set()
 
-    def _list_plain(self, element: Element) -> Iterator[int]:
-        places = [*self._program.typed, *(binding.place for binding in self._program.bindings)]
-        inside = [place for place in places if element.start <= place < element.end]
-        bound = Counter(map(self._text, inside))
-        for formal in (
-            p for p in inside if p < element.slots[0].start and p in self._program.typed
-        ):
-            types = [self._text(i) for i in range(*self._program.typed[formal])]
-            if bound[self._text(formal)] == 1 and "~>" not in types:
-                for place in range(element.start, element.end):
-                    is_member = self._text(place - 1) == "."
-                    if self._text(place) == self._text(formal) and not is_member:
-                        yield place
+    @cached_property
+    def _named(self) -> frozenset[int]:
+        """Where the names of declared functions and methods stand."""
+        elements = list_elements(self._program.root)
+        return frozenset(element.named for element in elements if element.word in DECLARES)
+
+    @cached_property
+    def _plain(self) -> frozenset[int]:
+        """Where a name is that of a parameter which reads nothing, whatever it is elsewhere."""
+        bindings = (binding.place for binding in self._program.bindings)
+        bound = sorted([*self._program.typed, *bindings])
+        return frozenset(
+            place
+            for element in list_elements(self._program.root)
+            if element.slots
+            for place in self._list_plain(element, bound)
+        )
+
+    def _list_plain(self, element: Element, bound: Sequence[int]) -> Iterator[int]:
+        inside = bound[bisect_left(bound, element.start) : bisect_left(bound, element.end)]
+        num_bound = Counter(map(self._text, inside))
+        plain = {
+            self._text(place)
+            for place in inside
+            if place < element.slots[0].start
+            and place in self._program.typed
+            and num_bound[self._text(place)] == 1
+            and "~>" not in map(self._text, range(*self._program.typed[place]))
+        }
+        for place in range(element.start, element.end) if plain else ():
+            if self._text(place) in plain and self._text(place - 1) != ".":
+                yield place
 
     def find(self) -> Iterator[Finding]:
         arrows = [i for i, token in enumerate(self._tokens) if token.text == "~>"]

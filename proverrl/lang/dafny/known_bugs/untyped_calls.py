@@ -77,13 +77,14 @@ def find_untyped(program: ParsedProgram, around: Surroundings) -> Iterator[int]:
 def _assigns_element(program: ParsedProgram, start: int, opened: int) -> bool:
     """True for ``a[i] := ...`` and ``c.f := ...`` of the only variable, from which Dafny concludes
     nothing about other values."""
-    texts = [token.text for token in program.tokens]
-    start += 1 + (texts[start + 1] == "(")
-    parts = find_outer(program.tokens, start, (",", "|", "{"))
-    assigned = texts[opened + 1 : find_outer(program.tokens, opened + 1, (":=", ";", "}"))]
-    name = texts[start]
+    tokens = program.tokens
+    start += 1 + (tokens[start + 1].text == "(")
+    parts = find_outer(tokens, start, (",", "|", "{"))
+    end = find_outer(tokens, opened + 1, (":=", ";", "}"))
+    assigned = [token.text for token in tokens[opened + 1 : end]]
+    name = tokens[start].text
     is_element = assigned[1:] == ["[", name, "]"] or assigned[:-1] == [name, "."]
-    return texts[parts] != "," and is_element
+    return tokens[parts].text != "," and is_element
 
 
 def _name_constants(program: ParsedProgram) -> frozenset[str]:

@@ -26,6 +26,7 @@ from proverrl.lang.records import Finding
 from proverrl.verifier.body_place import find_offset
 
 _MAX_ROUNDS = 8
+_MAX_CHARACTERS = 1000
 _NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
 _ARRAY = re.compile(r"array\d*\??")
 _REFERENCE = re.compile(r"array\d*|\w+\?")
@@ -94,10 +95,18 @@ def _is_selected_from(program: ParsedProgram, end: int) -> bool:
 
 
 def _resolve_synonyms(found: str, names: TypeNames) -> str:
+    """The type without synonyms, those of synonyms too; ``""`` where it becomes too long."""
+
     def resolve(name: re.Match[str]) -> str:
         return names.synonyms.get(name[1], name[0])
 
-    return _NAME.sub(resolve, found)
+    for _ in names.synonyms:
+        before, found = found, _NAME.sub(resolve, found)
+        if found == before:
+            break
+        if len(found) > _MAX_CHARACTERS:
+            return ""
+    return found
 
 
 def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import Any
 
 from proverrl.errors import ToolchainError, WorkerError
@@ -242,7 +243,7 @@ class DafnyLanguageServer(GroupWorker, DafnyProcess):
     async def ask_value_types(
         self, source: str, spans: Sequence[tuple[int, int]], *, as_ghost: bool = False
     ) -> tuple[Reply, list[str]]:
-        name = "v" * (max(map(len, re.findall(r"\bv+", source)), default=0) + 1)
+        name = next(name for n in count() if (name := f"v{n}_") not in source)
         probed = _probe_values(source, spans, name)
         sent = write_ghost(probed.text) if as_ghost else WrittenText(probed.text, {})
         answer = await self._open(sent.text)
