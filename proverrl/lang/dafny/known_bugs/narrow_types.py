@@ -318,7 +318,9 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
         is_held = any(_holds_narrow(types, tokens, place) for place in range(len(tokens)))
         is_held = is_held or types.makes_wide(program, start, end)
         for place, token in enumerate(tokens):
-            if not _is_mixing(types, tokens, place) or not (
+            # The cases of a statement are of no type.
+            is_typed = token.text != "case" or start + place in program.mixed
+            if not (is_typed and _is_mixing(types, tokens, place)) or not (
                 is_held or _begins_narrow(types, program, start + place)
             ):
                 continue
@@ -388,7 +390,7 @@ def sort_types(program: ParsedProgram) -> TypeNames:
         if is_plain and declared[element.name] == 1:
             synonyms[element.name] = program.cut(element.start + 3, element.end)
         elif element.word == "type":
-            related.update(words)
+            related.update({*words} - {*program.parameters.get(element.name, ())})
         elif element.word in ("class", "trait"):
             references.add(element.name)
         elif "extends" in words:
@@ -515,7 +517,7 @@ def _is_of_one_type(types: _Types, tokens: Sequence[Token]) -> bool:
 def _is_mixing(types: _Types, tokens: Sequence[Token], place: int) -> bool:
     text = tokens[place].sign
     if text == "case":
-        return _is_pattern(tokens, place + 1)
+        return True
     if text == "then":
         return tokens[min(place + 1, len(tokens) - 1)].kind != "number"
     if text == "+" and place and tokens[place - 1].text in ("<", ","):
@@ -548,12 +550,6 @@ def _is_number(types: _Types, tokens: Sequence[Token], place: int, step: int) ->
         words = types._around.results.get(find_callee(tokens, place), [])
     is_plain = step < 0 or following not in ("[", ".")
     return bool(words) and is_plain and all(_NUMERIC.fullmatch(kind[0]) for kind in words)
-
-
-def _is_pattern(tokens: Sequence[Token], place: int) -> bool:
-    """True if what follows ``case`` may be a pattern, and is no condition."""
-    after = [token.sign for token in tokens[place : place + 2]]
-    return len(after) < 2 or after[0] == "(" or after[1] in ("=>", "(", ".", "|")
 
 
 def _find_wide_updates(types: _Types, program: ParsedProgram) -> Iterator[Token]:

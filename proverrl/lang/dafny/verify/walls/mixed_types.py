@@ -155,11 +155,22 @@ def _is_part(found: str, whole: str, names: TypeNames) -> bool:
 
 def _are_apart(types: Sequence[str], names: TypeNames) -> bool:
     """Whether no choice of types for arguments of these types makes one of them another."""
-    by_head: defaultdict[str, set[str]] = defaultdict(set)
+    alike: defaultdict[str, set[str]] = defaultdict(set)
     for found in types:
         if not (found and _is_alone(found, names)):
-            by_head[_FIRST_SIGN.split(found, maxsplit=1)[0]].add(found)
-    return "" not in types and all(len(found) == 1 for found in by_head.values())
+            alike[_find_kind(found, names)].add(found)
+    return "" not in types and all(len(found) == 1 for found in alike.values())
+
+
+def _find_kind(found: str, names: TypeNames) -> str:
+    """The same for types that may be taken for each other."""
+    if not any(arrow in found for arrow in ARROWS):
+        return _FIRST_SIGN.split(found, maxsplit=1)[0]
+    signs = _SIGN.findall(found)
+    return " ".join(
+        "*" if sign in ARROWS or sign in names.related or _REFERENCE.fullmatch(sign) else sign
+        for sign in signs
+    )
 
 
 def _is_alone(found: str, names: TypeNames) -> bool:

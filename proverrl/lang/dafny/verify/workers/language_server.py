@@ -68,6 +68,7 @@ _SHOWN = re.compile(
     r"```dafny\n(?:ghost )?[^\n:]*: ([^\n]*)\n```"
 )
 _ITERATOR = re.compile(r"\biterator\b")
+_TAIL_CALLS = re.compile(r"\{:tailrecursion[^{}\n]*\}|@TailRecursion(?:\([^()\n]*\))?")
 _SILENT_SECONDS = 10
 """How long it may say nothing after an exception: after some it says nothing more at all."""
 
@@ -392,7 +393,9 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
 
 
 def _probe_values(source: str, spans: Sequence[tuple[int, int]], name: str) -> WrittenText:
-    """The text with a variable for each value, of this name and its number."""
+    """The text with a variable for each value, of this name and its number; no call stays a tail
+    call."""
+    source = _TAIL_CALLS.sub(lambda found: " " * len(found[0]), source)
     # Where two begin or end at one place, the inner one stands inside.
     opened = sorted((a, -b, f"(var {name}{number} := (") for number, (a, b) in enumerate(spans))
     closed = sorted((b, -a, f"); {name}{number})") for number, (a, b) in enumerate(spans))
