@@ -3,12 +3,14 @@
 import pytest
 
 from proverrl.lang.dafny.audit.bodies import PROGRAM
-from proverrl.lang.dafny.known_bugs.narrow_types import TypeNames, list_generic_calls, sort_types
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.verify.walls.mixed_types import (
     _are_apart,
     _is_of_one_type,
+    _list_generic_calls,
     _resolve_synonyms,
+    _sort_types,
+    _TypeNames,
 )
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import FILE, HOLE, Candidate, Status
@@ -153,7 +155,7 @@ def test_calls_for_which_types_are_chosen() -> None:
         "function H(): D<nat> { F(D(1, y := 2), F<D<nat>>(One(3), D(G(1, 2), 4))) }\n"
     )
     program = read_text(text, admitted=True)
-    calls = list_generic_calls(program)
+    calls = _list_generic_calls(program)
     found = [[program.cut(*span) for span in spans] for _, spans in sorted(calls.items())]
     assert found == [
         ["D(1, y := 2)", "F<D<nat>>(One(3), D(G(1, 2), 4))"],
@@ -164,13 +166,13 @@ def test_calls_for_which_types_are_chosen() -> None:
 
 
 @pytest.fixture
-def names() -> TypeNames:
+def names() -> _TypeNames:
     text = (
         "class C {}\nclass G<T> {}\ntrait T {}\n"
         "datatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
         "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
     )
-    return sort_types(read_text(text))
+    return _sort_types(read_text(text))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def names() -> TypeNames:
     ],
 )
 def test_types_of_one_expression(
-    names: TypeNames, whole: str, types: list[str], right: bool
+    names: _TypeNames, whole: str, types: list[str], right: bool
 ) -> None:
     assert _is_of_one_type(whole, types, names) is right
 
@@ -222,13 +224,13 @@ def test_types_of_one_expression(
         (["seq<P>", ""], False),
     ],
 )
-def test_types_of_arguments(names: TypeNames, types: list[str], right: bool) -> None:
+def test_types_of_arguments(names: _TypeNames, types: list[str], right: bool) -> None:
     assert _are_apart(types, names) is right
 
 
 def test_synonyms_are_resolved() -> None:
     pairs = "".join(f"type T{i} = (T{i + 1}, T{i + 1})\n" for i in range(99))
-    names = sort_types(read_text(f"module M {{ type R = S type S = nat }}\n{pairs}"))
+    names = _sort_types(read_text(f"module M {{ type R = S type S = nat }}\n{pairs}"))
     assert names.synonyms["R"] == "S"
     assert _resolve_synonyms("D<M.R, seq<S>>", names) == "D<nat, seq<nat>>"
     assert _resolve_synonyms("T97", names) == "((T99, T99), (T99, T99))"

@@ -17,15 +17,13 @@ A name stands for all that has it in the program; one without a type, for what i
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_callee, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
-from proverrl.lang.dafny.syntax.parsed import Mixed, ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
@@ -75,7 +73,7 @@ class _Types:
                     self.related.add(element.name)
                     self.references.add(element.name)
                 has_parameters = bool(program.parameters.get(element.name))
-                if has_parameters and _is_invariant(tokens, element.name):
+                if has_parameters and is_invariant(tokens, element.name):
                     self.generic.add(element.name)
                 if element.word in ("type", "newtype"):
                     self.related.update(token.text for token in tokens)
@@ -258,7 +256,7 @@ class _Types:
             found = found | more
 
 
-def _is_invariant(tokens: Sequence[Token], name: str) -> bool:
+def is_invariant(tokens: Sequence[Token], name: str) -> bool:
     """True if a declared type has a parameter that is not marked by ``+``."""
     words = [token.text for token in tokens]
     words = words[words.index(name) + 1 :] if name in words else []
@@ -332,73 +330,10 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
                 yield refuse_mix(token, older=start + place in program.mixed)
 
 
-def list_mixes(program: ParsedProgram) -> dict[int, Mixed]:
-    """The sums and conditionals that may be of any type, in a program with types that may be part
-    of others, by the place of a sign of each."""
+def has_related_types(program: ParsedProgram) -> bool:
+    """Whether a program has types that may be part of others."""
     around = Surroundings((program,))
-    is_mixed = around.has_word("nat", "type", "trait") or _Types(around).mixes_wide
-    return {
-        place: mixed
-        for place, mixed in program.mixed.items()
-        if is_mixed and not any(_is_literal(program.tokens[slice(*v)]) for v in mixed.values)
-    }
-
-
-def list_generic_calls(program: ParsedProgram) -> dict[int, list[tuple[int, int]]]:
-    """Start and end of the arguments of calls for which Dafny chooses types, by the place of the
-    parenthesis, in a program with types that may be part of others."""
-    around = Surroundings((program,))
-    if not (around.has_word("nat", "type", "trait") or _Types(around).mixes_wide):
-        return {}
-    tokens = program.tokens
-    generic = {">"}
-    for element in list_elements(program.root):
-        head = [token.text for token in tokens[element.named : element.named + 2]]
-        if head == [element.name, "<"]:
-            places = {p for p in program.constructor_places if element.start <= p < element.end}
-            generic |= {element.name, *(tokens[place].text for place in places)}
-    calls = (call for call in program.calls if call[0] in generic and len(call[2]) > 1)
-    return {place: values for _, place, values in calls}
-
-
-def _is_literal(tokens: Sequence[Token]) -> bool:
-    return len(tokens) == 1 and (tokens[0].kind == "number" or tokens[0].text in ("true", "false"))
-
-
-class TypeNames(NamedTuple):
-    """Names of types that may be part of others, or others of them; of these the classes and
-    traits; of types whose arguments may be part of others, as their values are; and what each
-    synonym stands for."""
-
-    related: frozenset[str]
-    references: frozenset[str]
-    covariant: frozenset[str]
-    synonyms: Mapping[str, str]
-
-
-def sort_types(program: ParsedProgram) -> TypeNames:
-    """Sort the types that a program declares."""
-    related = {"object", "int", "nat"}
-    references = {"array", "array2", "array3"}
-    covariant = set(COLLECTIONS)
-    synonyms = {}
-    declared = Counter(element.name for element in list_elements(program.root))
-    for element in list_elements(program.root):
-        tokens = program.tokens[element.start : element.end]
-        words = [token.text for token in tokens]
-        is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
-        if is_plain and declared[element.name] == 1:
-            synonyms[element.name] = program.cut(element.start + 3, element.end)
-        elif element.word == "type":
-            related.update({*words} - {*program.parameters.get(element.name, ())})
-        elif element.word in ("class", "trait"):
-            references.add(element.name)
-        elif "extends" in words:
-            related.add(element.name)
-        if element.word in ("datatype", "codatatype") and not _is_invariant(tokens, element.name):
-            covariant.add(element.name)
-    related |= references
-    return TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
+    return around.has_word("nat", "type", "trait") or _Types(around).mixes_wide
 
 
 def refuse_mix(token: Token, *, older: bool = False) -> Finding:

@@ -9,18 +9,19 @@ other is part of. Not handled here: updates, which are refused by their words.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.known_bugs.narrow_types import (
-    TypeNames,
-    list_generic_calls,
-    list_mixes,
+    has_related_types,
+    is_invariant,
     refuse_mix,
-    sort_types,
 )
-from proverrl.lang.dafny.syntax.cursor import ARROWS
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
+from proverrl.lang.dafny.syntax.parsed import Mixed, ParsedProgram
+from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.verify.known import DafnyProcess
 from proverrl.lang.records import Finding
 from proverrl.verifier.body_place import find_offset
@@ -40,6 +41,17 @@ _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
 Span = tuple[int, int]
 
 
+class _TypeNames(NamedTuple):
+    """Names of types that may be part of others, or others of them; of these the classes and
+    traits; of types whose arguments may be part of others, as their values are; and what each
+    synonym stands for."""
+
+    related: frozenset[str]
+    references: frozenset[str]
+    covariant: frozenset[str]
+    synonyms: Mapping[str, str]
+
+
 async def find_mixed_types(
     process: DafnyProcess,
     program: ParsedProgram,
@@ -49,12 +61,14 @@ async def find_mixed_types(
 ) -> list[Finding]:
     """Which of these places of a verified program may mix values of different types; ``as_ghost``
     as for ``ask_value_types``."""
-    mixes, calls = list_mixes(program), list_generic_calls(program)
+    if not has_related_types(program):
+        return []
+    mixes, calls = _list_mixes(program), _list_generic_calls(program)
     asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
     asked = {place: spans for place, spans in asked.items() if place in places}
     if not asked:
         return []
-    names = sort_types(program)
+    names = _sort_types(program)
     spans = sorted({span for found in asked.values() for span in found})
     told = await _ask_types(process, program, spans, as_ghost=as_ghost)
     types = {span: _resolve_synonyms(found, names) for span, found in told.items()}
@@ -68,6 +82,58 @@ async def find_mixed_types(
         return _is_of_one_type(whole, found[1:], names)
 
     return [refuse_mix(program.tokens[place]) for place in sorted(asked) if not is_sound(place)]
+
+
+def _list_mixes(program: ParsedProgram) -> dict[int, Mixed]:
+    """The sums and conditionals that may be of any type, by the place of a sign of each."""
+    return {
+        place: mixed
+        for place, mixed in program.mixed.items()
+        if not any(_is_literal(program.tokens[slice(*span)]) for span in mixed.values)
+    }
+
+
+def _list_generic_calls(program: ParsedProgram) -> dict[int, list[Span]]:
+    """Start and end of the arguments of calls for which Dafny chooses types, by the place of the
+    parenthesis."""
+    tokens = program.tokens
+    generic = {">"}
+    for element in list_elements(program.root):
+        head = [token.text for token in tokens[element.named : element.named + 2]]
+        if head == [element.name, "<"]:
+            places = {p for p in program.constructor_places if element.start <= p < element.end}
+            generic |= {element.name, *(tokens[place].text for place in places)}
+    calls = (call for call in program.calls if call[0] in generic and len(call[2]) > 1)
+    return {place: values for _, place, values in calls}
+
+
+def _is_literal(tokens: Sequence[Token]) -> bool:
+    return len(tokens) == 1 and (tokens[0].kind == "number" or tokens[0].text in ("true", "false"))
+
+
+def _sort_types(program: ParsedProgram) -> _TypeNames:
+    """Sort the types that a program declares."""
+    related = {"object", "int", "nat"}
+    references = {"array", "array2", "array3"}
+    covariant = set(COLLECTIONS)
+    synonyms = {}
+    declared = Counter(element.name for element in list_elements(program.root))
+    for element in list_elements(program.root):
+        tokens = program.tokens[element.start : element.end]
+        words = [token.text for token in tokens]
+        is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
+        if is_plain and declared[element.name] == 1:
+            synonyms[element.name] = program.cut(element.start + 3, element.end)
+        elif element.word == "type":
+            related.update({*words} - {*program.parameters.get(element.name, ())})
+        elif element.word in ("class", "trait"):
+            references.add(element.name)
+        elif "extends" in words:
+            related.add(element.name)
+        if element.word in ("datatype", "codatatype") and not is_invariant(tokens, element.name):
+            covariant.add(element.name)
+    related |= references
+    return _TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
 
 
 async def _ask_types(
@@ -94,7 +160,7 @@ def _is_selected_from(program: ParsedProgram, end: int) -> bool:
     return program.tokens[end].text in (".", "[", "(")
 
 
-def _resolve_synonyms(found: str, names: TypeNames) -> str:
+def _resolve_synonyms(found: str, names: _TypeNames) -> str:
     """The type without synonyms, those of synonyms too; ``""`` where it becomes too long."""
 
     def resolve(name: re.Match[str]) -> str:
@@ -109,7 +175,7 @@ def _resolve_synonyms(found: str, names: TypeNames) -> str:
     return found
 
 
-def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
+def _is_of_one_type(whole: str, types: Sequence[str], names: _TypeNames) -> bool:
     """Whether an expression of the type ``whole`` and its values of these types hold nothing that
     is of no such type. Not told is ``""``; a sum of which one operand is known has one value."""
     if any(found and _is_alone(found, names) for found in types):
@@ -125,7 +191,7 @@ def _is_of_one_type(whole: str, types: Sequence[str], names: TypeNames) -> bool:
     return {*types} == {wanted} and _is_sure(wanted, names)
 
 
-def _is_sure(found: str, names: TypeNames) -> bool:
+def _is_sure(found: str, names: _TypeNames) -> bool:
     """Whether all other arguments than those of collections, which hold what they are said to hold,
     and of arrays, where what is stored is checked, are of types that no other is a part of."""
     while part := _INNERMOST.search(found):
@@ -137,7 +203,7 @@ def _is_sure(found: str, names: TypeNames) -> bool:
     return True
 
 
-def _is_part(found: str, whole: str, names: TypeNames) -> bool:
+def _is_part(found: str, whole: str, names: _TypeNames) -> bool:
     """True if the second type is the first, or has wider ones in places of it."""
     if "object" in whole:
         # Whatever the arguments of its class are, it is an object.
@@ -153,7 +219,7 @@ def _is_part(found: str, whole: str, names: TypeNames) -> bool:
     return len(narrow) == len(wide) and all(map(is_part, narrow, wide))
 
 
-def _are_apart(types: Sequence[str], names: TypeNames) -> bool:
+def _are_apart(types: Sequence[str], names: _TypeNames) -> bool:
     """Whether no choice of types for arguments of these types makes one of them another."""
     alike: defaultdict[str, set[str]] = defaultdict(set)
     for found in types:
@@ -173,12 +239,12 @@ def _find_kind(found: str, names: TypeNames) -> str:
     )
 
 
-def _is_alone(found: str, names: TypeNames) -> bool:
+def _is_alone(found: str, names: _TypeNames) -> bool:
     """True for a number, and for a type of which, as of its arguments, no other is a part."""
     return bool(_NUMBER.fullmatch(found)) or _is_unrelated(found, names)
 
 
-def _is_unrelated(found: str, names: TypeNames, *, wide: str = "") -> bool:
+def _is_unrelated(found: str, names: _TypeNames, *, wide: str = "") -> bool:
     """``wide``: of this others are a part, and it is of none."""
     if any(arrow in found for arrow in ARROWS):
         return False
