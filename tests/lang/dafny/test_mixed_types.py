@@ -3,6 +3,7 @@
 import pytest
 
 from proverrl.lang.dafny.audit.bodies import PROGRAM
+from proverrl.lang.dafny.syntax.cursor import COLLECTIONS
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.verify.walls.mixed_types import (
     _are_apart,
@@ -16,7 +17,8 @@ from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.types import FILE, HOLE, Candidate, Status
 from tests.lang.dafny.test_dafny_4_first import judge, make
 
-DECLARED = """type Count = Natural
+DECLARED = """module Other { datatype D<+T> = D(v: T) }
+type Count = Natural
 type Natural = nat
 class C { var z: int }
 datatype D<T> = D(v: T)
@@ -93,7 +95,7 @@ def test_no_proof_of_false_is_believed(real: DafnyToolchain) -> None:
     verdicts = judge(real, *(make(FILE, HOLE, text) for text in texts))
     found = [(v.status, v.rule, v.diagnostics[0].line) for v in verdicts]
     # Some are refused by their words.
-    assert found == [(Status.UNSOUND, "narrow-type", 21)] * 21
+    assert found == [(Status.UNSOUND, "narrow-type", 22)] * 21
 
 
 def test_everyday_files_are_proved(real: DafnyToolchain) -> None:
@@ -228,10 +230,20 @@ def test_types_of_arguments(names: _TypeNames, types: list[str], right: bool) ->
     assert _are_apart(types, names) is right
 
 
+def test_only_names_of_one_meaning_are_covariant() -> None:
+    text = (
+        "module M { datatype D<+T> = D(v: T) datatype E<+T> = E(v: T) }\n"
+        "datatype D<T> = D(v: T)\ndatatype {:F F} F<T> = F(v: T)\nclass E<T> {}\n"
+        "codatatype G<+T, +U> = G(v: T, w: U)\ndatatype H<+T, U> = H(v: T, w: U)\n"
+    )
+    names = _sort_types(read_text(text, admitted=True))
+    assert names.covariant == {*COLLECTIONS, "G"}
+
+
 def test_synonyms_are_resolved() -> None:
     pairs = "".join(f"type T{i} = (T{i + 1}, T{i + 1})\n" for i in range(99))
     names = _sort_types(read_text(f"module M {{ type R = S type S = nat }}\n{pairs}"))
     assert names.synonyms["R"] == "S"
-    assert _resolve_synonyms("D<M.R, seq<S>>", names) == "D<nat, seq<nat>>"
-    assert _resolve_synonyms("T97", names) == "((T99, T99), (T99, T99))"
+    assert _resolve_synonyms("D<M.R, seq<S>>", names) == "D<nat,seq<nat>>"
+    assert _resolve_synonyms("T97", names) == "((T99,T99),(T99,T99))"
     assert _resolve_synonyms("T0", names) == ""

@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_callee, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS, is_name
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
@@ -73,7 +73,7 @@ class _Types:
                     self.related.add(element.name)
                     self.references.add(element.name)
                 has_parameters = bool(program.parameters.get(element.name))
-                if has_parameters and is_invariant(tokens, element.name):
+                if has_parameters and is_invariant(program, element):
                     self.generic.add(element.name)
                 if element.word in ("type", "newtype"):
                     self.related.update(token.text for token in tokens)
@@ -256,10 +256,9 @@ class _Types:
             found = found | more
 
 
-def is_invariant(tokens: Sequence[Token], name: str) -> bool:
+def is_invariant(program: ParsedProgram, element: Element) -> bool:
     """True if a declared type has a parameter that is not marked by ``+``."""
-    words = [token.text for token in tokens]
-    words = words[words.index(name) + 1 :] if name in words else []
+    words = [token.text for token in program.tokens[element.named + 1 : element.end]]
     head = words[: words.index(">")] if words[:1] == ["<"] and ">" in words else []
     return any(sign != "+" for word, sign in pairwise(head) if word in "<,")
 

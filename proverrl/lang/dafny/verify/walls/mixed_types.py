@@ -33,7 +33,7 @@ _ARRAY = re.compile(r"array\d*\??")
 _REFERENCE = re.compile(r"array\d*|\w+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
-_FIRST_SIGN = re.compile(r"[<(\s]")
+_FIRST_SIGN = re.compile(r"[^\w'?.]")
 _SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
 _INNERMOST = re.compile(r"([\w'?]+)<([^<>]*)>")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
@@ -116,23 +116,26 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
     related = {"object", "int", "nat"}
     references = {"array", "array2", "array3"}
     covariant = set(COLLECTIONS)
+    others = set()
     synonyms = {}
     declared = Counter(element.name for element in list_elements(program.root))
     for element in list_elements(program.root):
-        tokens = program.tokens[element.start : element.end]
-        words = [token.text for token in tokens]
+        words = [token.text for token in program.tokens[element.start : element.end]]
         is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
         if is_plain and declared[element.name] == 1:
-            synonyms[element.name] = program.cut(element.start + 3, element.end)
+            synonyms[element.name] = "".join(words[3:])
         elif element.word == "type":
             related.update({*words} - {*program.parameters.get(element.name, ())})
         elif element.word in ("class", "trait"):
             references.add(element.name)
         elif "extends" in words:
             related.add(element.name)
-        if element.word in ("datatype", "codatatype") and not is_invariant(tokens, element.name):
-            covariant.add(element.name)
+        is_datatype = element.word in ("datatype", "codatatype")
+        is_covariant = is_datatype and not is_invariant(program, element)
+        (covariant if is_covariant else others).add(element.name)
     related |= references
+    # Another module may declare the name, too.
+    covariant -= others
     return _TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
 
 
@@ -161,11 +164,13 @@ def _is_selected_from(program: ParsedProgram, end: int) -> bool:
 
 
 def _resolve_synonyms(found: str, names: _TypeNames) -> str:
-    """The type without synonyms, those of synonyms too; ``""`` where it becomes too long."""
+    """The type without blanks and synonyms, those of synonyms too; ``""`` where it becomes too
+    long."""
 
     def resolve(name: re.Match[str]) -> str:
         return names.synonyms.get(name[1], name[0])
 
+    found = "".join(found.split())
     for _ in names.synonyms:
         before, found = found, _NAME.sub(resolve, found)
         if found == before:
