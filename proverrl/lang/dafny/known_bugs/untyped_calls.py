@@ -23,14 +23,15 @@ from proverrl.lang.dafny.syntax.tokens import Token, find_outer
 _NO_INDUCTION = "{:induction false} "
 """Of several such attributes the last one counts."""
 _SAID = (
-    "no automatic induction here, since the precondition calls a function and Dafny 4.11 "
-    "then believes too much; call the lemma for what is smaller"
+    "no automatic induction here, since the precondition calls a function or names a constant and "
+    "Dafny 4.11 then believes too much; call the lemma for what is smaller"
 )
 
 
 def limit_induction(text: str, *, trusts: bool = False) -> WrittenText:
-    """The text without automatic induction in each lemma whose precondition calls something;
-    ``trusts`` as for ``read_program``. Raises ``GrammarError`` when it is not a program."""
+    """The text without automatic induction in each lemma whose precondition calls something or
+    names a constant; ``trusts`` as for ``read_program``. Raises ``GrammarError`` when it is not a
+    program."""
     if "requires" not in text or not ("lemma" in text or "ghost" in text):
         return WrittenText(text, {})
     program = read_text(text, admitted=True, trusts=trusts)

@@ -116,7 +116,7 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
     related = {"object", "int", "nat"}
     references = {"array", "array2", "array3"}
     covariant = set(COLLECTIONS)
-    others = set()
+    others: set[str] = set()
     synonyms = {}
     declared = Counter(element.name for element in list_elements(program.root))
     for element in list_elements(program.root):
@@ -233,7 +233,7 @@ def _are_apart(types: Sequence[str], names: _TypeNames) -> bool:
     return "" not in types and all(len(found) == 1 for found in alike.values())
 
 
-def _find_kind(found: str, names: TypeNames) -> str:
+def _find_kind(found: str, names: _TypeNames) -> str:
     """The same for types that may be taken for each other."""
     if not any(arrow in found for arrow in ARROWS):
         return _FIRST_SIGN.split(found, maxsplit=1)[0]
