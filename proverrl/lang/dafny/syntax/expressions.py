@@ -43,6 +43,7 @@ class CodeExpressions(CodeDomains):
 
     def parse_primary(self) -> bool:
         """An atom with its suffixes; returns True when the last suffix is a call."""
+        start = self._place
         is_call = self._parse_atom()
         while True:
             if self.at("("):
@@ -54,6 +55,7 @@ class CodeExpressions(CodeDomains):
             elif self.at(".") and self._ends_number():
                 raise self.fail("expected digits behind a point")
             elif self.take("."):
+                self.program.selections.append((start, self._place - 1))
                 is_call = self._parse_member()
             else:
                 return is_call

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from proverrl.errors import ProblemError, WorkerError
@@ -22,6 +23,7 @@ from proverrl.lang.dafny.audit.methods import move_to_body
 from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
+from proverrl.lang.dafny.known_bugs.narrow_types import refuse_mix
 from proverrl.lang.dafny.known_bugs.untyped_calls import limit_induction, tell_limited
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
@@ -31,7 +33,7 @@ from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.verify.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.verify.walls.asked import ask_walls
 from proverrl.lang.dafny.verify.walls.edited import own_program
-from proverrl.lang.dafny.verify.walls.mixed_types import find_mixed_types
+from proverrl.lang.dafny.verify.walls.mixed_types import Mixes, find_mixed_types
 from proverrl.lang.dafny.verify.workers.toolchain import DafnyToolchain
 from proverrl.lang.records import Finding
 from proverrl.types import (
@@ -69,23 +71,17 @@ async def judge_candidate(
     named, lines = name_calc_line(plain)
     problem = named.problem
     written = await known.write_types(process, named)
+    # Functions of Dafny 4 are code, those of Dafny 2.3 are not.
+    is_ghost = toolchain.is_4 and problem.kind == PROGRAM and not is_dafny_4(problem)
+    prove = partial(_prove, process, candidate, by_4=toolchain.is_4, as_ghost=is_ghost)
     try:
-        joined = join_invariants(written.text, admitted=True, trusts=is_file)
+        reply, judged = await prove(written.text)
     except GrammarError as error:
         raise ProblemError(
             f"problem {problem.id!r}: line {error.finding.line}: with the types that Dafny infers "
             f"written out it cannot be read ({error.finding.message}); write them out in it"
         ) from error
-    unchanged = WrittenText(joined.text, {})
-    limited = limit_induction(joined.text, trusts=is_file) if toolchain.is_4 else unchanged
-    # Functions of Dafny 4 are code, those of Dafny 2.3 are not.
-    is_ghost = toolchain.is_4 and problem.kind == PROGRAM and not is_dafny_4(problem)
-    sent = write_ghost(limited.text) if is_ghost else WrittenText(limited.text, {})
-    reply, judged = await _ask(process, sent.text, candidate)
-    reply = sent.restore(reply)
-    if reply.errors:
-        reply = replace(reply, messages=(*reply.messages, *tell_limited(limited)))
-    for text in (limited, joined, written, lines, given):
+    for text in (written, lines, given):
         reply = text.restore(reply)
     expected = None
     if not is_file:
@@ -105,13 +101,33 @@ async def judge_candidate(
     if verdict.proved and not is_file:
         verdict = await ask_walls(process, known, named, written, verdict)
     if verdict.proved and toolchain.is_4:
-        own_lines = judged.own_lines
-        mixes = await _ask_mixes(process, named, written, own_lines, as_ghost=is_ghost)
+        mixes = await _ask_mixes(process, named, written, judged.own_lines, as_ghost=is_ghost)
+        found = mixes.findings
+        if mixes.spelled and mixes.selection:
+            again, _ = await prove(mixes.spelled.text)
+            if again.errors or not again.all_verified:
+                found = [refuse_mix(mixes.selection)]
         for text in (written, lines, given):
-            mixes = [replace(f, column=text.find_column(f.line, f.column)) for f in mixes]
-        mixes = [move_to_body(candidate, finding) for finding in mixes]
-        verdict = refuse(candidate, mixes) if mixes else verdict
+            found = [replace(f, column=text.find_column(f.line, f.column)) for f in found]
+        found = [move_to_body(candidate, finding) for finding in found]
+        verdict = refuse(candidate, found) if found else verdict
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain.name)
+
+
+async def _prove(
+    process: DafnyProcess, candidate: Candidate, text: str, *, by_4: bool, as_ghost: bool
+) -> tuple[Reply, Candidate]:
+    """Dafny's reply to a text, and to what of its candidate. Raises ``GrammarError``."""
+    is_file = candidate.problem.kind == FILE
+    joined = join_invariants(text, admitted=True, trusts=is_file)
+    unchanged = WrittenText(joined.text, {})
+    limited = limit_induction(joined.text, trusts=is_file) if by_4 else unchanged
+    sent = write_ghost(limited.text) if as_ghost else WrittenText(limited.text, {})
+    reply, judged = await _ask(process, sent.text, candidate)
+    reply = sent.restore(reply)
+    if reply.errors:
+        reply = replace(reply, messages=(*reply.messages, *tell_limited(limited)))
+    return joined.restore(limited.restore(reply)), judged
 
 
 async def _ask_mixes(
@@ -121,7 +137,7 @@ async def _ask_mixes(
     own_lines: int,
     *,
     as_ghost: bool,
-) -> list[Finding]:
+) -> Mixes:
     """Where types may be mixed in a file, in its own lines if these are all that counts, or in what
     was written into a problem."""
     is_file = candidate.problem.kind == FILE

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.known_bugs.narrow_types import (
     has_related_types,
     is_invariant,
@@ -21,6 +21,7 @@ from proverrl.lang.dafny.known_bugs.narrow_types import (
 )
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import Mixed, ParsedProgram
+from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.verify.known import DafnyProcess
 from proverrl.lang.records import Finding
@@ -30,7 +31,7 @@ _MAX_ROUNDS = 8
 _MAX_CHARACTERS = 1000
 _NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
 _ARRAY = re.compile(r"array\d*\??")
-_REFERENCE = re.compile(r"array\d*|\w+\?")
+_REFERENCE = re.compile(r"array\d*|[\w'?]+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
 _FIRST_SIGN = re.compile(r"[^\w'?.]")
@@ -52,24 +53,35 @@ class _TypeNames(NamedTuple):
     synonyms: Mapping[str, str]
 
 
+class Mixes(NamedTuple):
+    """What of a program may mix values of different types (``findings``), or is to be proved once
+    more: its text in which nothing is selected from what has an inferred type (``spelled``, None
+    where there is no such thing), and a place for what is found then."""
+
+    findings: list[Finding]
+    spelled: WrittenText | None = None
+    selection: Token | None = None
+
+
 async def find_mixed_types(
     process: DafnyProcess,
     program: ParsedProgram,
     places: Container[int],
     *,
     as_ghost: bool = False,
-) -> list[Finding]:
-    """Which of these places of a verified program may mix values of different types; ``as_ghost``
+) -> Mixes:
+    """What at these places of a verified program may mix values of different types; ``as_ghost``
     as for ``ask_value_types``."""
     if not has_related_types(program):
-        return []
+        return Mixes([])
     mixes, calls = _list_mixes(program), _list_generic_calls(program)
     asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
     asked = {place: spans for place, spans in asked.items() if place in places}
-    if not asked:
-        return []
+    selected = [span for span in program.selections if span[1] in places]
+    if not (asked or selected):
+        return Mixes([])
     names = _sort_types(program)
-    spans = sorted({span for found in asked.values() for span in found})
+    spans = sorted({span for found in asked.values() for span in found} | {*selected})
     told = await _ask_types(process, program, spans, as_ghost=as_ghost)
     types = {span: _resolve_synonyms(found, names) for span, found in told.items()}
 
@@ -81,7 +93,48 @@ async def find_mixed_types(
         whole = "" if _is_selected_from(program, mixes[place].whole[1]) else found[0]
         return _is_of_one_type(whole, found[1:], names)
 
-    return [refuse_mix(program.tokens[place]) for place in sorted(asked) if not is_sound(place)]
+    if unsound := [place for place in sorted(asked) if not is_sound(place)]:
+        return Mixes([refuse_mix(program.tokens[place]) for place in unsound])
+    untyped = Surroundings((program,)).untyped
+    open_ = [s for s in selected if _may_be_open(program, s, types.get(s, ""), names, untyped)]
+    if not open_:
+        return Mixes([])
+    spelled = await _spell_types(process, program, open_, told)
+    return Mixes([], spelled, program.tokens[open_[0][1]])
+
+
+def _may_be_open(
+    program: ParsedProgram, span: Span, found: str, names: _TypeNames, untyped: Container[str]
+) -> bool:
+    """Whether something may be selected here from a value before Dafny knows all of its type."""
+    texts = [token.text for token in program.tokens[slice(*span)]]
+    is_path = all(token == "." for token in texts[1::2]) and len(texts) % 2 == 1
+    if is_path and texts[0] not in untyped:
+        return False
+    if not found:
+        return True
+    has_arguments = "<" in found or "(" in found
+    return has_arguments and not (_ARRAY.match(found) or _is_alone(found, names))
+
+
+async def _spell_types(
+    process: DafnyProcess, program: ParsedProgram, spans: Sequence[Span], told: Mapping[Span, str]
+) -> WrittenText:
+    """The text with the types of all variables, and of these values, which are bound."""
+    _, types = await process.ask_types(program)
+    insertions: list[tuple[int, int, str]] = []
+    for binding, kind in zip(program.bindings, types, strict=True):
+        if kind and binding.kind in ("variable", "lambda"):
+            is_lambda = binding.kind == "lambda"
+            end = program.end(binding.place)
+            insertions += [(program.places[binding.place], 0, "(")] * is_lambda
+            insertions.append((end, 0, f": {kind}{')' * is_lambda}"))
+    for start, end in spans:
+        if kind := told.get((start, end), ""):
+            first, last = program.places[start], program.end(end - 1)
+            insertions.append((first, -last, f"(var spelled: {kind} := ("))
+            insertions.append((last, -first, "); spelled)"))
+    return insert(program.text, [(place, text) for place, _, text in sorted(insertions)])
 
 
 def _list_mixes(program: ParsedProgram) -> dict[int, Mixed]:
@@ -134,6 +187,10 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
         is_covariant = is_datatype and not is_invariant(program, element)
         (covariant if is_covariant else others).add(element.name)
     related |= references
+    while based := {w for name in related & synonyms.keys() for w in _WORD.findall(synonyms[name])}:
+        if based <= related:
+            break
+        related |= based
     # Another module may declare the name, too.
     covariant -= others
     return _TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
