@@ -23,7 +23,6 @@ from proverrl.lang.dafny.audit.methods import move_to_body
 from proverrl.lang.dafny.audit.strip import explain_dafny_4, is_dafny_4
 from proverrl.lang.dafny.audit.written_types import name_calc_line
 from proverrl.lang.dafny.known_bugs.joined_invariants import join_invariants
-from proverrl.lang.dafny.known_bugs.narrow_types import refuse_mix
 from proverrl.lang.dafny.known_bugs.untyped_calls import limit_induction, tell_limited
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import WrittenText, make_plain, write_ghost, write_plain
@@ -49,6 +48,10 @@ from proverrl.types import (
 from proverrl.verifier.base import NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
 
+_SPELLED = (
+    "Dafny 4 takes the type of what is selected here for known too early, and with the types that "
+    "it infers written out this is not proved"
+)
 _NO_BODY = "has no body"
 _MAX_DIAGNOSTICS = 20
 _SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
@@ -106,7 +109,9 @@ async def judge_candidate(
         if mixes.spelled and mixes.selection:
             again, _ = await prove(mixes.spelled.text)
             if again.errors or not again.all_verified:
-                found = [refuse_mix(mixes.selection)]
+                failed = (*again.errors, "not all is verified")[0]
+                message = f"{_SPELLED}: {failed}; write the types of the variables around this place"
+                found = [mixes.selection.refuse("cheat", "narrow-type", message)]
         for text in (written, lines, given):
             found = [replace(f, column=text.find_column(f.line, f.column)) for f in found]
         found = [move_to_body(candidate, finding) for finding in found]

@@ -3,7 +3,10 @@
 Flows in: a program that it verified. Flows out: findings. Dafny takes the type of one operand of a
 sum, of one branch of a conditional or of one argument for that of all, and does not always check
 the others (``known_bugs.narrow_types``). So all of them must be of one type, or of one that no
-other is part of. Not handled here: updates, which are refused by their words.
+other is part of. It takes the type of a member for known before it knows what it is selected from:
+after ``t := a; t := b;`` it believes of ``t.0`` what is true of ``a.0``. So a text with such a
+selection must be proved once more with all types written out. Not handled here: updates, which are
+refused by their words.
 """
 
 from __future__ import annotations
@@ -77,11 +80,15 @@ async def find_mixed_types(
     mixes, calls = _list_mixes(program), _list_generic_calls(program)
     asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
     asked = {place: spans for place, spans in asked.items() if place in places}
-    selected = [span for span in program.selections if span[1] in places]
+    untyped = Surroundings((program,)).untyped
+    selected = [
+        s for s in program.selections if s[1] in places and _is_inferred(program, s, untyped)
+    ]
     if not (asked or selected):
         return Mixes([])
     names = _sort_types(program)
-    spans = sorted({span for found in asked.values() for span in found} | {*selected})
+    values = {span for span in selected if not _is_path(program, span)}
+    spans = sorted(values.union(*asked.values()))
     told = await _ask_types(process, program, spans, as_ghost=as_ghost)
     types = {span: _resolve_synonyms(found, names) for span, found in told.items()}
 
@@ -95,35 +102,46 @@ async def find_mixed_types(
 
     if unsound := [place for place in sorted(asked) if not is_sound(place)]:
         return Mixes([refuse_mix(program.tokens[place]) for place in unsound])
-    untyped = Surroundings((program,)).untyped
-    open_ = [s for s in selected if _may_be_open(program, s, types.get(s, ""), names, untyped)]
-    if not open_:
+    if not selected:
         return Mixes([])
-    spelled = await _spell_types(process, program, open_, told)
+    _, inferred = await process.ask_types(program)
+    kinds = defaultdict(list)
+    for binding, found in zip(program.bindings, inferred, strict=True):
+        kinds[program.tokens[binding.place].text].append(_resolve_synonyms(found, names))
+
+    def may_be_open(span: Span) -> bool:
+        if span in values:
+            return _may_be_open(types.get(span, ""), names)
+        return any(_may_be_open(found, names) for found in kinds[program.tokens[span[0]].text])
+
+    if not (open_ := list(filter(may_be_open, selected))):
+        return Mixes([])
+    spelled = _spell_types(program, inferred, told, open_)
     return Mixes([], spelled, program.tokens[open_[0][1]])
 
 
-def _may_be_open(
-    program: ParsedProgram, span: Span, found: str, names: _TypeNames, untyped: Container[str]
-) -> bool:
-    """Whether something may be selected here from a value before Dafny knows all of its type."""
+def _is_path(program: ParsedProgram, span: Span) -> bool:
     texts = [token.text for token in program.tokens[slice(*span)]]
-    is_path = all(token == "." for token in texts[1::2]) and len(texts) % 2 == 1
-    if is_path and texts[0] not in untyped:
-        return False
-    if not found:
-        return True
+    return len(texts) % 2 == 1 and all(text == "." for text in texts[1::2])
+
+
+def _is_inferred(program: ParsedProgram, span: Span, untyped: Container[str]) -> bool:
+    """False for ``a.b`` with an ``a`` that is declared with a type, or a module."""
+    return not _is_path(program, span) or program.tokens[span[0]].text in untyped
+
+
+def _may_be_open(found: str, names: _TypeNames) -> bool:
+    """Whether Dafny may choose arguments of this type for a member before it knows all."""
     has_arguments = "<" in found or "(" in found
-    return has_arguments and not (_ARRAY.match(found) or _is_alone(found, names))
+    return not found or (has_arguments and not (_ARRAY.match(found) or _is_alone(found, names)))
 
 
-async def _spell_types(
-    process: DafnyProcess, program: ParsedProgram, spans: Sequence[Span], told: Mapping[Span, str]
+def _spell_types(
+    program: ParsedProgram, inferred: Sequence[str], told: Mapping[Span, str], spans: Sequence[Span]
 ) -> WrittenText:
     """The text with the types of all variables, and of these values, which are bound."""
-    _, types = await process.ask_types(program)
     insertions: list[tuple[int, int, str]] = []
-    for binding, kind in zip(program.bindings, types, strict=True):
+    for binding, kind in zip(program.bindings, inferred, strict=True):
         if kind and binding.kind in ("variable", "lambda"):
             is_lambda = binding.kind == "lambda"
             end = program.end(binding.place)
@@ -209,8 +227,12 @@ async def _ask_types(
         for error in errors:
             at = find_offset(program.text, error.line, error.column)
             around = [place for place in places if place[0] <= at < place[1]]
+            before = [place for place in places if place[1] <= at]
             if around:
                 del places[max(around, key=lambda place: (place[0], -place[1]))]
+            elif before:
+                # Of what is assigned to, it is said behind the dot.
+                del places[max(before, key=lambda place: (place[1], -place[0]))]
     return {}
 
 
