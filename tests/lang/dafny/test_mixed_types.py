@@ -103,6 +103,36 @@ def test_everyday_files_are_proved(real: DafnyToolchain) -> None:
     assert (verdict.status, verdict.rule) == (Status.PROVED, "")
 
 
+SELECTED = """lemma nn(x: nat) ensures x >= 0 {{ }}
+datatype Two<+A, B> = Two(x: A, y: B)
+function Id<T>(x: T): T {{ x }}
+function Pair(n: nat): (nat, int) {{ (n, -1) }}
+method M(a: (nat, int), b: ({0}, int)) {{
+  var t := a;
+  t := b;
+  assert t.0 >= 0 by {{ nn(t.0); }}
+  nn(Id(b).0);
+  nn(Id(Two(b, 1)).x.0);
+  nn(Pair(3).0);
+  var f := (p: ({0}, int)) => p.0 + 1;
+  nn(f(b));
+}}
+"""
+
+
+def test_members_of_inferred_types_are_proved_once_more(real: DafnyToolchain) -> None:
+    honest, false = (make(FILE, HOLE, SELECTED.format(kind)) for kind in ("nat", "int"))
+    hint = "var t := a; t := b; assert nn(t.0) == 1;"
+    problem = (
+        "function nn(x: nat): int ensures x >= 0 { 1 }\nlemma L(a: (nat, int), b: (int, int))\n"
+        f"  ensures b.0 >= 0\n{{ {HOLE} }}\n"
+    )
+    verdicts = judge(real, honest, false, make("statements", problem, hint))
+    assert [v.status for v in verdicts] == [Status.PROVED, Status.REJECTED, Status.UNSOUND]
+    assert verdicts[2].diagnostics[0].message.startswith("narrow-type: Dafny 4 takes the type of")
+    assert (verdicts[2].rule, verdicts[2].diagnostics[0].body_line) == ("narrow-type", 1)
+
+
 def test_only_own_lines_are_asked(real: DafnyToolchain) -> None:
     text = f"lemma L(n: nat) ensures n + 1 > 0 {{ }}\n{DECLARED}{{ {BELIEVED.splitlines()[0]} }}\n"
     whole = make(FILE, HOLE, text)

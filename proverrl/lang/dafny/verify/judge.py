@@ -110,7 +110,9 @@ async def judge_candidate(
             again, _ = await prove(mixes.spelled.text)
             if again.errors or not again.all_verified:
                 failed = (*again.errors, "not all is verified")[0]
-                message = f"{_SPELLED}: {failed}; write the types of the variables around this place"
+                message = (
+                    f"{_SPELLED}: {failed}; write the types of the variables around this place"
+                )
                 found = [mixes.selection.refuse("cheat", "narrow-type", message)]
         for text in (written, lines, given):
             found = [replace(f, column=text.find_column(f.line, f.column)) for f in found]

@@ -100,8 +100,10 @@ async def find_mixed_types(
         whole = "" if _is_selected_from(program, mixes[place].whole[1]) else found[0]
         return _is_of_one_type(whole, found[1:], names)
 
-    if unsound := [place for place in sorted(asked) if not is_sound(place)]:
-        return Mixes([refuse_mix(program.tokens[place]) for place in unsound])
+    # The cases of a match are said once.
+    unsound = {tuple(asked[place]): place for place in sorted(asked)[::-1] if not is_sound(place)}
+    if unsound:
+        return Mixes([refuse_mix(program.tokens[place]) for place in sorted(unsound.values())])
     if not selected:
         return Mixes([])
     _, inferred = await process.ask_types(program)
