@@ -127,7 +127,7 @@ def test_unknown_types_are_put_together() -> None:
     ]
 
 
-class SlowProcess:
+class SlowProcess(DafnyProcess):
     """Tells types after a while; nothing else."""
 
     def __init__(self, trace: list[str]) -> None:

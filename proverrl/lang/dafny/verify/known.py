@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.audit.written_types import (
     TypeInsertion,
     get_blank,
@@ -60,7 +60,8 @@ class DafnyProcess(Protocol):
         self, source: str, spans: Sequence[tuple[int, int]], *, as_ghost: bool = False
     ) -> tuple[Reply, Sequence[str]]:
         """As ``ask_resolved``, and the type of each expression, by its start and end; empty for
-        what is not told. ``as_ghost``: its functions are ghost. Only a Dafny 4 is asked this."""
+        what is not told. ``as_ghost``: its functions are ghost. Only a Dafny 4 can be asked."""
+        raise WorkerError("this Dafny does not tell the types of expressions")
 
 
 @dataclass(slots=True)
