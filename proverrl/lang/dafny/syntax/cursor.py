@@ -446,6 +446,7 @@ class CodeTypes(Cursor):
     def parse_arrow(self, first: int) -> None:
         """The arrow behind the pattern of a case, whose bindings are those from ``first`` on."""
         self.expect("=>")
+        self.program.case_names |= {binding.place for binding in self.program.bindings[first:]}
         self.scope_bindings(first, len(self.program.bindings), self._place)
 
     def scope_bindings(self, first: int, end: int, scope: int) -> None:

@@ -489,6 +489,7 @@ class CodeExpressions(CodeDomains):
     def _parse_match_expression(self, parse_rest: Callable[[], None]) -> None:
         first = self._place - 1
         parse_rest()
+        self.program.matched.append((first + 1, self._place))
         braced = self.open_cases(statement=False)
         values: list[tuple[int, int]] = []
         cases = []

@@ -112,7 +112,8 @@ class ParsedProgram:
     logical operator begins, the operator before it, and the place of that; at last where the chain
     ends. ``mixed``: sums and conditionals, by the place of ``+``, of ``then`` or of each ``case``.
     ``calls``: what is called (``>`` behind types), the place of the parenthesis, start and end of
-    each argument. ``selections``: where what is selected from begins, and the dot. ``failing``:
+    each argument. ``selections``: where what is selected from begins, and the dot. ``matched``:
+    start and end of what is matched. ``case_names``: names in the patterns of cases. ``failing``:
     each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
     ``reversed_calcs``: the braces of calcs whose steps all have an operator, and for which Dafny
     infers ``<==`` as the one of all."""
@@ -152,6 +153,8 @@ class ParsedProgram:
     left_out: list[Finding] = field(default_factory=list)
     mixed: dict[int, Mixed] = field(default_factory=dict)
     selections: list[tuple[int, int]] = field(default_factory=list)
+    matched: list[tuple[int, int]] = field(default_factory=list)
+    case_names: set[int] = field(default_factory=set)
     calls: list[tuple[str, int, list[tuple[int, int]]]] = field(default_factory=list)
     chains: list[tuple[tuple[int, str, int], ...]] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)

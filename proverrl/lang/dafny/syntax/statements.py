@@ -429,7 +429,9 @@ class StatementElements(CodeExpressions):
     def _parse_match(self) -> None:
         self.expect("match")
         self.skip_newer_attributes()
+        start = self._place
         self.parse_inner()
+        self.program.matched.append((start, self._place))
         braced = self.open_cases(statement=True)
         while self.take("case"):
             num_bindings = len(self.program.bindings)

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from proverrl.lang.dafny.known_bugs.believed import leaves_out_arguments
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.known_bugs.narrow_types import (
     has_related_types,
@@ -33,7 +34,7 @@ from proverrl.verifier.body_place import find_offset
 _MAX_ROUNDS = 8
 _MAX_CHARACTERS = 1000
 _NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
-_ARRAY = re.compile(r"array\d*\??")
+_ARRAY = re.compile(r"array\d*\??(?![\w'?])")
 _REFERENCE = re.compile(r"array\d*|[\w'?]+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
@@ -80,10 +81,11 @@ async def find_mixed_types(
     mixes, calls = _list_mixes(program), _list_generic_calls(program)
     asked = {place: [mixed.whole, *mixed.values] for place, mixed in mixes.items()} | calls
     asked = {place: spans for place, spans in asked.items() if place in places}
-    untyped = Surroundings((program,)).untyped
-    selected = [
-        s for s in program.selections if s[1] in places and _is_inferred(program, s, untyped)
-    ]
+    partial = _name_partial(program)
+    untyped = Surroundings((program,)).untyped | partial
+    seen = [span for span in program.selections if span[1] in places]
+    seen += [span for span in program.matched if span[0] in places]
+    selected = [span for span in seen if _is_inferred(program, span, untyped)]
     if not (asked or selected):
         return Mixes([])
     names = _sort_types(program)
@@ -107,19 +109,39 @@ async def find_mixed_types(
     if not selected:
         return Mixes([])
     _, inferred = await process.ask_types(program)
-    kinds = defaultdict(list)
+    kinds: defaultdict[str, list[bool]] = defaultdict(list)
     for binding, found in zip(program.bindings, inferred, strict=True):
-        kinds[program.tokens[binding.place].text].append(_resolve_synonyms(found, names))
+        name = program.tokens[binding.place].text
+        is_open = binding.kind != "value" and _may_be_open(_resolve_synonyms(found, names), names)
+        # The type of a name in a case is that of what is matched.
+        kinds[name] += [bool(found) or binding.place in program.case_names] * is_open
 
-    def may_be_open(span: Span) -> bool:
+    def find_open(span: Span) -> list[bool]:
+        """Of each type that may be open, whether it can be written out."""
         if span in values:
-            return _may_be_open(types.get(span, ""), names)
-        return any(_may_be_open(found, names) for found in kinds[program.tokens[span[0]].text])
+            return [bool(types.get(span))] * _may_be_open(types.get(span, ""), names)
+        name = program.tokens[span[0]].text
+        return [False] if name in partial else kinds[name]
 
-    if not (open_ := list(filter(may_be_open, selected))):
+    found_open = {span: can for span in selected if (can := find_open(span))}
+    if not found_open:
         return Mixes([])
-    spelled = _spell_types(program, inferred, told, open_)
-    return Mixes([], spelled, program.tokens[open_[0][1]])
+    if unknown := [span for span, can in found_open.items() if not all(can)]:
+        return Mixes([refuse_mix(program.tokens[end]) for _, end in unknown])
+    spelled = _spell_types(program, inferred, told, [*found_open])
+    return Mixes([], spelled, program.tokens[next(iter(found_open))[1]])
+
+
+def _name_partial(program: ParsedProgram) -> frozenset[str]:
+    """The variables that are declared with types that leave out arguments; of a parameter these are
+    type parameters."""
+    formals = {name for _, _, name in program.formals}
+    return frozenset(
+        program.tokens[name].text
+        for name, span in program.typed.items()
+        if name not in formals
+        and any(leaves_out_arguments(program, place) for place in range(*span))
+    )
 
 
 def _is_path(program: ParsedProgram, span: Span) -> bool:
@@ -144,7 +166,7 @@ def _spell_types(
     """The text with the types of all variables, and of these values, which are bound."""
     insertions: list[tuple[int, int, str]] = []
     for binding, kind in zip(program.bindings, inferred, strict=True):
-        if kind and binding.kind in ("variable", "lambda"):
+        if kind and binding.kind != "value" and binding.place not in program.case_names:
             is_lambda = binding.kind == "lambda"
             end = program.end(binding.place)
             insertions += [(program.places[binding.place], 0, "(")] * is_lambda

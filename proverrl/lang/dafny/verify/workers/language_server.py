@@ -365,11 +365,14 @@ def _probe_types(program: ParsedProgram) -> tuple[str, list[dict[str, int] | Non
     A name of a case, a ``for`` loop or a constraint is shown only where it is used, so each is used
     once.
     """
+    constructors = program.constructors
     shown = {
         number: binding
         for number, binding in enumerate(program.bindings)
         if binding.kind != "value"
-        and program.tokens[binding.place].text not in ("_", *program.constructors)
+        and program.tokens[binding.place].text != "_"
+        # What looks like a constructor in a pattern is one.
+        and (binding.kind != "pattern" or program.tokens[binding.place].text not in constructors)
     }
     used = sorted((program.places[b.scope], n) for n, b in shown.items() if b.scope is not None)
     insertions: list[Insertion] = []
