@@ -133,6 +133,27 @@ def test_members_of_inferred_types_are_proved_once_more(real: DafnyToolchain) ->
     assert (verdicts[2].rule, verdicts[2].diagnostics[0].body_line) == ("narrow-type", 1)
 
 
+MODULES = """module M {
+  datatype D<+T> = D(v: T)
+  function Mk(x: nat): D<nat> { D(x) }
+}
+module N {
+  import M
+  lemma L(a: nat) { assert M.Mk(a).v == a; var t := M.Mk(a); assert t.v >= 0; }
+}
+module O {
+  import opened M
+  lemma L(a: nat) { match Mk(a) { case D(t) => assert t == a; } var t := Mk(a); assert t.v >= 0; }
+}
+lemma L(a: nat) { var t := M.Mk(a); var (u, v) := (t, 0); assert t.v == u.v == a; }
+"""
+
+
+def test_types_of_other_modules_are_written_with_these(real: DafnyToolchain) -> None:
+    (verdict,) = judge(real, make(FILE, HOLE, MODULES))
+    assert (verdict.status, verdict.rule) == (Status.PROVED, "")
+
+
 def test_only_own_lines_are_asked(real: DafnyToolchain) -> None:
     text = f"lemma L(n: nat) ensures n + 1 > 0 {{ }}\n{DECLARED}{{ {BELIEVED.splitlines()[0]} }}\n"
     whole = make(FILE, HOLE, text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from proverrl.lang.dafny.known_bugs.believed import leaves_out_arguments
@@ -24,7 +24,7 @@ from proverrl.lang.dafny.known_bugs.narrow_types import (
     refuse_mix,
 )
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
-from proverrl.lang.dafny.syntax.parsed import Mixed, ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import Element, Mixed, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.verify.known import DafnyProcess
@@ -42,6 +42,8 @@ _FIRST_SIGN = re.compile(r"[^\w'?.]")
 _SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
 _INNERMOST = re.compile(r"([\w'?]+)<([^<>]*)>")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
+
+_OPENED = "importopened"
 
 Span = tuple[int, int]
 
@@ -164,19 +166,60 @@ def _spell_types(
     program: ParsedProgram, inferred: Sequence[str], told: Mapping[Span, str], spans: Sequence[Span]
 ) -> WrittenText:
     """The text with the types of all variables, and of these values, which are bound."""
+    modules = _list_modules(program)
     insertions: list[tuple[int, int, str]] = []
-    for binding, kind in zip(program.bindings, inferred, strict=True):
-        if kind and binding.kind != "value" and binding.place not in program.case_names:
+    for binding, found in zip(program.bindings, inferred, strict=True):
+        if found and binding.kind != "value" and binding.place not in program.case_names:
+            kind = _qualify(program, modules, found, binding.place)
             is_lambda = binding.kind == "lambda"
             end = program.end(binding.place)
             insertions += [(program.places[binding.place], 0, "(")] * is_lambda
             insertions.append((end, 0, f": {kind}{')' * is_lambda}"))
     for start, end in spans:
-        if kind := told.get((start, end), ""):
+        if found := told.get((start, end), ""):
+            kind = _qualify(program, modules, found, start)
             first, last = program.places[start], program.end(end - 1)
             insertions.append((first, -last, f"(var spelled: {kind} := ("))
             insertions.append((last, -first, "); spelled)"))
     return insert(program.text, [(place, text) for place, _, text in sorted(insertions)])
+
+
+def _list_modules(program: ParsedProgram) -> list[tuple[str, Element]]:
+    """The modules by their names with those around them, the outer ones first."""
+
+    def list_inner(before: str, element: Element) -> Iterator[tuple[str, Element]]:
+        for inner in (inner for slot in element.slots for inner in slot.elements):
+            if inner.word == "module":
+                name = f"{before}{inner.name}"
+                yield name, inner
+                yield from list_inner(f"{name}.", inner)
+
+    return [("", program.root), *list_inner("", program.root)]
+
+
+def _qualify(
+    program: ParsedProgram, modules: Sequence[tuple[str, Element]], kind: str, place: int
+) -> str:
+    """A type that Dafny tells, with its module before each name that is declared in one which is
+    neither that of the place nor opened there."""
+    own, around = [(n, m) for n, m in modules if m.start <= place < m.end or not n][-1]
+    inside = [element for slot in around.slots for element in slot.elements]
+    imports = ["".join(t.text for t in program.tokens[e.start : e.end]) for e in inside]
+    opened = {text.removeprefix(_OPENED).rpartition("=")[2] for text in imports if _OPENED in text}
+    paths = {
+        element.name: name
+        for name, module in modules
+        for slot in module.slots
+        for element in slot.elements
+        if name not in ("", own, *opened)
+    }
+    here = {element.name for element in inside}
+
+    def qualify(name: re.Match[str]) -> str:
+        is_far = name[0] in paths.keys() - here
+        return f"{paths[name[0]]}.{name[0]}" if is_far else name[0]
+
+    return _NAME.sub(qualify, kind)
 
 
 def _list_mixes(program: ParsedProgram) -> dict[int, Mixed]:
