@@ -34,7 +34,7 @@ from proverrl.verifier.body_place import find_offset
 _MAX_ROUNDS = 8
 _MAX_CHARACTERS = 1000
 _NUMBER = re.compile(r"int|nat|real|bool|char|bv\d+|ORDINAL")
-_ARRAY = re.compile(r"array\d*\??(?![\w'?])")
+_ARRAY = re.compile(r"array(?:[2-9]|[1-9]\d+)?\??(?![\w'?])")
 _REFERENCE = re.compile(r"array\d*|[\w'?]+\?")
 _WORD = re.compile(r"[\w'?]+")
 _NAME = re.compile(r"(?:[\w'?]+\.)*([\w'?]+)")
@@ -263,7 +263,10 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
         if is_plain and declared[element.name] == 1:
             synonyms[element.name] = "".join(words[3:])
         elif element.word == "type":
-            related.update({*words} - {*program.parameters.get(element.name, ())})
+            # Parameters are known by the name of their type alone.
+            is_only = declared[element.name] == 1
+            own = program.parameters.get(element.name, ()) if is_only else ()
+            related.update({*words} - {*own})
         elif element.word in ("class", "trait"):
             references.add(element.name)
         elif "extends" in words:
