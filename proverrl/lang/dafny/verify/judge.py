@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -105,15 +105,7 @@ async def judge_candidate(
         verdict = await ask_walls(process, known, named, written, verdict)
     if verdict.proved and toolchain.is_4:
         mixes = await _ask_mixes(process, named, written, judged.own_lines, as_ghost=is_ghost)
-        found = mixes.findings
-        if mixes.spelled and mixes.selection:
-            again, _ = await prove(mixes.spelled.text)
-            if again.errors or not again.all_verified:
-                failed = (*again.errors, "not all is verified")[0]
-                message = (
-                    f"{_SPELLED}: {failed}; write the types of the variables around this place"
-                )
-                found = [mixes.selection.refuse("cheat", "narrow-type", message)]
+        found = [*mixes.findings, *await _find_unproved(prove, mixes)]
         for text in (written, lines, given):
             found = [replace(f, column=text.find_column(f.line, f.column)) for f in found]
         found = [move_to_body(candidate, finding) for finding in found]
@@ -155,6 +147,24 @@ async def _ask_mixes(
     lines = [token.line for token in program.tokens]
     end = bisect_right(lines, own_lines) if own_lines else len(lines)
     return await find_mixed_types(process, program, range(end))
+
+
+async def _find_unproved(
+    prove: Callable[[str], Awaitable[tuple[Reply, Candidate]]], mixes: Mixes
+) -> list[Finding]:
+    """A finding where a text is not proved once more with its types written out."""
+    if not (mixes.spelled and mixes.selection):
+        return []
+    try:
+        reply, _ = await prove(mixes.spelled.text)
+    except GrammarError as error:
+        failed = error.finding.message
+    else:
+        if reply.all_verified and not reply.errors:
+            return []
+        failed = (*reply.errors, "not all is verified")[0]
+    message = f"{_SPELLED}: {failed}; write the types of the variables around this place"
+    return [mixes.selection.refuse("cheat", "narrow-type", message)]
 
 
 async def _ask(process: DafnyProcess, text: str, candidate: Candidate) -> tuple[Reply, Candidate]:

@@ -294,6 +294,7 @@ async def _ask_types(
         errors = [message for message in reply.messages if message.kind == "error"]
         if not errors:
             return dict(zip(places.values(), types, strict=True))
+        num_places = len(places)
         for error in errors:
             at = find_offset(program.text, error.line, error.column)
             around = [place for place in places if place[0] <= at < place[1]]
@@ -303,6 +304,8 @@ async def _ask_types(
             elif before:
                 # Of what is assigned to, it is said behind the dot.
                 del places[max(before, key=lambda place: (place[1], -place[0]))]
+        if len(places) == num_places:
+            break
     return {}
 
 
