@@ -298,3 +298,19 @@ def test_synonyms_are_resolved() -> None:
     assert _resolve_synonyms("D<M.R, seq<S>>", names) == "D<nat,seq<nat>>"
     assert _resolve_synonyms("T97", names) == "((T99,T99),(T99,T99))"
     assert _resolve_synonyms("T0", names) == ""
+
+
+AMBIGUOUS = """module M { type S = x: int | x > 5 witness 6 datatype D<+T> = D(v: T) }
+type S = x: M.S | x > 9 witness 10
+datatype D<+T> = D(v: T)
+datatype C<S> = C(v: S)
+"""
+
+
+def test_types_of_several_modules_are_not_told_by_their_name() -> None:
+    names = _sort_types(read_text(AMBIGUOUS))
+    assert _resolve_synonyms("D<int>", names) == "D<int>"
+    assert _resolve_synonyms("D<M.S>", names) == _resolve_synonyms("seq<S>", names) == ""
+    library = _sort_types(read_text("import Std.Unicode\ntype T = nat\n"))
+    assert _resolve_synonyms("seq<T>", library) == "seq<nat>"
+    assert _resolve_synonyms("seq<CodePoint>", library) == ""

@@ -145,7 +145,7 @@ def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
     for part in program.parts:
         if part.inherited and program.tokens[part.start - 1].text == ",":
             message = "Dafny takes two parent traits for one, from which it proves anything"
-            yield program.tokens[part.start].refuse("cheat", "two-parents", message)
+            yield program.tokens[part.start].refuse("cheat", "two-parents", message, older=True)
     yield from _find_staged_ordinals(program, around)
     elements = list(list_elements(program.root))
     yield from _find_choices(program, elements, around)
@@ -268,7 +268,7 @@ def _find_witnesses(program: ParsedProgram, elements: list[Element]) -> Iterator
         for place in range(words[0], element.end):
             if tokens[place].text in called | _PROOF_STEPS:
                 message = "Dafny does not see that a witness may need the type that it is to prove"
-                yield tokens[place].refuse("cheat", "circular-witness", message)
+                yield tokens[place].refuse("cheat", "circular-witness", message, older=True)
 
 
 def _find_after_fresh(

@@ -292,7 +292,7 @@ def _list_hidden(tokens: Sequence[Token], clause: range) -> set[int]:
 
 
 # What Dafny 4 checks in a bare file.
-_OLDER = frozenset(["unchecked-key"])
+_OLDER = frozenset(["captured-pattern", "unchecked-key"])
 _RULES: tuple[tuple[str, Rule, str], ...] = (
     ("constructor-pattern", _find_unpacked, "ask with '==' or a match of what form a value is"),
     ("promised-step", _find_promised_steps, "put the step into the body of the forall statement"),

@@ -34,7 +34,7 @@ CALLABLES = _FUNCTIONS | _METHODS
 """Words of declarations that can be called, iterators left out."""
 _GHOST_METHODS = frozenset("lemma colemma comethod".split())
 _EXPORTS = ("provides", "reveals", "extends")
-_TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
+TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
 _AFTER_SOFT_MODIFIERS = CALLABLES | _MODIFIERS | _SOFT_MODIFIERS | {"const", "module"}
 _CLAUSES = ("requires", "ensures", "modifies", "reads", "decreases", "yield")
 
@@ -294,7 +294,7 @@ class _Declarations(StatementElements):
         """``<T(==), U(0)>``, with marks of variance before the names."""
         if self.at("<"):
             earlier = None
-            if self._element.word in _TYPES:
+            if self._element.word in TYPES:
                 earlier = self.program.parameters.pop(self._owner, None)
             self.advance()
             self.parse_items(self._parse_type_parameter)
@@ -308,7 +308,7 @@ class _Declarations(StatementElements):
         if self.at("+", "-", "*", "!"):
             self.advance()
         name = self.expect_name().text
-        if self._element.word in _TYPES:
+        if self._element.word in TYPES:
             earlier = self.program.parameters.get(self._owner, ())
             self.program.parameters[self._owner] = (*earlier, name)
         self._skip_type_properties()

@@ -26,6 +26,7 @@ from proverrl.lang.dafny.known_bugs.narrow_types import (
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import Element, Mixed, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
+from proverrl.lang.dafny.syntax.program import TYPES
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.verify.known import DafnyProcess
 from proverrl.lang.records import Finding
@@ -43,20 +44,34 @@ _SIGN = re.compile(r"[\w'?.]+|-->|->|~>|[^\s\w]")
 _INNERMOST = re.compile(r"([\w'?]+)<([^<>]*)>")
 _WITH_ARGUMENTS = re.compile(r"([\w'?]+)<")
 
+_BUILT_IN = COLLECTIONS | {"string", "object"}
 _OPENED = "importopened"
 
 Span = tuple[int, int]
 
 
 class _TypeNames(NamedTuple):
-    """Names of types that may be part of others, or others of them; of these the classes and
-    traits; of types whose arguments may be part of others, as their values are; and what each
-    synonym stands for."""
+    """Names of types that may be part of others, or others of them (``related``); of these the
+    classes and traits, and those that several modules declare; of types whose arguments may be part
+    of others, as their values are; what each synonym stands for; and all that are declared, where
+    the standard libraries declare others (else None)."""
 
     related: frozenset[str]
     references: frozenset[str]
+    ambiguous: frozenset[str]
     covariant: frozenset[str]
     synonyms: Mapping[str, str]
+    declared: frozenset[str] | None = None
+
+    def knows(self, found: str) -> bool:
+        """Whether each name in a type is that of one type of the text."""
+        words = {word.removesuffix("?") for word in _WORD.findall(found)}
+        if not self.ambiguous.isdisjoint(words):
+            return False
+        return self.declared is None or all(
+            word in self.declared or _NUMBER.fullmatch(word) or _ARRAY.fullmatch(word)
+            for word in words - _BUILT_IN
+        )
 
 
 class Mixes(NamedTuple):
@@ -256,8 +271,11 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
     covariant = set(COLLECTIONS)
     others: set[str] = set()
     synonyms = {}
-    declared = Counter(element.name for element in list_elements(program.root))
-    for element in list_elements(program.root):
+    elements = list(list_elements(program.root))
+    declared = Counter(e.name for e in elements if e.word in TYPES)
+    declared.update({name for own in program.parameters.values() for name in own})
+    is_foreign = any(token.text == "Std" for token in program.tokens)
+    for element in elements:
         words = [token.text for token in program.tokens[element.start : element.end]]
         is_plain = words[:3] == ["type", element.name, "="] and "|" not in words
         if is_plain and declared[element.name] == 1:
@@ -281,7 +299,14 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
         related |= based
     # Another module may declare the name, too.
     covariant -= others
-    return _TypeNames(frozenset(related), frozenset(references), frozenset(covariant), synonyms)
+    return _TypeNames(
+        related=frozenset(related),
+        references=frozenset(references),
+        ambiguous=frozenset(name for name in related if declared[name] > 1),
+        covariant=frozenset(covariant),
+        synonyms=synonyms,
+        declared=frozenset(declared) if is_foreign else None,
+    )
 
 
 async def _ask_types(
@@ -317,7 +342,7 @@ def _is_selected_from(program: ParsedProgram, end: int) -> bool:
 
 def _resolve_synonyms(found: str, names: _TypeNames) -> str:
     """The type without blanks and synonyms, those of synonyms too; ``""`` where it becomes too
-    long."""
+    long, or names what may be one of several."""
 
     def resolve(name: re.Match[str]) -> str:
         return names.synonyms.get(name[1], name[0])
@@ -329,7 +354,7 @@ def _resolve_synonyms(found: str, names: _TypeNames) -> str:
             break
         if len(found) > _MAX_CHARACTERS:
             return ""
-    return found
+    return found if names.knows(found) else ""
 
 
 def _is_of_one_type(whole: str, types: Sequence[str], names: _TypeNames) -> bool:
@@ -370,8 +395,9 @@ def _is_part(found: str, whole: str, names: _TypeNames) -> bool:
     narrow, wide = _SIGN.findall(found), _SIGN.findall(whole)
 
     def is_part(one: str, other: str) -> bool:
-        is_object = other == "object" and one in names.references
-        return one == other or other == f"{one}?" or (one, other) == ("nat", "int") or is_object
+        is_reference = one in names.references or bool(_ARRAY.fullmatch(one))
+        is_wider = is_reference and other in ("object", f"{one}?")
+        return one == other or (one, other) == ("nat", "int") or is_wider
 
     return len(narrow) == len(wide) and all(map(is_part, narrow, wide))
 
