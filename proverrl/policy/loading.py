@@ -5,7 +5,7 @@ that constants are read digit by digit. A name is the same token everywhere: spa
 punctuation or keyword next to it, because a small model would first have to learn that `` k`` and
 ``k`` are the same.
 
-Not handled here: adapters (``proverrl.policy.lora``); which share of an average is best
+Not handled here: which share of an average is best
 (``proverrl.jobs.evaluate``).
 """
 
@@ -37,7 +37,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError, name_some
 from proverrl.files.disk import loading, saving
-from proverrl.policy.lora import base_weights
+from proverrl.policy.lora import base_weights, find_base, merge_saved
 from proverrl.policy.transformers import TransformersPolicy
 
 BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
@@ -73,13 +73,14 @@ def load_policy(
     precision: PrecisionName = "fp32",
     key: str = "policy.path",
 ) -> TransformersPolicy:
-    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
-    Raises ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded,
-    its weights are not all there or not all numbers, its tokenizer is missing or has no end token
-    or more tokens than the model, or it caps its attention."""
-    name, place = f"{key} {str(path)!r}", find_model(path, key)
+    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in. A
+    folder with an adapter that peft wrote is its base with the adapter merged. Raises
+    ``UsageError``, which names it by its ``key``, if it is not there or cannot be loaded, its
+    weights are not all there or not all numbers, its tokenizer is missing or has no end token or
+    more tokens than the model, or it caps its attention."""
+    name = f"{key} {str(path)!r}"
     with loading(Path(path)):
-        model, tokenizer = _read_checkpoint(place, DTYPES[precision], name)
+        model, tokenizer = _read_checkpoint(path, DTYPES[precision], key, name)
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
@@ -90,9 +91,15 @@ def load_policy(
 
 
 def _read_checkpoint(
-    place: str, dtype: torch.dtype | Literal["auto"], name: str
+    path: str | Path, dtype: torch.dtype | Literal["auto"], key: str, name: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model and the tokenizer of a checkpoint, which errors call ``name``."""
+    if base := find_base(Path(path)):
+        model, tokenizer = _read_checkpoint(
+            base, dtype, f"{name} is an adapter, and its base", base
+        )
+        return merge_saved(model, Path(path)), tokenizer
+    place = find_model(path, key)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
@@ -132,9 +139,10 @@ def _read_checkpoint(
 
 
 def find_model(path: str | Path, key: str) -> str:
-    """From where a model is loaded: a folder, or the name of one on the hub; where the hub cannot
-    be reached, the folder in which its client stored the model. The hub is asked once, for the
-    model's configuration: the libraries would ask for every file, six times each. Raises
+    """From where a model is loaded, for an adapter its base: a folder, or the name of one on the
+    hub; where the hub cannot be reached, the folder in which its client stored the model. The hub
+    is asked once, for the model's configuration: the libraries would ask for every file, six times
+    each. Raises
     ``UsageError``, which begins with ``key``, for what is neither."""
     name, place = str(path), Path(path).absolute()
     if place.is_dir():
@@ -143,13 +151,15 @@ def find_model(path: str | Path, key: str) -> str:
             return name
         if (weights / "config.json").exists():
             raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
-        if (place / "adapter_config.json").exists():
-            raise UsageError(
-                f"{key} {name!r} is an adapter (LoRA) and holds no whole model; merge it into its "
-                "base (peft: merge_and_unload, then save_pretrained) and name that folder. A run's "
-                "own adapter is merged in the folder above it"
-            )
+        if base := find_base(place):
+            return find_model(base, f"{key} {name!r} is an adapter, and its base")
         raise UsageError(f"{key} {name!r} holds no weights: there is no {place / 'config.json'}")
+    if place.suffix == ".gguf":
+        raise UsageError(
+            f"{key} {name!r} is a GGUF file, whose weights are rounded and are not trained here; "
+            "name the model that it was made from, or serve it (llama.cpp) and name the server, "
+            "endpoint:NAME"
+        )
     nowhere = f"{key} {name!r}: there is no folder {place}"
     try:
         get_hf_file_metadata(hf_hub_url(name, "config.json"))
@@ -288,8 +298,8 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
     be loaded, the two are not of one model or vocabulary, or ``alpha`` is outside [0, 1]."""
     if not 0.0 <= alpha <= 1.0:
         raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
-    model, tokenizer = _read_checkpoint(find_model(first, "policy"), "auto", str(first))
-    other, other_tokenizer = _read_checkpoint(find_model(second, "policy"), "auto", str(second))
+    model, tokenizer = _read_checkpoint(first, "auto", "policy", str(first))
+    other, other_tokenizer = _read_checkpoint(second, "auto", "policy", str(second))
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
     # Parameters, not the state: a tied weight stands there twice and would be averaged twice.

@@ -7,6 +7,7 @@ adapters. Not handled here: whether the sampler really sees them (``proverrl.pol
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,14 +34,15 @@ def has_adapter(model: Any) -> bool:
     return bool(getattr(model, "peft_config", None))
 
 
-def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
+def attach_adapter(model: Any, settings: LoraConfig, *, seed: int, base: str = "") -> None:
     """Put fresh adapters into the model; all other weights are frozen. B is 0, so the model
-    computes what it computed before. Raises ``UsageError`` if peft is not installed, or the model
-    has no layer of the names in ``targets``."""
+    computes what it computed before. ``base`` is where it was loaded from or saved. Raises
+    ``UsageError`` if peft is not installed, or the model has no layer that it could adapt."""
     require_module("peft", "policy.lora.rank above 0")
     import peft
 
     config = peft.LoraConfig(
+        base_model_name_or_path=base or None,
         r=settings.rank,
         lora_alpha=settings.alpha,
         target_modules="all-linear",
@@ -152,6 +154,32 @@ def load_adapter(model: Any, folder: Path) -> None:
         raise RunError(f"{path}: an adapter of another shape; policy.lora was changed")
     for name, value in saved.items():
         mine[names[name]].copy_(value)
+
+
+def find_base(folder: Path) -> str:
+    """What a folder with an adapter alone says that it stands on; empty for any other. Raises
+    ``UsageError`` where it does not say it."""
+    path = folder / "adapter_config.json"
+    if (folder / "config.json").exists() or not path.exists():
+        return ""
+    with loading(path):
+        base = json.loads(path.read_text()).get("base_model_name_or_path")
+    if not base:
+        raise UsageError(
+            f"{path} does not say on which model the adapter stands; write its folder or hub name "
+            'behind "base_model_name_or_path"'
+        )
+    return str(base)
+
+
+def merge_saved(model: Any, folder: Path) -> Any:
+    """The model with the weights of an adapter that peft wrote, whatever made it."""
+    require_module("peft", f"the adapter {str(folder)!r}")
+    from peft import PeftModel
+
+    with loading(folder):
+        adapted = PeftModel.from_pretrained(model, str(folder))
+    return adapted.merge_and_unload()
 
 
 def _merged_weight(layer: Any) -> Tensor:

@@ -202,13 +202,14 @@ def open_policy(
             "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
         )
     if checkpoint is None and not (warm / "weights.pt").exists():
-        policy = make_policy(config, problems, mode)
+        policy, base = make_policy(config, problems, mode), config.policy.path
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
         newest = warm if checkpoint is None or lora.rank else checkpoint
+        base = str((newest / "policy").absolute())
         policy = load_weights(config, newest / "policy")
     if lora.rank:
-        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
         if checkpoint is not None:
             load_adapter(policy.model, checkpoint / "policy" / ADAPTER_FOLDER)
     return policy

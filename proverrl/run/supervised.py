@@ -353,5 +353,6 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         os.replace(temporary, session.warm_weights)
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
-        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+        base = str((session.warm_weights.parent / "policy").absolute())
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
     session.sampler.push(policy.version)

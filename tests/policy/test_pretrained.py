@@ -15,13 +15,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.cli.main import cli
-from proverrl.config import LayoutName, PolicyConfig, parse_config
+from proverrl.config import LayoutName, LoraConfig, PolicyConfig, parse_config
 from proverrl.errors import UsageError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.base import Exchange
 from proverrl.policy.loading import checkpoint_weights, load_policy, merge_policies
+from proverrl.policy.lora import adapter_weights, attach_adapter, merge_adapter, save_adapter
 from proverrl.policy.probe import score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_replay_sample
@@ -313,10 +314,42 @@ def test_a_quantised_checkpoint_is_refused(method: str, tmp_path: Path) -> None:
         load_policy(folder, PolicyConfig(), device="cpu")
 
 
-def test_an_adapter_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    with pytest.raises(UsageError, match=r"policy\.path '.*' is an adapter \(LoRA\) .*; merge it"):
+def test_adapters_are_loaded_with_what_they_stand_on(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    base = write_checkpoint(FAMILIES[1], tmp_path / "base")
+    model = load_policy(base, PolicyConfig(), device="cpu").model
+    for number, stands_on in enumerate((base, tmp_path / "0")):
+        attach_adapter(model, LoraConfig(rank=2), seed=number, base=str(stands_on))
+        for weight in adapter_weights(model).values():
+            weight.add_(0.01)
+        save_adapter(model, tmp_path / str(number))
+        merge_adapter(model)
+    loaded = load_policy(tmp_path / "1", PolicyConfig(), device="cpu").model
+    first = load_policy(base, PolicyConfig(), device="cpu").model
+    name = "model.layers.0.mlp.up_proj.weight"
+    for key, weight in model.state_dict().items():
+        assert torch.allclose(loaded.state_dict()[key], weight, atol=FLOAT32)
+    assert not torch.allclose(first.state_dict()[name], model.state_dict()[name], atol=FLOAT32)
+
+
+def test_an_adapter_of_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "adapter_config.json"
+    path.write_text('{"peft_type": "LORA"}')
+    with pytest.raises(UsageError, match="does not say on which model the adapter stands"):
         load_policy(tmp_path, PolicyConfig(), device="cpu")
+    path.write_text(
+        json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "b")})
+    )
+    said = r"policy\.path '.*' is an adapter, and its base '.*b': there is no folder"
+    with pytest.raises(UsageError, match=said):
+        load_policy(tmp_path, PolicyConfig(), device="cpu")
+
+
+def test_a_gguf_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"small\.gguf' is a GGUF file, .*; name the model that it"
+    ):
+        load_policy(tmp_path / "small.gguf", PolicyConfig(), device="cpu")
 
 
 def test_capped_attention_is_refused(tmp_path: Path) -> None:
