@@ -5,7 +5,9 @@ Flows in: arguments. Flows out: text and files.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -118,6 +120,67 @@ def convert(
     _warn_of_overlaps(benchmark)
     for path in written:
         click.echo(f"written: {path}")
+
+
+@problems.command()
+@click.argument("sources", nargs=-1, required=True)
+@click.option(
+    "--heldout",
+    "share",
+    default=0.5,
+    type=click.FloatRange(0, 1),
+    show_default=True,
+    help="Share of each family that is held out.",
+)
+@click.option(
+    "--project",
+    default="",
+    metavar="REGEX",
+    help="What names a project in an id; a project stays on one side.",
+)
+@click.option("--seed", default=0, show_default=True, help="Decides between groups of one size.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Gets NAME.train.jsonl and NAME.heldout.jsonl of each SOURCE.",
+)
+def split(sources: tuple[str, ...], share: float, project: str, seed: int, out: Path) -> None:
+    """Divide the problems of all SOURCES so that the sides share nothing.
+
+    Problems that are nearly the same, or of one project, stay together.
+    """
+    from proverrl.benchmarks.convert import write_benchmark
+    from proverrl.problems.split import divide
+
+    read = [_open(source, "auto") for source in sources]
+    names = [Path(benchmark.name).stem for benchmark in read]
+    if len({*names}) < len(names):
+        raise UsageError(
+            f"two sources have one name ({', '.join(names)}), and so would their files"
+        )
+    held = iter(
+        divide([p for b in read for p in b.problems], share, seed=seed, project=_compile(project))
+    )
+    for name, benchmark in zip(names, read, strict=True):
+        sides = [next(held) for _ in benchmark.problems]
+        for side, wanted in (("train", False), ("heldout", True)):
+            entries = tuple(
+                replace(entry, problem=replace(entry.problem, split=cast("Split", side)))
+                for entry, is_held in zip(benchmark.entries, sides, strict=True)
+                if is_held is wanted
+            )
+            part = replace(benchmark, entries=entries, refused=())
+            path = write_benchmark(part, out / f"{name}.{side}.jsonl")[0]
+            click.echo(f"written: {path}, {len(entries)} problems")
+
+
+def _compile(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise UsageError(f"--project {pattern!r} is no regular expression: {error}") from error
 
 
 @problems.command("list")

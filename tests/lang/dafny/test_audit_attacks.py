@@ -76,6 +76,7 @@ AUDIT_LAYERS = {
     "subset-base",
     "two-parents",
     "two-state-forall",
+    "two-state-measure",
     "typed-pattern",
     "unallocated",
     "unchecked-key",

@@ -201,6 +201,15 @@ def test_values_of_one_type_with_their_expression() -> None:
     ]
 
 
+def test_failures_meet_what_stands_behind_them() -> None:
+    text = "function F(e: R, f: R): R { (:- e; var (x, y) :- G((var z :- e; z)); f) }\n"
+    program = read_text(text, admitted=True)
+    found = [program.cut(*mixed.whole) for _, mixed in sorted(program.mixed.items())]
+    rest = "var (x, y) :- G((var z :- e; z)); f"
+    assert found == [f":- e; {rest}", rest, "var z :- e; z"]
+    assert all(mixed.values == [] for mixed in program.mixed.values())
+
+
 def test_calls_for_which_types_are_chosen() -> None:
     text = (
         "datatype D<T> = D(x: T, y: T) | One(z: nat)\nfunction F<T>(x: T, y: T): T { x }\n"
@@ -223,6 +232,8 @@ def names() -> _TypeNames:
     text = (
         "class C {}\nclass G<T> {}\ntrait T {}\n"
         "datatype Op<+T> = No | So(v: T)\ndatatype D<T> = D(v: T)\n"
+        "datatype A<T> = A(a: array<T>)\ndatatype F<T> = F(f: T -> nat)\n"
+        "datatype H<T> = H(d: D<T>) | Hg(g: A<T>)\n"
         "datatype P = P\ntype S = nat\ntype Q = x: int | x > 0 witness 1\n"
     )
     return _sort_types(read_text(text))
@@ -257,6 +268,16 @@ def names() -> _TypeNames:
         ("int -> int", ["nat -> int", "int -> int"], False),
         ("nat -> C", ["nat -> C", "nat -> C"], True),
         ("", ["int -> int", "int --> int"], False),
+        ("D<int>", ["D<nat>", "D<int>"], True),
+        ("seq<D<(int,int)>>", ["seq<D<(int, nat)>>", ""], True),
+        ("D<nat>", ["D<nat>", "D<int>"], False),
+        ("A<int>", ["A<int>", "A<int>"], False),
+        ("A<bool>", ["A<bool>", "A<bool>"], True),
+        ("F<int>", ["F<int>", "F<nat>"], False),
+        ("D<F<int>>", ["D<F<int>>", "D<F<int>>"], False),
+        ("H<int>", ["H<int>", "H<int>"], False),
+        ("D<int>", [], True),
+        ("F<int>", [], False),
         ("", ["", ""], False),
         ("", [], False),
     ],

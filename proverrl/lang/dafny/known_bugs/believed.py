@@ -29,8 +29,13 @@ from functools import cached_property
 
 import networkx as nx
 
+from proverrl.lang.dafny.known_bugs.circular_constraints import find_circular_constraints
 from proverrl.lang.dafny.known_bugs.hidden_references import find_hidden_references
-from proverrl.lang.dafny.known_bugs.loop_measures import DECLARES, find_unordered_measures
+from proverrl.lang.dafny.known_bugs.loop_measures import (
+    DECLARES,
+    find_two_state_measures,
+    find_unordered_measures,
+)
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, find_misjudged, list_elements
 from proverrl.lang.dafny.known_bugs.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.known_bugs.unallocated import find_unallocated
@@ -63,9 +68,11 @@ def find_bugs(program: ParsedProgram, *ours: ParsedProgram) -> list[Finding]:
         *_StoredFunctions(program).find(),
         *_find_infinite_sets(program, holds_infinite=around.has_word(*_INFINITE)),
         *find_misjudged(program, around),
+        *find_circular_constraints(program),
         *find_narrow_mixes(program, around),
         *find_hidden_references(program, around),
         *find_unordered_measures(program, around),
+        *find_two_state_measures(program),
         *find_unchecked(program, around),
         *find_unallocated(program, around),
     ]

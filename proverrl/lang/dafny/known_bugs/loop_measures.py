@@ -1,4 +1,4 @@
-"""Finds measures of loops that Dafny 2.3 does not compare at all.
+"""Finds measures that Dafny does not compare, or compares with another state.
 
 Flows in: what was read of a program or of a body, and of the program around it. Flows out:
 findings. Where a part of a loop's ``decreases`` is a map without end or a function, Dafny 2.3 takes
@@ -7,12 +7,14 @@ false. Measures of methods, functions and recursion are checked. The type may co
 synonym, a field, a function used as a value), so the rule asks for the words without which no value
 of such a type exists, and then refuses every part of a measure that is not evidently a number or a
 set.
+The measure of a two-state lemma or function is compared, in calls that it makes, with that of the
+*earlier* state: where it reads the heap, the lemma may call itself with the same arguments.
 Not handled here: bit vectors (``believed``), ``decreases *`` (the grammars).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from proverrl.lang.dafny.known_bugs.misjudged import Surroundings, list_elements
 from proverrl.lang.dafny.syntax.cursor import ARROWS, is_name
@@ -46,6 +48,41 @@ def find_unordered_measures(program: ParsedProgram, around: Surroundings) -> Ite
                     "this program has some: measure the loop by a difference of numbers or sets"
                 )
                 yield part[0].refuse("cheat", "unordered-measure", message, older=True)
+
+
+def find_two_state_measures(program: ParsedProgram) -> Iterator[Finding]:
+    """Measures of two-state lemmas and functions that say more than numbers, signs and parameters,
+    whose state is not the earlier one; where none is written, what is read is one."""
+    tokens = program.tokens
+    for element in list_elements(program.root):
+        head = tokens[element.start : element.named + 1]
+        if "twostate" not in [token.text for token in head]:
+            continue
+        own = {
+            tokens[place].text
+            for _, _, place in program.formals
+            if element.start < place < element.end
+        }
+        clauses = [
+            c for slot in element.slots if slot.kind == "member-clauses" for c in slot.elements
+        ]
+        measures = [c for c in clauses if tokens[c.start].text == "decreases"]
+        for clause in measures or [c for c in clauses if tokens[c.start].text == "reads"]:
+            inside = range(clause.start + 1, clause.end)
+            if not all(_is_fixed(tokens, place, own) for place in inside):
+                message = (
+                    "Dafny compares the measure of a two-state lemma or function with that of the "
+                    "earlier state; measure it by parameters alone ('decreases n')"
+                )
+                yield tokens[clause.start].refuse("cheat", "two-state-measure", message)
+
+
+def _is_fixed(tokens: Sequence[Token], place: int, own: Container[str]) -> bool:
+    """True for a number, a sign that selects nothing, and a parameter that is not called."""
+    token = tokens[place]
+    if token.kind == "word":
+        return token.text in own and tokens[place + 1].text not in ("(", "<", "@")
+    return token.kind == "number" or token.text not in (".", "[", "]", "::", "=>")
 
 
 def list_clauses(program: ParsedProgram, *words: str) -> Iterator[tuple[int, int, bool]]:

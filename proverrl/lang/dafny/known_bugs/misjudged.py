@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import networkx as nx
+
 from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
-from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram, TypePart
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_outer
 from proverrl.lang.records import Finding
 
@@ -142,10 +144,7 @@ def list_elements(element: Element) -> Iterator[Element]:
 
 def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
     """Texts from which Dafny 2.3 would prove anything, in a program or a body."""
-    for part in program.parts:
-        if part.inherited and program.tokens[part.start - 1].text == ",":
-            message = "Dafny takes two parent traits for one, from which it proves anything"
-            yield program.tokens[part.start].refuse("cheat", "two-parents", message, older=True)
+    yield from _find_two_parents(program)
     yield from _find_staged_ordinals(program, around)
     elements = list(list_elements(program.root))
     yield from _find_choices(program, elements, around)
@@ -153,6 +152,28 @@ def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Fin
     for element in elements:
         if element.word == "constructor":
             yield from _find_after_fresh(program, element, around)
+
+
+def _find_two_parents(program: ParsedProgram) -> Iterator[Finding]:
+    """Second parents of a type. Dafny 2.3 takes any for the first; 4.11 takes one generic trait for
+    the same where it is reached as ``A<int>`` and as ``A<nat>``."""
+    inherited = [part for part in program.parts if part.inherited]
+    above = nx.DiGraph()
+    for part in (p for p in program.parts if p.inherited or p.owner not in program.references):
+        words = (token.text for token in program.tokens[part.start : part.end])
+        above.add_edges_from((part.owner, word) for word in words)
+
+    def reach(part: TypePart) -> set[str]:
+        words = {token.text for token in program.tokens[part.start : part.end]}
+        return words.union(*(nx.descendants(above, word) for word in words if word in above))
+
+    for number, part in enumerate(inherited):
+        if program.tokens[part.start - 1].text == ",":
+            before = [reach(other) for other in inherited[:number] if other.owner == part.owner]
+            shared = reach(part).intersection(set().union(*before), program.parameters)
+            message = "Dafny takes two parent traits for one, from which it proves anything"
+            place = program.tokens[part.start]
+            yield place.refuse("cheat", "two-parents", message, older=not shared)
 
 
 def find_callee(tokens: Sequence[Token], place: int) -> str:

@@ -127,10 +127,19 @@ class _Types:
     def mixes_wide(self) -> bool:
         """Whether anything may be null, or a function that is not total."""
         wide = {"null", *_WIDE_ARROWS}
-        return bool(self.demanding) or any(
-            token.sign in wide or token.text.endswith("?")
-            for program in self._around.programs
-            for token in program.tokens
+        return (
+            bool(self.demanding)
+            or any(
+                token.sign in wide or token.text.endswith("?")
+                for program in self._around.programs
+                for token in program.tokens
+            )
+            or any(
+                token.text in _WIDE_VALUES
+                for program in self._around.programs
+                for first, last in program.lambdas
+                for token in program.tokens[first:last]
+            )
         )
 
     def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
@@ -145,7 +154,8 @@ class _Types:
             # A pattern makes nothing.
             if is_made and tokens[place - 1].text != "case":
                 places.update(range(place + 2, find_close(tokens, place + 1)))
-        wide = self.wide | self._single | {"null"}
+        # ``multiset[k]`` is a ``nat``.
+        wide = self.wide | self._single | _WIDE_VALUES | {"multiset"}
         return any(tokens[i].text in wide or self.is_partial(tokens, i) for i in places)
 
     @cached_property
@@ -300,7 +310,7 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
     known = {around.hidden: types}
     for token in _find_wide_updates(types, program):
         yield refuse_mix(token)
-    if not (around.has_word("nat", "type") or types.mixes_wide):
+    if not (around.has_word("nat", "type", "multiset") or types.mixes_wide):
         return
     for token in _find_member_updates(types, program.tokens):
         yield refuse_mix(token)
@@ -332,7 +342,8 @@ def find_narrow_mixes(program: ParsedProgram, around: Surroundings) -> Iterator[
 def has_related_types(program: ParsedProgram) -> bool:
     """Whether a program has types that may be part of others."""
     around = Surroundings((program,))
-    return around.has_word("nat", "type", "trait") or _Types(around).mixes_wide
+    has_word = around.has_word("nat", "type", "trait", "multiset", "Std")
+    return has_word or bool(program.lambdas) or _Types(around).mixes_wide
 
 
 def refuse_mix(token: Token, *, older: bool = False) -> Finding:

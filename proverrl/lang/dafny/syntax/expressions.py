@@ -466,16 +466,26 @@ class CodeExpressions(CodeDomains):
         else:
             if word == "ghost":
                 self.expect("var")
+            num_failing = len(self.program.failing)
             self._parse_let()
             parse_rest()
+            for place in self.program.failing[num_failing:]:
+                self._note_failing(place, first)
         return False
+
+    def _note_failing(self, place: int, start: int) -> None:
+        """The value of a failure, which no text shows, meets that of the rest."""
+        # Of several, each is noted with the smallest expression around it.
+        self.program.mixed.setdefault(place, Mixed((start, self._place), []))
 
     def _parse_failing_let(self, semi: bool, lambdas: bool, bits: bool) -> None:
         """``:- e; f`` of Dafny 4."""
+        place = self._place
         self.take_failing()
         self.parse_expression()
         self.expect(";")
         self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
+        self._note_failing(place, place)
 
     def _parse_let(self) -> None:
         self.parse_items(self.parse_pattern)

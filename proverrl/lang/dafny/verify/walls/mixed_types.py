@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from proverrl.lang.dafny.known_bugs.believed import leaves_out_arguments
@@ -53,13 +53,15 @@ Span = tuple[int, int]
 class _TypeNames(NamedTuple):
     """Names of types that may be part of others, or others of them (``related``); of these the
     classes and traits, and those that several modules declare; of types whose arguments may be part
-    of others, as their values are; what each synonym stands for; and all that are declared, where
-    the standard libraries declare others (else None)."""
+    of others, as their values are (``covariant``), and of those whose values are of the types with
+    wider arguments, too, though Dafny does not say so; what each synonym stands for; and all that
+    are declared, where the standard libraries declare others (else None)."""
 
     related: frozenset[str]
     references: frozenset[str]
     ambiguous: frozenset[str]
     covariant: frozenset[str]
+    transparent: frozenset[str]
     synonyms: Mapping[str, str]
     declared: frozenset[str] | None = None
 
@@ -304,9 +306,29 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
         references=frozenset(references),
         ambiguous=frozenset(name for name in related if declared[name] > 1),
         covariant=frozenset(covariant),
+        transparent=_find_transparent(program, covariant, {n for n in others if declared[n] == 1}),
         synonyms=synonyms,
         declared=frozenset(declared) if is_foreign else None,
     )
+
+
+def _find_transparent(
+    program: ParsedProgram, covariant: Set[str], names: Iterable[str]
+) -> frozenset[str]:
+    """Datatypes of these names that hold their arguments in no function, array or class."""
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    for part in program.parts:
+        held[part.owner] |= {token.text for token in program.tokens[part.start : part.end]}
+    words = {e.name for e in list_elements(program.root) if e.word in ("datatype", "codatatype")}
+    found = words.intersection(names)
+    while opaque := {
+        name
+        for name in found
+        if not (held[name] & program.parameters.keys() <= found | covariant)
+        or any(word in ARROWS or _ARRAY.fullmatch(word) for word in held[name])
+    }:
+        found -= opaque
+    return frozenset(found)
 
 
 async def _ask_types(
@@ -362,13 +384,15 @@ def _is_of_one_type(whole: str, types: Sequence[str], names: _TypeNames) -> bool
     is of no such type. Not told is ``""``; a sum of which one operand is known has one value."""
     if any(found and _is_alone(found, names) for found in types):
         return True
-    if whole and _is_unrelated(whole, names, wide="int"):
+    heads = {*_WITH_ARGUMENTS.findall(whole or next(iter(types), ""))}
+    holds_all = heads <= names.covariant | names.transparent
+    if whole and _is_unrelated(whole, names, wide="int" if holds_all else ""):
         return True
     if "" in types or len(types) < 2:
         return False
     wanted = whole or types[0]
     has_arrow = any(arrow in wanted for arrow in ARROWS)
-    if not has_arrow and names.covariant.issuperset(_WITH_ARGUMENTS.findall(wanted)):
+    if not has_arrow and heads <= names.covariant:
         return all(_is_part(found, wanted, names) for found in types)
     return {*types} == {wanted} and _is_sure(wanted, names)
 

@@ -71,7 +71,8 @@ class _Location:
 @dataclass(frozen=True, slots=True)
 class _Related:
     location: _Location
-    message: str
+    message: str | None
+    """None for a place in what Dafny makes itself"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ def _read_told(
         kind = "error"
     # What is declared elsewhere, such as in Dafny's own prelude, has no place in the text.
     notes = [
-        ReplyMessage("related", *_find_place(note.location.range.start, lines), note.message)
+        ReplyMessage("related", *_find_place(note.location.range.start, lines), note.message or "")
         for note in said.related or ()
         if note.location.uri == uri
     ]

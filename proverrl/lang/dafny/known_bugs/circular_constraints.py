@@ -1,0 +1,59 @@
+"""Finds types whose values depend on the type itself, unseen by Dafny.
+
+Flows in: a program. Flows out: findings. ``type Y = x: int | !In(x)`` with an ``In(x)`` that says
+that x is a ``Y`` is Russell's paradox. Both Dafnys refuse such a circle where they see it: along
+the types that are written, and what is called. They follow neither the fields of a class nor its
+``extends A<Y>``, although ``c.t`` may bring the type into what is inferred. Declarations of one
+name are taken for one (too much is refused).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.records import Finding
+
+_CONTAINERS = ("class", "trait", "iterator")
+
+
+def find_circular_constraints(program: ParsedProgram) -> Iterator[Finding]:
+    """Types with a condition on a circle of declarations that a class is part of."""
+    elements = [e for e in list_elements(program.root) if e.name and e.named >= 0]
+    types = [
+        element
+        for element in elements
+        if element.word in ("type", "newtype") and "|" in _list_words(program, element)
+    ]
+    if not (types and program.references):
+        return
+    graph = nx.DiGraph()
+    names = {element.name for element in elements}
+    for element in elements:
+        is_container = element.word in _CONTAINERS
+        words = _list_words(program, element, is_head=is_container)
+        for inner in list_elements(element) if is_container else ():
+            if inner.word == "var":
+                words |= _list_words(program, inner)
+            # What is said of a member may be said of ``this``.
+            graph.add_edge(inner.name, element.name)
+        graph.add_edges_from((element.name, word) for word in words & names)
+    for group in nx.strongly_connected_components(graph):
+        if program.references.isdisjoint(group):
+            continue
+        for element in types:
+            if element.name in group:
+                message = (
+                    f"what is of the type {element.name!r} depends on the type itself, through "
+                    "the fields or parents of a class, from which Dafny proves anything"
+                )
+                yield program.tokens[element.start].refuse("cheat", "circular-type", message)
+
+
+def _list_words(program: ParsedProgram, element: Element, *, is_head: bool = False) -> set[str]:
+    """The words and signs of an element, or of what stands before what it declares."""
+    end = element.slots[-1].start if is_head and element.slots else element.end
+    return {token.text.removesuffix("?") for token in program.tokens[element.start : end]}
