@@ -48,6 +48,7 @@ def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Part]:
         *check_training(),
         *(part for language in list_languages() for part in language.diagnose()),
         *(check_optional(module) for module in OPTIONAL),
+        check_models(),
         check_writable(runs_folder),
         check_cache(default_cache()),
     ]
@@ -110,6 +111,29 @@ def check_writable(folder: Path) -> Part:
         detail = f"{place}: {error.strerror or error}"
         return Part("run folder", "missing", detail, f"chmod u+w '{place}'")
     return Part("run folder", "ok", f"{folder} can be written, {free:.1f} GB free")
+
+
+def check_models() -> Part:
+    """The models that the hub's client has stored, which ``policy.path`` loads without network."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return Part("models", "absent", "none can be loaded without the extra 'train'")
+    from huggingface_hub import constants, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        stored = scan_cache_dir().repos
+    except CacheNotFound:
+        stored = frozenset()
+    models = sorted(
+        (repo.repo_id, repo.size_on_disk) for repo in stored if repo.repo_type == "model"
+    )
+    named = ", ".join(f"{name} ({size / 1e9:.1f} GB)" for name, size in models)
+    where = f"in {constants.HF_HUB_CACHE}"
+    return (
+        Part("models", "ok", f"{named} {where}")
+        if named
+        else Part("models", "absent", f"none {where}")
+    )
 
 
 def check_cache(path: Path) -> Part:

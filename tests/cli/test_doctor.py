@@ -27,6 +27,23 @@ from tests import ROOT
 EITHER = f"{sys.executable} -m proverrl.lang.dafny.install, or sudo apt-get install dafny"
 
 
+def test_stored_models_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub", reason="needs the extra train")
+    from huggingface_hub import constants
+
+    cache = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    assert doctor.check_models() == Part("models", "absent", f"none in {cache}")
+    for name in ("models--acme--coder", "datasets--acme--rows"):
+        snapshot = cache / name / "snapshots" / "abc"
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_bytes(b" " * 60_000_000)
+        (cache / name / "refs").mkdir()
+        (cache / name / "refs" / "main").write_text("abc")
+    found = Part("models", "ok", f"acme/coder (0.1 GB) in {cache}")
+    assert doctor.check_models() == found
+
+
 def give_toolchain(
     monkeypatch: pytest.MonkeyPatch, *, server: tuple[str, ...] | None, z3_version: str
 ) -> None:
@@ -305,7 +322,7 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         "Python",
         *("torch", "training"),
         *("Dafny", "DafnyServer", "mono", "second judge", "z3", "Lean"),
-        *("vllm", "peft", "tensorboard", "wandb", "ray", "mcp", "lean-dojo"),
+        *("vllm", "peft", "tensorboard", "wandb", "ray", "mcp", "lean-dojo", "models"),
         *("run folder", "verdict cache"),
     ]
 
