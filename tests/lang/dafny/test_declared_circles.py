@@ -33,6 +33,9 @@ def test_what_depends_on_nothing_of_its_own_is_admitted() -> None:
     ("text", "rule"),
     [
         (SPEAKS_OF_C, "circular-type"),
+        (HONEST.replace("x < 9", "Has<Small>() || x < 9"), "circular-type"),
+        (HONEST.replace("x < 9", "Has<nat>() || x < 9"), ""),
+        (HONEST.replace("IsSmall(x)", "x < 9 || Has<Small>()"), "circular-type"),
         (SPEAKS_OF_C.replace("var d: Small", "var d: int"), ""),
         (HONEST.replace("extends D, B, G<nat>", "extends D, E, B"), ""),
         (HONEST.replace("extends D, B, G<nat>", "extends D, E, G<nat>"), "two-parents"),

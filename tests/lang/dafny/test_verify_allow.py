@@ -345,5 +345,5 @@ def test_dafny_believes_no_attack_that_the_words_do_not_name(
             Path(f"{case['name']}.dfy").write_text(case["body"])
     status, rows, _ = verify(".", "--allow", ",".join(ALLOWED))
     assert status == 1
-    assert len(rows) == 42
+    assert len(rows) == 45
     assert {row["status"] for row in rows.values()} <= {"rejected", "unsound"}

@@ -127,19 +127,10 @@ class _Types:
     def mixes_wide(self) -> bool:
         """Whether anything may be null, or a function that is not total."""
         wide = {"null", *_WIDE_ARROWS}
-        return (
-            bool(self.demanding)
-            or any(
-                token.sign in wide or token.text.endswith("?")
-                for program in self._around.programs
-                for token in program.tokens
-            )
-            or any(
-                token.text in _WIDE_VALUES
-                for program in self._around.programs
-                for first, last in program.lambdas
-                for token in program.tokens[first:last]
-            )
+        return bool(self.demanding) or any(
+            token.sign in wide or token.text.endswith("?")
+            for program in self._around.programs
+            for token in program.tokens
         )
 
     def makes_wide(self, program: ParsedProgram, start: int, end: int) -> bool:
@@ -155,7 +146,7 @@ class _Types:
             if is_made and tokens[place - 1].text != "case":
                 places.update(range(place + 2, find_close(tokens, place + 1)))
         # ``multiset[k]`` is a ``nat``.
-        wide = self.wide | self._single | _WIDE_VALUES | {"multiset"}
+        wide = self.wide | self._single | {"null", "multiset"}
         return any(tokens[i].text in wide or self.is_partial(tokens, i) for i in places)
 
     @cached_property

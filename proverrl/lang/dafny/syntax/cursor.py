@@ -305,9 +305,11 @@ class CodeTypes(Cursor):
     def _parse_type_arguments(self) -> None:
         if self._text(self._place - 1) in ("map", "imap"):
             self._note_missing_range()
+        start = self._place
         self.expect("<")
         self.parse_items(self.parse_type)
         self.expect(">")
+        self.program.type_arguments.append((start, self._place))
 
     def _note_missing_range(self) -> None:
         """``map<T>`` leaves a type to be inferred."""

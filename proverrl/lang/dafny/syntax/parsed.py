@@ -102,19 +102,19 @@ class ParsedProgram:
     range of each comprehension of a finite set or map. ``two_state``: names of two-state functions.
     ``in_lambdas``: names inside lambdas. ``reading_lambdas``, with start and end of their clauses,
     and ``reading_functions`` have a ``reads`` clause. ``declared_types``: start and end of each
-    type after a colon. ``promises``: start and end of what a forall statement ensures. ``foralls``:
-    start and end of each such statement. ``ensuring``: where those begin that ensure something.
-    ``keys``: of map comprehensions, where the variables begin, the bar, start and end of the key.
-    ``unpacked``: names in the patterns of variables. ``cases``: of match expressions, the names in
-    the pattern, and start and end of the value. ``lambdas``: start and end of each. ``updates``:
-    the places behind ``:=`` of ``e[i := v]``.
-    ``left_out``: loops and forall statements without a body. ``chains``: where each operand of a
-    logical operator begins, the operator before it, and the place of that; at last where the chain
-    ends. ``mixed``: sums and conditionals, by the place of ``+``, of ``then`` or of each ``case``.
-    ``calls``: what is called (``>`` behind types), the place of the parenthesis, start and end of
-    each argument. ``selections``: where what is selected from begins, and the dot. ``matched``:
-    start and end of what is matched. ``case_names``: names in the patterns of cases. ``failing``:
-    each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
+    type after a colon. ``type_arguments``: the brackets around such. ``promises``: start and end of
+    what a forall statement ensures. ``foralls``: start and end of each such statement.
+    ``ensuring``: where those begin that ensure something. ``keys``: of map comprehensions, where
+    the variables begin, the bar, start and end of the key. ``unpacked``: names in the patterns of
+    variables. ``cases``: of match expressions, the names in the pattern, and start and end of the
+    value. ``lambdas``: start and end of each. ``updates``: the places behind ``:=`` of ``e[i :=
+    v]``. ``left_out``: loops and forall statements without a body. ``chains``: where each operand
+    of a logical operator begins, the operator before it, and the place of that; at last where the
+    chain ends. ``mixed``: sums and conditionals, by the place of ``+``, of ``then`` or of each
+    ``case``. ``calls``: what is called (``>`` behind types), the place of the parenthesis, start
+    and end of each argument. ``selections``: where what is selected from begins, and the dot.
+    ``matched``: start and end of what is matched. ``case_names``: names in the patterns of cases.
+    ``failing``: each ``:-``. ``labelled``: the ``@`` of each call in the state at a label.
     ``reversed_calcs``: the braces of calcs whose steps all have an operator, and for which Dafny
     infers ``<==`` as the one of all."""
 
@@ -142,6 +142,7 @@ class ParsedProgram:
     reading_lambdas: list[tuple[int, int, int]] = field(default_factory=list)
     reading_functions: set[str] = field(default_factory=set)
     declared_types: list[tuple[int, int]] = field(default_factory=list)
+    type_arguments: list[tuple[int, int]] = field(default_factory=list)
     promises: list[tuple[int, int]] = field(default_factory=list)
     ensuring: set[int] = field(default_factory=set)
     foralls: list[tuple[int, int]] = field(default_factory=list)
