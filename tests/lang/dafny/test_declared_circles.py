@@ -14,6 +14,7 @@ class F extends D, B, G<nat> { constructor() { a, b, g := 0, 1, 2; } }
 twostate lemma L(c: C, n: nat) requires c.t == old(c.t) ensures n >= 0 decreases n - 1 + 0, (n)
 { if n > 0 { L(c, n - 1); } }
 twostate predicate Same(c: C) reads c { c.t == old(c.t) }
+class K { var k: int twostate predicate P() reads this { k == old(k) } }
 """
 """Only ``E`` and ``F`` have two parents, and no generic one in common."""
 SPEAKS_OF_C = HONEST.replace("x < 9", "var c: C? := null; x < 9")

@@ -58,7 +58,7 @@ def find_two_state_measures(program: ParsedProgram) -> Iterator[Finding]:
         head = tokens[element.start : element.named + 1]
         if "twostate" not in [token.text for token in head]:
             continue
-        own = {
+        own = {"this"} | {
             tokens[place].text
             for _, _, place in program.formals
             if element.start < place < element.end
