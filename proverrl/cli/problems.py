@@ -115,7 +115,9 @@ def convert(
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
     click.echo(f"licence: {benchmark.licence}")
     click.echo(f"sha256 of the source: {benchmark.sha256 or 'not of one file'}")
-    for reason, count in Counter(entry.reason for entry in benchmark.refused).most_common():
+    # The file of refused problems has the lines.
+    reasons = Counter(re.sub(r"\bline \d+: ", "", entry.reason) for entry in benchmark.refused)
+    for reason, count in reasons.most_common():
         click.echo(f"refused {count}: {reason}")
     _warn_of_overlaps(benchmark)
     for path in written:
