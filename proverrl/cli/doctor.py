@@ -124,16 +124,17 @@ def check_models() -> Part:
         stored = scan_cache_dir().repos
     except CacheNotFound:
         stored = frozenset()
+    except (OSError, ValueError) as error:
+        return Part("models", "weak", str(error), "set HF_HUB_CACHE to a folder")
     models = sorted(
-        (repo.repo_id, repo.size_on_disk) for repo in stored if repo.repo_type == "model"
+        (repo.repo_id, repo.size_on_disk)
+        for repo in stored
+        if any(file.file_name == "config.json" for r in repo.revisions for file in r.files)
+        and repo.repo_type == "model"
     )
     named = ", ".join(f"{name} ({size / 1e9:.1f} GB)" for name, size in models)
     where = f"in {constants.HF_HUB_CACHE}"
-    return (
-        Part("models", "ok", f"{named} {where}")
-        if named
-        else Part("models", "absent", f"none {where}")
-    )
+    return Part("models", "ok" if named else "absent", f"{named or 'none'} {where}")
 
 
 def check_cache(path: Path) -> Part:

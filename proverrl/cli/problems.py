@@ -130,7 +130,7 @@ def convert(
     "--heldout",
     "share",
     default=0.5,
-    type=click.FloatRange(0, 1),
+    type=float,
     show_default=True,
     help="Share of each family that is held out.",
 )
@@ -149,40 +149,57 @@ def convert(
     help="Gets NAME.train.jsonl and NAME.heldout.jsonl of each SOURCE.",
 )
 def split(sources: tuple[str, ...], share: float, project: str, seed: int, out: Path) -> None:
-    """Divide the problems of all SOURCES so that the sides share nothing.
+    """Divide the problems of all SOURCES into training and held-out ones.
 
     Problems that are nearly the same, or of one project, stay together.
     """
     from proverrl.benchmarks.convert import write_benchmark
     from proverrl.problems.split import divide
 
+    if not 0.0 < share < 1.0:
+        raise UsageError(f"--heldout {share}: a share lies between 0 and 1")
     read = [_open(source, "auto") for source in sources]
     names = [Path(benchmark.name).stem for benchmark in read]
     if len({*names}) < len(names):
         raise UsageError(
             f"two sources have one name ({', '.join(names)}), and so would their files"
         )
-    held = iter(
-        divide([p for b in read for p in b.problems], share, seed=seed, project=_compile(project))
-    )
+    whole = [problem for benchmark in read for problem in benchmark.problems]
+    held = iter(divide(whole, share, seed=seed, project=_read_project(project, whole)))
+    parts = []
     for name, benchmark in zip(names, read, strict=True):
-        sides = [next(held) for _ in benchmark.problems]
+        chosen = [(entry, next(held)) for entry in benchmark.entries]
         for side, wanted in (("train", False), ("heldout", True)):
             entries = tuple(
                 replace(entry, problem=replace(entry.problem, split=cast("Split", side)))
-                for entry, is_held in zip(benchmark.entries, sides, strict=True)
+                for entry, is_held in chosen
                 if is_held is wanted
             )
-            part = replace(benchmark, entries=entries, refused=())
-            path = write_benchmark(part, out / f"{name}.{side}.jsonl")[0]
-            click.echo(f"written: {path}, {len(entries)} problems")
+            if not entries:
+                raise UsageError(
+                    f"{name}: nothing is left for {side}; name more problems of other kinds"
+                )
+            selection = (
+                f"{side} of problems split, heldout {share}, seed {seed}, project {project!r}"
+            )
+            part = replace(benchmark, entries=entries, refused=(), selection=selection)
+            parts.append((part, out / f"{name}.{side}.jsonl"))
+    for part, path in parts:
+        click.echo(f"written: {write_benchmark(part, path)[0]}, {len(part.entries)} problems")
+    if refused := sum(len(benchmark.refused) for benchmark in read):
+        click.echo(f"left out: {refused} refused problems; `problems convert` says why")
 
 
-def _compile(pattern: str) -> re.Pattern[str] | None:
+def _read_project(pattern: str, problems: list[Problem]) -> re.Pattern[str] | None:
+    """Raises ``UsageError`` for what is no regular expression, or names no project."""
     try:
-        return re.compile(pattern) if pattern else None
+        project = re.compile(pattern) if pattern else None
     except re.error as error:
         raise UsageError(f"--project {pattern!r} is no regular expression: {error}") from error
+    if project and (project.search("") or not any(project.search(p.id) for p in problems)):
+        which = "matches nothing at all" if project.search("") else "matches no problem's id"
+        raise UsageError(f"--project {pattern!r} {which}, so that it names no project")
+    return project
 
 
 @problems.command("list")

@@ -156,9 +156,9 @@ class PolicyConfig(Section):
     """The policy. What is trained is a transformers model under either ``engine`` of ours."""
 
     path: str = ""
-    """a Hugging Face folder or id; ``endpoint:NAME``, a server of ``[endpoints.NAME]``, for
-    evaluation and search; empty makes a small Llama model of the sizes in
-    ``[policy]``"""
+    """a Hugging Face folder or id, or an adapter's folder (peft); ``endpoint:NAME``, a server of
+    ``[endpoints.NAME]``, for evaluation and search; empty makes a small Llama model of the sizes
+    in ``[policy]``"""
     engine: Annotated[str, name_of("policy", EngineName)] = "transformers"
     """``transformers``, the trained model itself samples; ``vllm``, a copy of its weights
     ([engines.md](engines.md)); ``package.module:function``, your own, for evaluation and search

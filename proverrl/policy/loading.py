@@ -37,7 +37,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError, name_some
 from proverrl.files.disk import loading, saving
-from proverrl.policy.lora import base_weights, find_base, merge_saved
+from proverrl.policy.lora import base_weights, list_adapters, merge_saved
 from proverrl.policy.transformers import TransformersPolicy
 
 BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
@@ -94,14 +94,11 @@ def _read_checkpoint(
     path: str | Path, dtype: torch.dtype | Literal["auto"], key: str, name: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model and the tokenizer of a checkpoint, which errors call ``name``."""
-    if base := find_base(Path(path)):
-        model, tokenizer = _read_checkpoint(
-            base, dtype, f"{name} is an adapter, and its base", base
-        )
-        return merge_saved(model, Path(path)), tokenizer
-    place = find_model(path, key)
+    place, (adapters, _) = find_model(path, key), list_adapters(path)
+    # Who trains an adapter may add tokens or a chat template.
+    named = [str(folder) for folder in adapters if (folder / "tokenizer_config.json").exists()]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained([*named, place][0], trust_remote_code=False)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         if quantised := getattr(config, "quantization_config", None):
             method = quantised.get("quant_method", "in a way of its own")
@@ -134,6 +131,8 @@ def _read_checkpoint(
     if unused := sorted(report["unexpected_keys"]):
         text = f"{name} has weights that its config.json has no place for: {name_some(unused)}"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
+    for folder in reversed(adapters):
+        model = merge_saved(model, folder)
     _allow_saving(model)
     return model, tokenizer
 
@@ -144,6 +143,9 @@ def find_model(path: str | Path, key: str) -> str:
     is asked once, for the model's configuration: the libraries would ask for every file, six times
     each. Raises
     ``UsageError``, which begins with ``key``, for what is neither."""
+    adapters, base = list_adapters(path)
+    if adapters:
+        return find_model(base, f"{key} {str(path)!r} is an adapter, and its base")
     name, place = str(path), Path(path).absolute()
     if place.is_dir():
         weights = Path(path) / "policy"
@@ -151,8 +153,6 @@ def find_model(path: str | Path, key: str) -> str:
             return name
         if (weights / "config.json").exists():
             raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
-        if base := find_base(place):
-            return find_model(base, f"{key} {name!r} is an adapter, and its base")
         raise UsageError(f"{key} {name!r} holds no weights: there is no {place / 'config.json'}")
     if place.suffix == ".gguf":
         raise UsageError(

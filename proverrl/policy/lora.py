@@ -8,6 +8,7 @@ adapters. Not handled here: whether the sampler really sees them (``proverrl.pol
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,30 +157,55 @@ def load_adapter(model: Any, folder: Path) -> None:
         mine[names[name]].copy_(value)
 
 
-def find_base(folder: Path) -> str:
-    """What a folder with an adapter alone says that it stands on; empty for any other. Raises
-    ``UsageError`` where it does not say it."""
+def list_adapters(path: Path | str) -> tuple[list[Path], Path | str]:
+    """The folders of adapters that stand on each other, the last one first, and what they all stand
+    on; none and ``path`` for what is no folder of an adapter alone. Raises ``UsageError`` where one
+    does not say on what it stands, or they stand on each other in a circle."""
+    adapters: list[Path] = []
+    while base := _find_base(Path(path)):
+        if Path(path) in adapters:
+            raise UsageError(f"{path}: an adapter that stands on itself")
+        adapters.append(Path(path))
+        beside = Path(path) / base
+        path = beside if beside.is_dir() else base
+    return adapters, path
+
+
+def _find_base(folder: Path) -> str:
     path = folder / "adapter_config.json"
     if (folder / "config.json").exists() or not path.exists():
         return ""
     with loading(path):
-        base = json.loads(path.read_text()).get("base_model_name_or_path")
-    if not base:
+        try:
+            config = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise UsageError(f"{path} is no JSON: {error}") from error
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    if not isinstance(base, str) or not base:
         raise UsageError(
             f"{path} does not say on which model the adapter stands; write its folder or hub name "
             'behind "base_model_name_or_path"'
         )
-    return str(base)
+    return base
 
 
 def merge_saved(model: Any, folder: Path) -> Any:
-    """The model with the weights of an adapter that peft wrote, whatever made it."""
+    """The model with the weights of an adapter that peft wrote and can merge; all of them can be
+    trained. Raises ``UsageError`` for another one, and where the adapter does not fit the model."""
     require_module("peft", f"the adapter {str(folder)!r}")
     from peft import PeftModel
 
-    with loading(folder):
-        adapted = PeftModel.from_pretrained(model, str(folder))
-    return adapted.merge_and_unload()
+    try:
+        with loading(folder), warnings.catch_warnings():
+            # It leaves out what it does not find.
+            warnings.filterwarnings("error", message=".*(missing|unexpected) adapter keys")
+            merged = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+    except (AttributeError, KeyError, ValueError, RuntimeError, UserWarning) as error:
+        line = str(error).partition("\n")[0]
+        raise UsageError(
+            f"the adapter {str(folder)!r} cannot be merged into its base: {line}"
+        ) from error
+    return merged.requires_grad_(True)
 
 
 def _merged_weight(layer: Any) -> Tensor:

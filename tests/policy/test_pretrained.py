@@ -327,16 +327,43 @@ def test_adapters_are_loaded_with_what_they_stand_on(tmp_path: Path) -> None:
     loaded = load_policy(tmp_path / "1", PolicyConfig(), device="cpu").model
     first = load_policy(base, PolicyConfig(), device="cpu").model
     name = "model.layers.0.mlp.up_proj.weight"
+    assert all(weight.requires_grad for weight in loaded.parameters())
     for key, weight in model.state_dict().items():
         assert torch.allclose(loaded.state_dict()[key], weight, atol=FLOAT32)
     assert not torch.allclose(first.state_dict()[name], model.state_dict()[name], atol=FLOAT32)
 
 
+def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    base = write_checkpoint(FAMILIES[1], tmp_path / "base")
+    model = load_policy(base, PolicyConfig(), device="cpu").model
+    attach_adapter(model, LoraConfig(rank=2), seed=0, base="../base")
+    adapter = tmp_path / "adapter"
+    save_adapter(model, adapter)
+    load_policy(adapter, PolicyConfig(), device="cpu")
+    path = adapter / "adapter_model.safetensors"
+    weights = load_file(path)
+    for changed in (
+        {name.replace("model.model.", "model.other."): w for name, w in weights.items()},
+        dict(list(weights.items())[2:]),
+        {name: torch.cat([w, w]) for name, w in weights.items()},
+    ):
+        save_file(changed, path)
+        with pytest.raises(UsageError, match=r"adapter' cannot be merged into its base: \S"):
+            load_policy(adapter, PolicyConfig(), device="cpu")
+
+
 def test_an_adapter_of_nothing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "adapter_config.json"
-    path.write_text('{"peft_type": "LORA"}')
-    with pytest.raises(UsageError, match="does not say on which model the adapter stands"):
-        load_policy(tmp_path, PolicyConfig(), device="cpu")
+    for text, said in (
+        ('{"peft_type": "LORA"}', "does not say on which model the adapter stands"),
+        ("[]", "does not say on which model the adapter stands"),
+        ("{", "is no JSON"),
+        (json.dumps({"base_model_name_or_path": "."}), "an adapter that stands on itself"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=said):
+            load_policy(tmp_path, PolicyConfig(), device="cpu")
     path.write_text(
         json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "b")})
     )

@@ -52,6 +52,15 @@ def test_each_family_gives_its_share() -> None:
     assert len({tuple(divide(problems, 0.5, seed=seed)) for seed in range(8)}) > 1
 
 
+def test_small_families_give_their_share_together() -> None:
+    problems = [make("same id", write_lemma(n), f"f{n // 2}") for n in range(16)]
+    assert len(find_groups(problems, None)) == 16
+    for share, number in ((0.5, 8), (0.25, 4)):
+        held = divide(problems, share, seed=0)
+        assert sum(held) == number
+        assert sum(divide(problems[::2], share, seed=0)) == number // 2
+
+
 def test_the_command_writes_both_sides(tmp_path: Path) -> None:
     for name in ("one", "two"):
         rows = [make_row(make(f"{name}{n}", write_lemma(n))) for n in range(4)]
@@ -72,5 +81,13 @@ def test_the_command_writes_both_sides(tmp_path: Path) -> None:
     assert sum(map(len, sides.values())) == 8
     wrong = CliRunner().invoke(cli, [*run, "--project", "("])
     assert "--project '(' is no regular expression" in str(wrong.exception)
+    for pattern, said in (("^zzz", "matches no problem's id"), ("z*", "matches nothing at all")):
+        wrong = CliRunner().invoke(cli, [*run, "--project", pattern])
+        assert said in str(wrong.exception)
+    for share in ("nan", "1", "-1"):
+        wrong = CliRunner().invoke(cli, [*run, f"--heldout={share}"])
+        assert "a share lies between 0 and 1" in str(wrong.exception)
+    wrong = CliRunner().invoke(cli, [*run, "--heldout=0.01"])
+    assert "one: nothing is left for heldout" in str(wrong.exception)
     twice = CliRunner().invoke(cli, ["problems", "split", given[0], given[0], "--out", "x"])
     assert "two sources have one name (one, one)" in str(twice.exception)

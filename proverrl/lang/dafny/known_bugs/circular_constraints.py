@@ -34,6 +34,7 @@ def find_circular_constraints(program: ParsedProgram) -> Iterator[Finding]:
         return
     graph = nx.DiGraph()
     names = {element.name for element in elements}
+    declared = names | {program.tokens[place].text for place in program.constructor_places}
     given = defaultdict[str, set[str]](set)
     spans = _list_given(program)
     for element in elements:
@@ -44,9 +45,17 @@ def find_circular_constraints(program: ParsedProgram) -> Iterator[Finding]:
                 words |= _list_words(program, inner)
             # What is said of a member may be said of ``this``.
             graph.add_edge(inner.name, element.name)
-        graph.add_edges_from((element.name, word) for word in words & names)
+        graph.add_edges_from((element.name, word) for word in words & declared)
+        for place in program.constructor_places:
+            if element.start < place < element.end:
+                graph.add_edge(program.tokens[place].text, element.name)
         inside = (span for span in spans if element.start < span[0] < element.end)
         given[element.name].update(*(_list_texts(program, *span) for span in inside))
+    for part in program.parts:
+        if part.inherited:
+            # What is known to be a trait may be what extends it.
+            above = _list_texts(program, part.start, part.end)
+            graph.add_edges_from((word, part.owner) for word in above & names)
     for group in nx.strongly_connected_components(graph):
         is_circle = len(group) > 1 or graph.has_edge(*group, *group)
         is_unseen = not program.references.isdisjoint(group) or any(given[n] & group for n in group)
@@ -68,7 +77,9 @@ def _list_given(program: ParsedProgram) -> list[tuple[int, int]]:
 
 
 def _list_texts(program: ParsedProgram, start: int, end: int) -> set[str]:
-    return {token.text.removesuffix("?") for token in program.tokens[start:end]}
+    """The words and signs there, and what may be nullable without its ``?``."""
+    texts = {token.text for token in program.tokens[start:end]}
+    return texts | {text.removesuffix("?") for text in texts}
 
 
 def _list_words(program: ParsedProgram, element: Element, *, is_head: bool = False) -> set[str]:

@@ -301,12 +301,13 @@ def _sort_types(program: ParsedProgram) -> _TypeNames:
         related |= based
     # Another module may declare the name, too.
     covariant -= others
+    only = {name for name in others if declared[name] == 1}
     return _TypeNames(
         related=frozenset(related),
         references=frozenset(references),
         ambiguous=frozenset(name for name in related if declared[name] > 1),
         covariant=frozenset(covariant),
-        transparent=_find_transparent(program, covariant, {n for n in others if declared[n] == 1}),
+        transparent=_find_transparent(program, covariant, only if not is_foreign else ()),
         synonyms=synonyms,
         declared=frozenset(declared) if is_foreign else None,
     )
