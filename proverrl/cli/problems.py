@@ -132,7 +132,7 @@ def convert(
     default=0.5,
     type=float,
     show_default=True,
-    help="Share of each family that is held out.",
+    help="Share of the problems that is held out.",
 )
 @click.option(
     "--project",
@@ -196,9 +196,14 @@ def _read_project(pattern: str, problems: list[Problem]) -> re.Pattern[str] | No
         project = re.compile(pattern) if pattern else None
     except re.error as error:
         raise UsageError(f"--project {pattern!r} is no regular expression: {error}") from error
-    if project and (project.search("") or not any(project.search(p.id) for p in problems)):
-        which = "matches nothing at all" if project.search("") else "matches no problem's id"
-        raise UsageError(f"--project {pattern!r} {which}, so that it names no project")
+    if project and project.search(""):
+        raise UsageError(
+            f"--project {pattern!r} matches nothing at all, so that it names no project"
+        )
+    if project and not any(project.search(problem.id) for problem in problems):
+        raise UsageError(
+            f"--project {pattern!r} matches no problem's id, so that it names no project"
+        )
     return project
 
 

@@ -46,9 +46,9 @@ def find_circular_constraints(program: ParsedProgram) -> Iterator[Finding]:
             # What is said of a member may be said of ``this``.
             graph.add_edge(inner.name, element.name)
         graph.add_edges_from((element.name, word) for word in words & declared)
-        for place in program.constructor_places:
-            if element.start < place < element.end:
-                graph.add_edge(program.tokens[place].text, element.name)
+        if element.word in ("datatype", "codatatype"):
+            made = program.constructor_places.intersection(range(element.start, element.end))
+            graph.add_edges_from((program.tokens[place].text, element.name) for place in made)
         inside = (span for span in spans if element.start < span[0] < element.end)
         given[element.name].update(*(_list_texts(program, *span) for span in inside))
     for part in program.parts:

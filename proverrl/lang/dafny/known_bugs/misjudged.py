@@ -158,6 +158,8 @@ def _find_two_parents(program: ParsedProgram) -> Iterator[Finding]:
     """Second parents of a type. Dafny 2.3 takes any for the first; 4.11 takes one generic trait for
     the same where it is reached as ``A<int>`` and as ``A<nat>``."""
     inherited = [part for part in program.parts if part.inherited]
+    if all(program.tokens[part.start - 1].text != "," for part in inherited):
+        return
     above = nx.DiGraph()
     for part in (p for p in program.parts if p.inherited or p.owner not in program.references):
         words = (token.text for token in program.tokens[part.start : part.end])
