@@ -123,8 +123,8 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
         kv_token *= size
         rows = max(1, min(config.policy.max_rows, MAX_CACHED_TOKENS // length))
         sampling["key-value cache"] = rows * length * kv_token
-        # In float32: divided, as log-probabilities, as probabilities, and as random numbers.
-        sampling["logits of the next token"] = rows * shape.vocab_size * (size + 16)
+        # In float32: divided, as probabilities, and these once more in blocks.
+        sampling["logits of the next token"] = rows * shape.vocab_size * (size + 12)
     together = not config.grpo.in_order and config.grpo.max_staleness > 0
     if together and config.policy.engine != "vllm":
         # The sampler's model, and the weights that wait for it (``proverrl.run.samplers``).

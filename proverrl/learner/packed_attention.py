@@ -28,11 +28,12 @@ from transformers.masking_utils import sdpa_mask
 
 from proverrl.errors import UsageError
 from proverrl.learner.split_attention import SplitPlan, plan_split, split_attention, why_not_split
+from proverrl.policy.decoding import grouped_attention
 
 logger = logging.getLogger(__name__)
 
 NAME = "proverrl_packed"
-"""The name of the attention in transformers; without a plan it is torch's own (sdpa)."""
+"""The name of the attention in transformers; without a plan it is the sampler's."""
 
 NO_MASK = torch.empty(1, 1, 0, 0)
 """Given as the attention mask, so that the library builds none: the plan says it all."""
@@ -125,8 +126,7 @@ def packed_attention(
     first value returned is (rows, tokens, heads, head size). With a plan there is one row. Raises
     ``UsageError`` if the model wants attention that torch's own does not compute."""
     if attention_plan is None:
-        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
-        return out, None
+        return grouped_attention(module, query, key, value, attention_mask, **settings)
     for name in _UNKNOWN:
         if settings.get(name) is not None:
             raise UsageError(

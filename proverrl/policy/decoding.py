@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 
 LOWEST = -1e4
@@ -23,9 +26,47 @@ product, while -inf times 0 is no number."""
 ROOM = 64
 """Tokens for which room is made at once."""
 
+BLOCK = 128
+"""Weights that are summed at once in a draw."""
+
+GROUPED = "proverrl_grouped"
+"""The name in transformers of torch's attention, with heads in groups where one token is added."""
+
 PREFILL_TOKENS = 32_768
 """Tokens of prompts that are read at once, all rows together: what a layer computes of them is
 there until the next has read it."""
+
+
+def group_heads(model: Any) -> None:
+    """Let the model attend through ``grouped_attention`` where it attends through torch's own."""
+    config = model.config.get_text_config(decoder=True)
+    if config._attn_implementation == "sdpa":
+        model.set_attn_implementation(GROUPED)
+
+
+def grouped_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **settings: Any,
+) -> tuple[Tensor, None]:
+    """Attention for transformers' interface: tensors are (rows, heads, tokens, head size), and the
+    first value returned is (rows, tokens, heads, head size). Of one token a row, the heads that
+    share their keys and values (grouped queries, Ainslie et al. 2023, arXiv 2305.13245) are its
+    queries: the library would copy all keys for each head."""
+    rows, heads, tokens, size = query.shape
+    groups = key.shape[1]
+    plain = settings.get("dropout", 0.0) == 0.0 and settings.get("position_bias") is None
+    if tokens > 1 or groups == heads or not plain:
+        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+        return out, None
+    grouped = query.reshape(rows, groups, heads // groups, size)
+    mask = None if attention_mask is None else attention_mask[..., : key.shape[-2]]
+    scale = settings.get("scaling")
+    found = F.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scale)
+    return found.reshape(rows, 1, heads, value.shape[-1]), None
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -46,9 +87,8 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             return self.keys, self.values
         end = length + key_states.shape[-2]
         if self._buffers is None or end > self._buffers[0].shape[-2]:
-            assert self.keys is not None
-            assert self.values is not None
-            self._buffers = (_with_room(self.keys, end), _with_room(self.values, end))
+            keys, values = self._held()
+            self._buffers = (_with_room(keys, end), _with_room(values, end))
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[..., length:end, :] = new
         self.keys, self.values = (buffer[..., :end, :] for buffer in self._buffers)
@@ -61,6 +101,23 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     def batch_select_indices(self, indices: Tensor) -> None:
         self._buffers = None
         super().batch_select_indices(indices)
+
+    def cut(self, start: int) -> None:
+        """Forget the first places of all rows, which no row needs."""
+        self._buffers = None
+        keys, values = self._held()
+        self.keys, self.values = keys[..., start:, :], values[..., start:, :]
+
+    def join(self, other: RoomyLayer) -> None:
+        """Take in other rows, behind these; all end at the same place."""
+        self._buffers = None
+        pairs = zip(self._held(), other._held(), strict=True)
+        self.keys, self.values = (torch.cat(_align(*pair, dim=-2)) for pair in pairs)
+
+    def _held(self) -> tuple[Tensor, Tensor]:
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys, self.values
 
 
 def make_cache(model: Any) -> Cache:
@@ -97,6 +154,26 @@ class CachedRows:
             self._mask = mask[:, : start + piece]
             self._read(ids[:, start : start + piece], positions[:, start : start + piece])
 
+    @property
+    def can_join(self) -> bool:
+        """True if rows may be added to these."""
+        return len(self._layers) > 0
+
+    @property
+    def _layers(self) -> list[RoomyLayer]:
+        return [layer for layer in self._cache.layers if isinstance(layer, RoomyLayer)]
+
+    def join(self, other: CachedRows) -> None:
+        """Have the other rows as well, behind these."""
+        for mine, others in zip(self._layers, other._layers, strict=True):
+            mine.join(others)
+        self._mask = torch.cat(_align(self._mask, other._mask, dim=-1))
+        self.logits, self.position = (
+            torch.cat(pair)
+            for pair in ((self.logits, other.logits), (self.position, other.position))
+        )
+        self._is_padded = not bool(self._mask.all())
+
     def repeat(self, rows: Tensor) -> None:
         """From here on have these of the rows, each as often as it is named."""
         self._cache.batch_select_indices(rows)
@@ -108,6 +185,12 @@ class CachedRows:
         """Drop all rows but these; from here on ``logits`` are those of the next ``add``."""
         self._cache.batch_select_indices(rows)
         self._mask, self.position = self._mask[rows], self.position[rows]
+        if self._is_padded and self.can_join:
+            # Where the longest of the rows begins.
+            start = int(self._mask.any(0).int().argmax())
+            self._mask = self._mask[:, start:]
+            for layer in self._layers:
+                layer.cut(start)
         self._is_padded = self._is_padded and not bool(self._mask.all())
 
     def add(self, tokens: Tensor) -> None:
@@ -162,20 +245,47 @@ def draw_tokens(
     1904.09751); the log-probabilities do not count it.
     """
     scale = temperature if temperature > 0 else 1.0
-    wide = logits.float() / scale
-    logprobs = torch.log_softmax(_keep_likeliest(wide, top_k) if top_k else wide, dim=-1)
+    # Every pass over the vocabulary counts: on a CPU a draw may take as long as the model.
+    wide = logits.float() if scale == 1.0 else logits.float() / scale
+    if top_k:
+        wide = _keep_likeliest(wide, top_k)
+    most = wide.amax(dim=-1, keepdim=True)
+    weights = (wide - most).exp_()
+    total = weights.sum(dim=-1, keepdim=True)
     if temperature == 0:
-        token = logprobs.argmax(dim=-1)
+        token = wide.argmax(dim=-1)
     else:
-        weights = logprobs.exp()
         if top_p < 1.0:
-            ordered, order = weights.sort(dim=-1, descending=True)
+            ordered, order = (weights / total).sort(dim=-1, descending=True)
             likelier = ordered.cumsum(-1) - ordered
             weights = weights.scatter(-1, order, ordered.masked_fill(likelier >= top_p, 0.0))
-        # What torch.multinomial draws, which would wait for the device to look for faults.
-        race = torch.empty_like(weights).exponential_(1.0, generator=generator)
-        token = weights.div_(race).argmax(dim=-1)
-    return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
+        token = _draw_weighted(weights, generator)
+    chosen = wide.gather(-1, token[:, None])
+    return token, (chosen - most - total.log()).squeeze(-1)
+
+
+def _draw_weighted(weights: Tensor, generator: torch.Generator) -> Tensor:
+    """One index per row of ``weights`` (rows, vocabulary), by the inverse of their running sum.
+    torch.multinomial draws a number for every weight, which takes a quarter of the time that a
+    model of 0.5 B needs for a token on a CPU, and waits for the device to look for faults."""
+    if missing := -weights.shape[-1] % BLOCK:
+        weights = F.pad(weights, (0, missing))
+    blocks = weights.reshape(len(weights), -1, BLOCK)
+    sums = blocks.sum(-1).double().cumsum(-1)
+    uniform = torch.rand((len(sums), 1), dtype=sums.dtype, device=sums.device, generator=generator)
+    target = uniform * sums[:, -1:]
+    block = _first_above(sums, target)
+    before = F.pad(sums, (1, 0)).gather(-1, block)
+    rows = torch.arange(len(sums), device=sums.device)
+    inside = blocks[rows, block.squeeze(-1)].double().cumsum(-1)
+    return (block * BLOCK + _first_above(inside, target - before)).squeeze(-1)
+
+
+def _first_above(sums: Tensor, target: Tensor) -> Tensor:
+    """The first place at which a row's running sum exceeds its target, of shape (rows, 1); where
+    rounding leaves none, that at which the sum is complete, whose weight is not 0 either."""
+    complete = sums.argmax(-1, keepdim=True)
+    return torch.minimum((sums <= target).sum(-1, keepdim=True), complete)
 
 
 def _keep_likeliest(logits: Tensor, top_k: int) -> Tensor:
@@ -197,8 +307,20 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[T
     return ids.to(device), mask.to(device)
 
 
+def _align(first: Tensor, second: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Both with as many places, zeros before the first of the shorter."""
+    longest = max(first.shape[dim], second.shape[dim])
+    pads = (0, 0) * (-1 - dim)
+    padded = [F.pad(each, (*pads, longest - each.shape[dim], 0)) for each in (first, second)]
+    return padded[0], padded[1]
+
+
 def _with_room(tensor: Tensor, length: int) -> Tensor:
     rows, heads, held, size = tensor.shape
     buffer = tensor.new_empty((rows, heads, length + ROOM, size))
     buffer[..., :held, :] = tensor
     return buffer
+
+
+AttentionInterface.register(GROUPED, grouped_attention)
+AttentionMaskInterface.register(GROUPED, sdpa_mask)

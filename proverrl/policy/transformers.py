@@ -2,9 +2,10 @@
 
 Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's own
 log-probabilities at the sampling temperature. Prompts are prefilled once for all of their
-completions; rows that have ended are dropped from the batch. A completion ends where the model's
-context does; a generation that is cancelled stops at its next token. Not handled here: weight
-updates, log-probabilities under top-p (what is drawn with it has none).
+completions; rows that have ended make room for those of further prompts (continuous batching: Orca,
+Yu et al. 2022, OSDI). A completion ends where the model's context does; a generation that is
+cancelled stops at its next token. Not handled here: weight updates, log-probabilities under top-p
+(what is drawn with it has none).
 """
 
 from __future__ import annotations
@@ -12,24 +13,23 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
-from proverrl.errors import ProverRLError
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, place_rows
 from proverrl.policy.conversation import encode_messages, find_ends, resume_prompt
-from proverrl.policy.decoding import ROOM, CachedRows, draw_tokens
+from proverrl.policy.decoding import CachedRows, draw_tokens, group_heads
+from proverrl.policy.in_flight import RowsInFlight
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
     adapter_weights,
@@ -67,6 +67,7 @@ class TransformersPolicy:
         world: World = SINGLE,
     ) -> None:
         self.model = model.to(device).eval()
+        group_heads(self.model)
         self.tokenizer = tokenizer
         self.layout = layout
         self.device = device
@@ -186,109 +187,90 @@ class TransformersPolicy:
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
+    @torch.inference_mode()
     def _generate(
         self, prompts: list[Prompt], n: int, sampling: Sampling, cancelled: threading.Event
     ) -> list[list[Completion]]:
-        generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
-        results: list[list[Completion]] = [[] for _ in prompts]
-        for chosen, num in self._cut_batches(prompts, n, sampling.max_new_tokens):
-            batch = [prompts[i] for i in chosen]
-            rows = self._generate_rows(batch, num, sampling, generator, cancelled)
-            for position, index in enumerate(chosen):
-                results[index] += rows[position * num : (position + 1) * num]
-        return results
-
-    def _cut_batches(
-        self, prompts: Sequence[Prompt], n: int, most: int
-    ) -> Iterator[tuple[list[int], int]]:
-        """The prompts to write on at once, and the number of completions of each: ``n``, but for a
-        prompt that has no room for so many."""
-        lengths = [min(len(prompt.token_ids) + most, self.context_tokens) for prompt in prompts]
-        batch: list[int] = []
-        # Prompts of like length share a batch, so that little padding is computed.
-        for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
-            room = max(1, min(self.max_rows, MAX_CACHED_TOKENS // lengths[index]))
-            if batch and (len(batch) + 1) * n > room:
-                yield batch, n
-                batch = []
-            if n > room:
-                yield from (([index], min(room, n - done)) for done in range(0, n, room))
-            else:
-                batch.append(index)
-        if batch:
-            yield batch, n
-
-    @torch.inference_mode()
-    def _generate_rows(
-        self,
-        prompts: list[Prompt],
-        n: int,
-        sampling: Sampling,
-        generator: torch.Generator,
-        cancelled: threading.Event,
-    ) -> list[Completion]:
         self.model.eval()
-        most, stop = sampling.max_new_tokens, sampling.stop
-        pad = self.tokenizer.pad_token_id
-        pad_id = self.end_id if pad is None else int(pad)
-        prompt_ids = [prompt.token_ids for prompt in prompts]
-        # Equal prompts are read once.
-        places = {ids: place for place, ids in enumerate(dict.fromkeys(prompt_ids))}
-        rows = CachedRows(self.model, list(places), pad_id=pad_id, device=self.device)
-        copies = torch.tensor([places[ids] for ids in prompt_ids for _ in range(n)])
-        rows.repeat(copies.to(self.device))
-        num_rows = len(prompts) * n
-        alive = torch.arange(num_rows, device=self.device)
-        drawn = torch.empty((num_rows, 0), dtype=torch.long, device=self.device)
-        logprobs = torch.empty((num_rows, 0), device=self.device)
-        lengths = torch.full((num_rows,), most, device=self.device)
-        writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
-        ends = torch.tensor(self.end_ids, device=self.device)
-        for step in range(most):
-            if step == drawn.shape[1]:
-                # Room for what is written, not for all that may be.
-                drawn, logprobs = (F.pad(held, (0, ROOM)) for held in (drawn, logprobs))
+        generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
+        written = RowsInFlight(sampling, self.end_ids, self.ends_with, self.device)
+        waiting = deque(self._cut_pieces(prompts, n, sampling.max_new_tokens))
+        rows = self._begin(written, prompts, self._take(waiting, 0))
+        while True:
             token, logprob = draw_tokens(
                 rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
             )
-            drawn[alive, step] = torch.where(writing, token, pad_id)
-            logprobs[alive, step] = torch.where(writing, logprob, 0.0)
             # The place of the token that was just drawn is one more than that of the last.
             full = rows.position.squeeze(-1) + 2 >= self.context_tokens
-            still = writing & ~torch.isin(token, ends) & ~full
-            # The one place at each token where this waits for the device.
-            if stop:
-                found = self._find_stops(drawn[alive, : step + 1], still, stop)
-                still &= torch.tensor(found, device=self.device) == 0
-                num_writing = found.count(0)
-            else:
-                num_writing = int(still.sum())
-            lengths[alive] = torch.where(writing & ~still, step + 1, lengths[alive])
-            writing = still
-            if num_writing == 0 or step + 1 == most or cancelled.is_set():
-                break
-            if num_writing < COMPACT_BELOW * len(alive):
-                # The indices of those that write, in their order.
-                kept = writing.int().argsort(descending=True, stable=True)[:num_writing]
+            num_writing = written.add(token, logprob, full)
+            if cancelled.is_set() or (num_writing == 0 and not waiting):
+                return self._complete(prompts, sampling, written)
+            if num_writing >= COMPACT_BELOW * written.num_rows:
+                rows.add(token)
+                continue
+            kept = written.drop_ended()
+            if num_writing:
                 rows.keep(kept)
-                alive, token = alive[kept], token[kept]
-                writing = torch.ones(num_writing, dtype=torch.bool, device=self.device)
-            rows.add(token)
-        if bool(logprobs.isnan().any()):
-            raise ProverRLError(
-                "the policy's logits are not numbers (NaN), so that nothing can be drawn; its "
-                "weights are spoiled, or its number type is too small for it"
-            )
-        completions = []
-        written = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
-        for row, (tokens, values, length) in enumerate(written):
-            ids = tokens[:length]
-            stopped = ids[-1] in self.end_ids or (bool(stop) and self._ends_with(ids, stop))
-            known = values[:length] if sampling.top_p == 1.0 else None
-            completions.append(
-                self.make_completion(prompt_ids[row // n], ids, known, stopped=stopped)
-            )
-        return completions
+                rows.add(token[kept])
+            can_begin = num_writing == 0 or rows.can_join
+            if can_begin and (pieces := self._take(waiting, num_writing)):
+                begun = self._begin(written, prompts, pieces)
+                if num_writing:
+                    rows.join(begun)
+                else:
+                    rows = begun
+
+    def _cut_pieces(self, prompts: Sequence[Prompt], n: int, most: int) -> Iterator[_Piece]:
+        """What is written at once of each prompt: ``n`` completions, but for a prompt that has no
+        room for so many. Prompts of like length come together, so that little padding is
+        computed."""
+        lengths = [min(len(prompt.token_ids) + most, self.context_tokens) for prompt in prompts]
+        for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
+            room = max(1, min(self.max_rows, MAX_CACHED_TOKENS // lengths[index]))
+            for done in range(0, n, room):
+                yield _Piece(index, min(room, n - done), room)
+
+    def _take(self, waiting: deque[_Piece], num_rows: int) -> list[_Piece]:
+        """The next pieces for which there is room beside so many rows, which are no longer than
+        those."""
+        taken = []
+        while waiting and num_rows + waiting[0].num <= waiting[0].room:
+            taken.append(waiting.popleft())
+            num_rows += taken[-1].num
+        return taken
+
+    def _begin(
+        self, written: RowsInFlight, prompts: Sequence[Prompt], pieces: list[_Piece]
+    ) -> CachedRows:
+        """Read the prompts of these pieces, equal ones once, and open their rows."""
+        pad = self.tokenizer.pad_token_id
+        prompt_ids = [prompts[piece.prompt].token_ids for piece in pieces]
+        places = {ids: place for place, ids in enumerate(dict.fromkeys(prompt_ids))}
+        rows = CachedRows(
+            self.model,
+            list(places),
+            pad_id=self.end_id if pad is None else int(pad),
+            device=self.device,
+        )
+        copies = [
+            places[ids]
+            for ids, piece in zip(prompt_ids, pieces, strict=True)
+            for _ in range(piece.num)
+        ]
+        rows.repeat(torch.tensor(copies, device=self.device))
+        written.open(piece.prompt for piece in pieces for _ in range(piece.num))
+        return rows
+
+    def _complete(
+        self, prompts: Sequence[Prompt], sampling: Sampling, written: RowsInFlight
+    ) -> list[list[Completion]]:
+        found: list[list[Completion]] = [[] for _ in prompts]
+        for owner, ids, logprobs in written.collect():
+            stopped = ids[-1] in self.end_ids or self.ends_with(ids, sampling.stop)
+            known = logprobs if sampling.top_p == 1.0 else None
+            prompt_ids = prompts[owner].token_ids
+            found[owner].append(self.make_completion(prompt_ids, ids, known, stopped=stopped))
+        return found
 
     def make_completion(
         self,
@@ -315,16 +297,20 @@ class TransformersPolicy:
             missing=("logprobs",) if logprobs is None else (),
         )
 
-    def _find_stops(self, drawn: Tensor, writing: Tensor, stop: tuple[str, ...]) -> list[int]:
-        """For each row 0 where it is still being written after its last token."""
-        longest = max(len(text.encode()) for text in stop)
-        rows = torch.cat([writing[:, None], drawn[:, -longest:]], dim=1).tolist()
-        return [int(not alive or self._ends_with(ids, stop)) for alive, *ids in rows]
-
-    def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
+    def ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
         """True if the last token completed a stop text, whatever else the token contains."""
+        if not stop:
+            return False
         longest = max(len(text.encode()) for text in stop)
         # A token is at least a byte of text, so that the stop text lies within the last tokens.
         tail = token_ids[-longest:]
         before, now = (str(self.tokenizer.decode(ids)) for ids in (tail[:-1], tail))
         return any(now.count(text) > before.count(text) for text in stop)
+
+
+class _Piece(NamedTuple):
+    """``num`` completions of a prompt, and the most rows in flight beside it."""
+
+    prompt: int
+    num: int
+    room: int

@@ -12,7 +12,7 @@ from proverrl.errors import ProverRLError
 from proverrl.policy.decoding import CachedRows, draw_tokens
 from proverrl.types import Prompt, Sampling
 from tests.builders import build_problem
-from tests.policy.test_policy import tiny_policy
+from tests.policy.test_policy import plain_logprobs, tiny_policy
 from tests.policy.test_vocabulary import peak_bytes
 
 WAITS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}
@@ -71,6 +71,9 @@ def test_generation_waits_once_a_token(
         return to_list(tensor)
 
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
+    # Which rows go on, and the longest of them; of padded ones also where it begins, and whether it
+    # is padded.
+    cost = 4 if len(set(lengths)) > 1 else 2
     counts = {}
     for most in (60, 240):
         waits.num = 0
@@ -79,20 +82,45 @@ def test_generation_waits_once_a_token(
         with waits:
             written = policy.generate_shared(prompts_of(lengths), 8, sampling)
         assert max(len(c.token_ids) for group in written for c in group) == most
-        counts[most] = waits.num - len(kept)
-    # Some rows ended, were dropped, and cost one wait each time where prompts are padded.
+        assert waits.num >= most
+        counts[most] = waits.num - cost * len(kept)
+    # Some rows ended and were dropped, at some waits each time.
     assert kept
     assert counts[240] - counts[60] <= 180
-    assert counts[60] >= 60
 
 
-def test_a_token_is_drawn_as_torch_draws_it() -> None:
-    logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
+@pytest.mark.parametrize("size", [3, 512, 1300])
+def test_a_token_is_drawn_by_the_inverse_of_the_running_sum(size: int) -> None:
+    logits = torch.randn(50, size, generator=torch.Generator().manual_seed(1))
+    # What has no probability is never drawn, also at the end and in whole blocks.
+    logits[:, -size // 3 :] = -torch.inf
+    logits[10:20, :-1] = -torch.inf
+    logits[10:20, -1] = 5.0
+    probabilities = (logits.double() / 0.8).softmax(dim=-1)
+    sums = probabilities.cumsum(-1)
     for seed in range(20):
-        token, _ = draw_tokens(logits, 0.8, torch.Generator().manual_seed(seed))
-        weights = torch.log_softmax(logits / 0.8, dim=-1).exp()
-        same = torch.multinomial(weights, 1, generator=torch.Generator().manual_seed(seed))
-        assert torch.equal(token, same.squeeze(-1))
+        token, logprob = draw_tokens(logits, 0.8, torch.Generator().manual_seed(seed))
+        uniform = torch.rand(
+            (50, 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+        )
+        wanted = torch.searchsorted(sums, uniform, right=True)
+        # Float32 leaves an error of some 1e-7 in a sum, within which two neighbours are both right.
+        chosen = token[:, None]
+        below = sums.gather(-1, chosen) - probabilities.gather(-1, chosen)
+        assert ((below <= uniform + 1e-6) & (uniform <= sums.gather(-1, chosen) + 1e-6)).all()
+        assert (wanted == chosen).double().mean() >= 0.98
+        assert (probabilities.gather(-1, chosen) > 0).all()
+        known = probabilities.gather(-1, chosen).log().squeeze(-1)
+        torch.testing.assert_close(logprob.double(), known, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("at", [0, 511, 512, 1299])
+def test_the_one_possible_token_is_drawn(at: int) -> None:
+    logits = torch.full((4, 1300), -torch.inf)
+    logits[:, at] = 0.0
+    token, logprob = draw_tokens(logits, 1.0, torch.Generator().manual_seed(0))
+    assert token.tolist() == [at] * 4
+    assert logprob.tolist() == [0.0] * 4
 
 
 def test_logits_that_are_not_numbers_end_the_generation() -> None:
@@ -135,8 +163,46 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
     policy.max_rows = 64
     monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2 * policy.context_tokens)
     sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
-    cut = list(policy._cut_batches(prompts_of([4, 5]), 1, sampling.max_new_tokens))
-    assert cut == [([0, 1], 1)]
+    cut = list(policy._cut_pieces(prompts_of([4, 5]), 1, sampling.max_new_tokens))
+    assert cut == [(0, 1, 2), (1, 1, 2)]
+
+
+@pytest.mark.parametrize("stop", [(), ("e", "0")])
+def test_rows_that_end_make_room_for_further_prompts(
+    monkeypatch: pytest.MonkeyPatch, stop: tuple[str, ...]
+) -> None:
+    policy = tiny_policy(max_rows=8)
+    joined: list[int] = []
+    join = CachedRows.join
+
+    def note(self: CachedRows, other: CachedRows) -> None:
+        join(self, other)
+        joined.append(len(self._mask))
+
+    monkeypatch.setattr(CachedRows, "join", note)
+    sampling = Sampling(temperature=1.0, max_new_tokens=100, seed=1, stop=stop)
+    prompts = prompts_of([9, 30, 4, 17, 22, 9, 5, 60])
+    written = policy.generate_shared(prompts, 3, sampling)
+    # Never more than max_rows, and each group of three joined those that had not ended.
+    assert len(joined) >= 4
+    assert max(joined) <= 8
+    lengths = set()
+    for prompt, group in zip(prompts, written, strict=True):
+        assert len(group) == 3
+        for completion in group:
+            assert completion.prompt_ids == prompt.token_ids
+            lengths.add(len(completion.token_ids))
+            known = plain_logprobs(policy, completion)
+            assert completion.logprobs == pytest.approx(known, abs=1e-4)
+            ended = completion.token_ids[-1] == policy.end_id
+            stopped = ended or any(text in completion.text for text in stop)
+            assert completion.finish_reason == ("stop" if stopped else "length")
+            assert stopped == (len(completion.token_ids) < 100)
+            for text in stop:
+                # Nothing is written behind a stop text.
+                last = policy.tokenizer.decode(list(completion.token_ids[-1:]))
+                assert text not in completion.text.removesuffix(last)
+    assert len(lengths) > 6
 
 
 def test_memory_grows_with_what_is_written_and_not_with_the_limit() -> None:
