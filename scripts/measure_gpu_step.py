@@ -28,7 +28,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.memory import GIB, plan_memory, settle_cache
 from proverrl.policy.base import SharedSampler
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.loading import DTYPES, choose_device, train_tokenizer
+from proverrl.policy.loading import DTYPES, choose_device, choose_precision, train_tokenizer
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Problem, Prompt, Sampling
@@ -93,7 +93,8 @@ def make_policy(config: Config, shape: object, problems: list[Problem]) -> Trans
     device = choose_device(config.policy.device)
     torch.manual_seed(config.seed)
     with torch.device(device):
-        model = AutoModelForCausalLM.from_config(shape, dtype=DTYPES[config.precision_on(device)])  # type: ignore[no-untyped-call]
+        dtype = DTYPES[choose_precision(config, device)]
+        model = AutoModelForCausalLM.from_config(shape, dtype=dtype)  # type: ignore[no-untyped-call]
     policy = TransformersPolicy(
         model,
         train_tokenizer([problem.statement for problem in problems], vocab_size=512),

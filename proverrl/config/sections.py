@@ -44,7 +44,6 @@ from proverrl.config.training import (
     GuardConfig,
     LearnerConfig,
     LossConfig,
-    PrecisionName,
     SamplesConfig,
     WarmStartConfig,
 )
@@ -379,12 +378,6 @@ class Config(Section):
             *(("callback", name, Options()) for name in self.logging.callbacks),
             *(("experiment", name, options) for name, options in self.experiments.items()),
         ]
-
-    def precision_on(self, device: str) -> PrecisionName:
-        """The meaning of ``learner.precision`` on a device, by torch's name of it."""
-        if self.learner.precision == "auto":
-            return "bf16" if device.startswith("cuda") and self.policy.path else "fp32"
-        return self.learner.precision
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

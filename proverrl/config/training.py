@@ -130,7 +130,8 @@ class LearnerConfig(Section):
     precision: PrecisionName | Literal["auto"] = "auto"
     """``bf16``: bfloat16 weights, with float32 masters and optimizer state
     ([engines.md](engines.md#precision)). ``auto``: ``bf16`` for a checkpoint (``policy.path``) on a
-    GPU, else ``fp32``"""
+    GPU, and on a processor that is faster in it where the checkpoint's own weights are no float32;
+    else ``fp32``"""
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner; ``adamw``, and ``loop``
     ``grpo`` or ``warm_start``, only

@@ -21,7 +21,13 @@ from proverrl.config import Config, OptimizerName, PrecisionName
 from proverrl.errors import UsageError
 from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.vocabulary import CHUNK_BYTES
-from proverrl.policy.loading import DTYPES, find_model, name_device, small_llama
+from proverrl.policy.loading import (
+    DTYPES,
+    choose_precision,
+    find_model,
+    name_device,
+    small_llama,
+)
 from proverrl.policy.lora import attach_adapter, has_adapter
 from proverrl.policy.transformers import MAX_CACHED_TOKENS, TransformersPolicy
 from proverrl.policy.vllm_engine import WORK_BYTES
@@ -73,7 +79,7 @@ def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512)
     parameters = sum(p.numel() for p in model.parameters())
     weights = [p for p in model.parameters() if p.requires_grad]
     trained = sum(p.numel() for p in weights)
-    precision = config.precision_on(name_device(config.policy.device))
+    precision = choose_precision(config, name_device(config.policy.device))
     dtype = DTYPES[precision]
     size = dtype.itemsize
     masters = 0 if size == 4 else 4 * trained

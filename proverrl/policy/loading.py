@@ -11,7 +11,9 @@ Not handled here: which share of an average is best
 
 from __future__ import annotations
 
+import functools
 import os
+import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +36,7 @@ from transformers import (
 )
 from transformers.core_model_loading import revert_weight_conversion
 
-from proverrl.config import PolicyConfig, PrecisionName
+from proverrl.config import Config, PolicyConfig, PrecisionName
 from proverrl.errors import UsageError, name_some
 from proverrl.files.disk import loading, saving
 from proverrl.policy.lora import base_weights, list_adapters, merge_saved
@@ -63,6 +65,47 @@ def choose_device(name: str) -> str:
 def name_device(name: str) -> str:
     """The device that is meant, be it here or not: a GPU may be planned for where none is."""
     return choose_device(name) if name == "auto" else name
+
+
+def choose_precision(config: Config, device: str) -> PrecisionName:
+    """The meaning of ``learner.precision`` on a device, by torch's name of it. Raises
+    ``UsageError`` if there is no checkpoint where ``policy.path`` says."""
+    asked, path = config.learner.precision, config.policy.path
+    if asked != "auto":
+        return asked
+    if not path or config.policy.endpoint or config.policy.is_function:
+        return "fp32"
+    if device.startswith("cuda"):
+        return "bf16"
+    stored = _read_dtype(path)
+    return "bf16" if stored not in (None, torch.float32) and bfloat16_is_faster() else "fp32"
+
+
+@functools.cache
+def bfloat16_is_faster() -> bool:
+    """True if this processor multiplies matrices of bfloat16 faster than those of float32, measured
+    on a layer of a small model with 32 rows; some have no instructions for it."""
+    times = {}
+    for dtype in DTYPES.values():
+        rows, weight = torch.ones(32, 1024, dtype=dtype), torch.ones(4096, 1024, dtype=dtype)
+        tries = []
+        for _ in range(5):
+            started = time.perf_counter()
+            torch.nn.functional.linear(rows, weight)
+            tries.append(time.perf_counter() - started)
+        times[dtype] = min(tries)
+    return times[torch.bfloat16] < times[torch.float32]
+
+
+def _read_dtype(path: str) -> torch.dtype | None:
+    """The number type that a checkpoint was saved in, as far as its configuration says."""
+    place = find_model(path, "policy.path")
+    try:
+        found = AutoConfig.from_pretrained(place, trust_remote_code=False).dtype
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # Who loads the checkpoint says what is wrong with it.
+        return None
+    return found if isinstance(found, torch.dtype) else None
 
 
 def load_policy(

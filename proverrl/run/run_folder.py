@@ -28,7 +28,7 @@ from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.lines import EVALS_FOLDER, RESOLVED_FILE, write_atomically
 from proverrl.monitor.metrics import STEP_KINDS, read_metrics
-from proverrl.policy.loading import DTYPES, choose_device, name_device
+from proverrl.policy.loading import DTYPES, choose_device, choose_precision, name_device
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.version import __version__, find_version
 
@@ -76,7 +76,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 def settle(config: Config) -> Config:
     """The configuration as a run stores it: with the number types that ``auto`` means on its
     device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together."""
-    precision = config.precision_on(name_device(config.policy.device))
+    precision = choose_precision(config, name_device(config.policy.device))
     settled = config.dump()
     settled["learner"]["precision"] = precision
     settled["vllm"]["dtype"] = config.vllm.dtype_for(DTYPES[precision])

@@ -18,7 +18,13 @@ from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
-from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
+from proverrl.policy.loading import (
+    build_policy,
+    choose_device,
+    choose_precision,
+    load_policy,
+    train_tokenizer,
+)
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
@@ -154,7 +160,7 @@ def load_at(
 ) -> TransformersPolicy:
     """The policy in a Hugging Face folder with these settings; ``key`` names the path in errors."""
     device = choose_device(config.policy.device)
-    precision = config.precision_on(device)
+    precision = choose_precision(config, device)
     return load_policy(path, settings, device=device, precision=precision, key=key)
 
 
@@ -185,7 +191,7 @@ def make_policy(
         tokenizer,
         seed=config.seed,
         device=device,
-        precision=config.precision_on(device),
+        precision=choose_precision(config, device),
     )
 
 

@@ -200,7 +200,7 @@ def test_rows_that_end_make_room_for_further_prompts(
             assert stopped == (len(completion.token_ids) < 100)
             for text in stop:
                 # Nothing is written behind a stop text.
-                last = policy.tokenizer.decode(list(completion.token_ids[-1:]))
+                last = str(policy.tokenizer.decode(list(completion.token_ids[-1:])))
                 assert text not in completion.text.removesuffix(last)
     assert len(lengths) > 6
 

@@ -21,7 +21,13 @@ from proverrl.jobs import train as train_module
 from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.base import Exchange
-from proverrl.policy.loading import checkpoint_weights, load_policy, merge_policies
+from proverrl.policy.loading import (
+    bfloat16_is_faster,
+    checkpoint_weights,
+    choose_precision,
+    load_policy,
+    merge_policies,
+)
 from proverrl.policy.lora import adapter_weights, attach_adapter, merge_adapter, save_adapter
 from proverrl.policy.probe import score_rows
 from proverrl.policy.transformers import TransformersPolicy
@@ -90,7 +96,7 @@ def test_a_checkpoint_is_trained_saved_and_read_again(
             "learning_rate": 5e-3,
         },
         "sampling": {"max_new_tokens": 24},
-        "learner": {"learning_rate": 2e-3},
+        "learner": {"learning_rate": 2e-3, "precision": "fp32"},
         "grpo": {"steps": 1, "groups_per_step": 2, "groups_per_draw": 4, "group_size": 4},
         "evaluation": {"samples": 2, "ks": [1, 2]},
     }
@@ -230,6 +236,31 @@ def test_files_and_numbers_of_a_folder(family: Family, tmp_path: Path) -> None:
     assert {b.dtype for b in frequencies} == {torch.float32}
     pairs = zip(policy.model.parameters(), half.model.parameters(), strict=True)
     assert all(torch.equal(a.bfloat16(), b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_the_number_type_follows_the_checkpoint_and_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faster: bool
+) -> None:
+    monkeypatch.setattr("proverrl.policy.loading.bfloat16_is_faster", lambda: faster)
+    half = write_checkpoint(BY_NAME["qwen2"], tmp_path / "half")
+    AutoModelForCausalLM.from_pretrained(half, dtype=torch.float32).save_pretrained(tmp_path / "w")
+
+    def choose(device: str, path: str, asked: str = "auto") -> str:
+        tables = {"policy": {"path": path}, "learner": {"precision": asked}}
+        return choose_precision(parse_config(tables, source="test"), device)
+
+    assert choose("cpu", str(half)) == ("bf16" if faster else "fp32")
+    assert choose("cpu", str(half), "fp32") == "fp32"
+    assert choose("cpu", str(tmp_path / "w")) == "fp32"
+    assert choose("cpu", "") == "fp32"
+    assert choose("cuda:0", str(tmp_path / "w")) == "bf16"
+    assert choose("cuda", "") == "fp32"
+    assert choose("cpu", "", "bf16") == "bf16"
+
+
+def test_number_types_are_measured_on_this_processor() -> None:
+    assert bfloat16_is_faster() in (True, False)
 
 
 @EVERY
