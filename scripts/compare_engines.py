@@ -1,9 +1,9 @@
 """Compares both sampling engines on the same prompts: distance from the learner, and speed.
 
-Flows in: a configuration file, ``--set key=value``. Flows out: a line of JSON per engine: tokens
-per CPU second and per second of generation, and the mean and largest difference between the
-sampler's log-probabilities and the learner's, over all sampled tokens. Needs vLLM
-(docs/engines.md).
+Flows in: a configuration file, ``--set key=value``. Flows out: a line of JSON per engine and number
+of ``--prompts``: tokens per CPU second and per second of generation, and the mean and largest
+difference between the sampler's log-probabilities and the learner's, over all sampled tokens. Needs
+vLLM (docs/engines.md), unless ``--engine transformers`` asks for the other alone.
 
     python scripts/compare_engines.py configs/demo.toml --set policy.hidden_size=128
 """
@@ -16,6 +16,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -43,7 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[], dest="overrides")
-    parser.add_argument("--prompts", type=at_least(1), default=16)
+    parser.add_argument("--engine", choices=["transformers", "vllm"], help="one, in vllm.dtype")
+    parser.add_argument("--prompts", type=at_least(1), nargs="+", default=[16])
     parser.add_argument("--samples", type=at_least(1), default=4)
     parser.add_argument("--rounds", type=at_least(1), default=3)
     arguments = parser.parse_args()
@@ -51,15 +53,16 @@ def main() -> None:
     torch.set_num_threads(config.threads or torch.get_num_threads())
     problems = load_training(config)
     policy = make_policy(config, problems)
-    for engine, dtype in ENGINES:
+    one = [(arguments.engine, config.vllm.dtype)] if arguments.engine else ENGINES
+    for engine, dtype in one:
         changed = config.model_copy(
             update={
                 "policy": config.policy.model_copy(update={"engine": engine}),
                 "vllm": config.vllm.model_copy(update={"dtype": dtype}),
             }
         )
-        figures = measure(changed, policy, problems.all, arguments)
-        print(json.dumps({"engine": engine, "dtype": dtype, **figures}), flush=True)
+        for figures in measure(changed, policy, problems.all, arguments):
+            print(json.dumps({"engine": engine, "dtype": dtype, **figures}), flush=True)
 
 
 def measure(
@@ -67,30 +70,34 @@ def measure(
     policy: TransformersPolicy,
     problems: tuple[Problem, ...],
     arguments: argparse.Namespace,
-) -> dict[str, float]:
-    """One engine's figures."""
-    prompts = [policy.prompt(problem) for problem in problems[: arguments.prompts]]
-    tokens, seconds, cpu_seconds, drawn = 0, 0.0, 0.0, list[Completion]()
+) -> Iterator[dict[str, float]]:
+    """One engine's figures for each number of prompts."""
     with contextlib.closing(open_sampler(policy, config, problems)) as sampler:
-        for number in range(arguments.rounds + 1):
-            sampling = Sampling(
-                config.sampling.temperature, config.sampling.max_new_tokens, seed=number
-            )
-            started, cpu_started = time.monotonic(), time.process_time()
-            groups = asyncio.run(sampler.generate(prompts, n=arguments.samples, sampling=sampling))
-            if number:
-                seconds += time.monotonic() - started
-                cpu_seconds += time.process_time() - cpu_started
-                drawn += [completion for group in groups for completion in group]
-                tokens = sum(len(completion.token_ids) for completion in drawn)
-    gaps = compare(policy, drawn, config)
-    return {
-        "tokens": tokens,
-        "tokens_per_cpu_second": round(tokens / cpu_seconds, 1),
-        "tokens_per_second": round(tokens / seconds, 1),
-        "mean_abs_dlogp": float(gaps.mean()),
-        "max_abs_dlogp": float(gaps.max()),
-    }
+        for num in arguments.prompts:
+            prompts = [policy.prompt(problem) for problem in problems[:num]]
+            seconds, cpu_seconds, drawn = 0.0, 0.0, list[Completion]()
+            for number in range(arguments.rounds + 1):
+                sampling = Sampling(
+                    config.sampling.temperature, config.sampling.max_new_tokens, seed=number
+                )
+                started, cpu_started = time.monotonic(), time.process_time()
+                groups = asyncio.run(
+                    sampler.generate(prompts, n=arguments.samples, sampling=sampling)
+                )
+                if number:
+                    seconds += time.monotonic() - started
+                    cpu_seconds += time.process_time() - cpu_started
+                    drawn += [completion for group in groups for completion in group]
+            tokens = sum(len(completion.token_ids) for completion in drawn)
+            gaps = compare(policy, drawn, config)
+            yield {
+                "in_flight": len(prompts) * arguments.samples,
+                "tokens": tokens,
+                "tokens_per_cpu_second": round(tokens / cpu_seconds, 1),
+                "tokens_per_second": round(tokens / seconds, 1),
+                "mean_abs_dlogp": float(gaps.mean()),
+                "max_abs_dlogp": float(gaps.max()),
+            }
 
 
 def compare(
@@ -115,7 +122,7 @@ def compare(
         with torch.no_grad():
             scored, _ = packed_logprobs(policy.model, rows, temperature=config.sampling.temperature)
         held = [v for row in rows for s in row.samples for v in s.logprobs[s.prompt_length :]]
-        gaps.append((scored - torch.tensor(held)).abs())
+        gaps.append((scored.cpu() - torch.tensor(held)).abs())
     return torch.cat(gaps)
 
 

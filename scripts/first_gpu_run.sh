@@ -11,72 +11,14 @@
 # --list names the points. PROVERRL names the command (.venv/bin/proverrl), and PYTHON the Python beside it.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-names="$(sed -nE 's/^ *(point|skip) ([a-z0-9-]+) .*/\2/p' "$0" | sort -u | tr '\n' ' ')"
-if [[ "${1:-}" == -* ]]; then
-  echo "usage: bash scripts/first_gpu_run.sh [FOLDER [POINT...]]; the points are: $names"
-  [[ "$1" == --list || "$1" == --help || "$1" == -h ]] && exit 0 || exit 2
-fi
-for name in "${@:2}"; do
-  [[ " $names" == *" $name "* ]] || { echo "no point is called $name; they are: $names" >&2; exit 2; }
-done
-out="${1:-runs/first_gpu}"
-chosen=" ${*:2} "
-proverrl="${PROVERRL:-.venv/bin/proverrl}"
-python="${PYTHON:-.venv/bin/python}"
-if ! command -v "$proverrl" >/dev/null || ! command -v "$python" >/dev/null; then
-  echo "there is no $proverrl or no $python: run bash scripts/setup.sh, or set PROVERRL and PYTHON" >&2
-  exit 2
-fi
-mkdir -p "$out"
-rows=() failed=0
+noun=point usual_folder=runs/first_gpu
+# shellcheck source=scripts/gpu_points.sh
+source "$(dirname "$0")/gpu_points.sh"
+
 # Of the easiest problems, so that a few steps have groups to learn from.
 settings=(problems.train="$out/level1.jsonl" 'warm_start.references_per_level={1=200}' warm_start.steps=120
   grpo.steps=3 grpo.groups_per_step=8 grpo.groups_per_draw=8 max_minutes=5
   evaluation.before=false evaluation.max_problems=16 evaluation.samples=2 'evaluation.ks=[1]' pool.workers=2)
-
-gpus="$("$python" -c 'import torch; print(torch.cuda.device_count())')" || exit 2
-if [[ "$gpus" -eq 0 ]]; then
-  echo "No GPU is seen by torch: every point runs on the CPU."
-  export ACCELERATE_USE_CPU=true
-fi
-
-# Importing takes seconds, so each package is tried once.
-packages=" "
-for package in vllm peft; do
-  if "$python" -c "import $package" >/dev/null 2>&1; then packages+="$package "; fi
-done
-has() {
-  [[ "$packages" == *" $1 "* ]]
-}
-
-is_chosen() {
-  [[ "$chosen" == "  " || "$chosen" == *" $1 "* ]]
-}
-
-# point NAME COMMAND...: run it, and note what became of it with its seconds.
-point() {
-  local name="$1" started=$SECONDS status=0
-  shift
-  is_chosen "$name" || return 0
-  printf '%-52s ' "$name"
-  "$@" >"$out/$name.log" 2>&1 || status=$?
-  local took=$((SECONDS - started))
-  if [[ $status -eq 0 ]]; then
-    rows+=("confirmed  $name  ${took} s")
-    echo "confirmed, $took s"
-  else
-    failed=1
-    rows+=("FAILED     $name  ${took} s  status $status, see $out/$name.log")
-    echo "FAILED with status $status: $out/$name.log"
-  fi
-}
-
-skip() {
-  is_chosen "$1" || return 0
-  rows+=("skipped    $1  $2")
-  printf '%-52s skipped: %s\n' "$1" "$2"
-}
 
 # check_learned RUN: a step of it must have moved the policy.
 check_learned() {
@@ -175,6 +117,4 @@ else
 fi
 point attention "$python" -m scripts.measure_attention
 
-printf '\n%s\n' "Device: $("$python" -c 'import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")'), torch $("$python" -c 'import torch; print(torch.__version__)')"
-printf '%s\n' "${rows[@]}"
-exit "$failed"
+end
