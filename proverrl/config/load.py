@@ -25,7 +25,8 @@ from proverrl.files.strict_json import read_object
 
 INPUTS = (
     *("problems.train", "problems.valid", "problems.heldout"),
-    *("policy.path", "expert_iteration.proofs", "samples.files", "evaluation.benchmarks"),
+    *("policy.path", "policy.examples", "expert_iteration.proofs", "samples.files"),
+    "evaluation.benchmarks",
 )
 """Keys that name what is read: looked for beside the file that holds them, then in the working
 folder, then among the files that come with ProverRL."""

@@ -170,6 +170,12 @@ class PolicyConfig(Section):
     and constants from 3 upwards ``_1``, ``_2``, ... in order; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, answered with a code block;
     ``own``: one that a language of your own words"""
+    examples: str | NonNegative = 0
+    """solved problems of the same language and kind that are shown before each problem: a number,
+    drawn from those of ``problems.train`` that have a reference; or a file of problems with
+    references, all of which are shown"""
+    system: str = ""
+    """system text of a conversation, in place of the layout's"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

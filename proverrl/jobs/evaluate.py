@@ -30,12 +30,13 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
+from proverrl.policy.lora import ADAPTER_FOLDER
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import lock_run, settle, write_resolved
-from proverrl.run.session import load_weights
+from proverrl.run.session import load_before, load_weights
 from proverrl.search.proposals import PROPOSERS, Corrector
 from proverrl.search.wiring import Tools, needs_traces, open_confirm
 from proverrl.types import Problem, Sampling
@@ -211,7 +212,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
             raise UsageError(
                 f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run"
             )
-        return FunctionPolicy(config.policy)
+        return FunctionPolicy(config.policy, load_before(config))
     if config.threads:
         torch.set_num_threads(config.threads)
     path = config.policy.path
@@ -223,7 +224,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
             "endpoint:NAME"
         )
     if endpoint := config.find_endpoint(path):
-        return EndpointPolicy(endpoint, layout=config.policy.layout)
+        return EndpointPolicy(endpoint, layout=config.policy.layout, before=load_before(config))
     return load_weights(config, path)
 
 
@@ -236,7 +237,8 @@ def find_weights(run: Path) -> Path:
     if (final / "config.json").exists():
         return final
     if checkpoint is not None:
-        return checkpoint / "policy"
+        adapter = checkpoint / "policy" / ADAPTER_FOLDER
+        return adapter if adapter.exists() else checkpoint / "policy"
     if (warm / "weights.pt").exists():
         return warm / "policy"
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")

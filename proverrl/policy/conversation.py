@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, divide_text, join_messages
 from proverrl.types import Message, Prompt
 
 FEEDBACK_HEADING = "\n// verifier\n"
@@ -41,11 +41,19 @@ def encode_messages(
     if uses_chat(tokenizer, layout):
         text = _render_chat(tokenizer, messages)
         return Prompt(name, text, _encode(tokenizer, text))
-    text = join_messages(messages, layout)
-    ids = _encode(tokenizer, text)
+    ids: tuple[int, ...] = ()
     if tokenizer.bos_token_id is not None:
-        ids = (int(tokenizer.bos_token_id), *ids)
-    return Prompt(name, text, ids)
+        ids = (int(tokenizer.bos_token_id),)
+    pending = ""
+    for part, is_answer in divide_text(messages, layout):
+        if is_answer:
+            # As a body is learned and drawn: tokens of its own, then the end token.
+            ids += _encode(tokenizer, pending) + _encode(tokenizer, part.removesuffix("\n\n"))
+            ids += (int(tokenizer.eos_token_id),)
+            pending = ""
+        else:
+            pending += part
+    return Prompt(name, join_messages(messages, layout), ids + _encode(tokenizer, pending))
 
 
 def find_ends(

@@ -25,7 +25,7 @@ import httpx2
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange, Policy, continue_messages, require_room
-from proverrl.problems.prompt import join_parts, render_messages, render_prompt
+from proverrl.problems.prompt import NOTHING_BEFORE, Before, join_messages, join_parts
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling, TokenField
 from proverrl.verifier.remote_server import read_retry_after
@@ -78,11 +78,13 @@ class EndpointPolicy:
         config: EndpointConfig,
         *,
         layout: LayoutName = "plain",
+        before: Before = NOTHING_BEFORE,
         transport: httpx2.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
         self.config = config
         self.layout = layout
+        self.before = before
         self.address = config.url.rstrip("/") + _PATHS[config.api]
         self._transport = transport
         self._sleep = sleep
@@ -97,8 +99,9 @@ class EndpointPolicy:
         return f"endpoint {self.address}, model {self.config.model}"
 
     def prompt(self, problem: Problem) -> Prompt:
-        messages = render_messages(problem, self.layout) if self.config.api == "chat" else ()
-        return Prompt(problem.id, render_prompt(problem, self.layout), (), messages)
+        messages = self.before.messages(problem, self.layout)
+        text = join_messages(messages, self.layout)
+        return Prompt(problem.id, text, (), messages if self.config.api == "chat" else ())
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         """Continue a conversation by messages; the server makes their token ids. Raises

@@ -18,7 +18,7 @@ from proverrl.config.policy import PolicyConfig
 from proverrl.errors import UsageError
 from proverrl.plugins import bind, refuse
 from proverrl.policy.base import Exchange, continue_messages
-from proverrl.problems.prompt import render_messages, render_prompt
+from proverrl.problems.prompt import NOTHING_BEFORE, Before, join_messages
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling, TokenField
 
@@ -30,15 +30,16 @@ class FunctionPolicy:
 
     version = 0
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: PolicyConfig, before: Before = NOTHING_BEFORE) -> None:
         self._write = bind("policy", config.engine, config.options)
         self.layout: LayoutName = config.layout
+        self.before = before
         options = ", ".join(f"{key} = {value!r}" for key, value in sorted(config.options.items()))
         self.engine = f"{config.engine} ({options})" if options else config.engine
 
     def prompt(self, problem: Problem) -> Prompt:
-        messages = render_messages(problem, self.layout)
-        return Prompt(problem.id, render_prompt(problem, self.layout), (), messages)
+        messages = self.before.messages(problem, self.layout)
+        return Prompt(problem.id, join_messages(messages, self.layout), (), messages)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         """The conversation so far, in ``messages``. Raises ``UsageError`` if an answer itself must

@@ -37,7 +37,7 @@ from proverrl.policy.lora import (
     merged_state,
     save_adapter,
 )
-from proverrl.problems.prompt import render_body, render_messages
+from proverrl.problems.prompt import NOTHING_BEFORE, Before, render_body
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
@@ -65,6 +65,7 @@ class TransformersPolicy:
         max_rows: int = 256,
         version: int = 0,
         world: World = SINGLE,
+        before: Before = NOTHING_BEFORE,
     ) -> None:
         self.model = model.to(device).eval()
         group_heads(self.model)
@@ -74,13 +75,14 @@ class TransformersPolicy:
         self.max_rows = max_rows
         self.version = version
         self.world = world
+        self.before = before
         listed = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
         self.end_ids = find_ends(tokenizer, layout, listed)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments of a policy with another model and the same tokenizer."""
-        names = ("layout", "device", "max_rows")
+        names = ("layout", "device", "max_rows", "before")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -104,7 +106,7 @@ class TransformersPolicy:
     def prompt(self, problem: Problem) -> Prompt:
         """See ``Policy.prompt``. Raises ``UsageError`` if the chat template refuses the layout's
         messages."""
-        messages = render_messages(problem, self.layout)
+        messages = self.before.messages(problem, self.layout)
         return encode_messages(self.tokenizer, problem.id, messages, self.layout)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
@@ -186,6 +188,14 @@ class TransformersPolicy:
         else:
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+    def save_trained(self, folder: Path) -> None:
+        """As ``save``, without what an adapter stands on, which is saved already."""
+        if has_adapter(self.model):
+            save_adapter(self.model, folder / ADAPTER_FOLDER)
+            self.tokenizer.save_pretrained(folder)
+        else:
+            self.save(folder)
 
     @torch.inference_mode()
     def _generate(

@@ -20,11 +20,13 @@ Not handled here: finding the body in an answer (``proverrl.rollout.extract``).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import Any
 
 from proverrl.config import LayoutName
@@ -82,15 +84,65 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
     return chosen.messages(problem)
 
 
-def render_prompt(problem: Problem, layout: LayoutName) -> str:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a policy is shown before each problem: solved problems by their language and kind
+    (few-shot, Brown et al. 2020, arXiv 2005.14165), the first ``num`` of which are shown, and a
+    system text in place of the layout's."""
+
+    solved: Mapping[tuple[str, str], Sequence[tuple[Problem, str]]] = field(default_factory=dict)
+    num: int = 0
+    system: str = ""
+
+    def messages(self, problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
+        """``render_messages`` with all that comes before. No problem is an example of itself."""
+        *rules, asked = render_messages(problem, layout)
+        if self.system:
+            rules = [Message("system", self.system)]
+        others = (
+            (other, body)
+            for other, body in self.solved.get((problem.language, problem.kind), ())
+            if (other.preamble, other.statement) != (problem.preamble, problem.statement)
+        )
+        for other, body in islice(others, self.num):
+            rules.append(render_messages(other, layout)[-1])
+            rules.append(Message("assistant", render_body(other, body, layout)))
+        return (*rules, asked)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings of an evaluation that say this; none for nothing."""
+        found: dict[str, Any] = {"system": self.system} if self.system else {}
+        if self.num:
+            shown = [
+                [problem.preamble, problem.statement, body]
+                for pairs in self.solved.values()
+                for problem, body in pairs
+            ]
+            digest = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+            found |= {"examples": self.num, "examples_sha256": digest}
+        return found
+
+
+NOTHING_BEFORE = Before()
+
+
+def render_prompt(problem: Problem, layout: LayoutName, before: Before = NOTHING_BEFORE) -> str:
     """The text that shows a problem to a policy; the answer follows at once."""
-    return join_messages(render_messages(problem, layout), layout)
+    return join_messages(before.messages(problem, layout), layout)
 
 
 def join_messages(messages: Sequence[Message], layout: LayoutName) -> str:
     """Messages one after another, for a tokenizer without a chat template."""
-    text = "\n\n".join(message.content for message in messages)
-    return text + "\n\n" if LAYOUTS[layout].in_block else text
+    return "".join(part for part, _ in divide_text(messages, layout))
+
+
+def divide_text(messages: Sequence[Message], layout: LayoutName) -> Iterator[tuple[str, bool]]:
+    """The text of ``join_messages`` in parts, and whether one is an answer, behind which an end
+    token may stand in place of the gap."""
+    for message in messages:
+        # The heading of a body is followed by it.
+        gap = "" if message.role == "user" and not LAYOUTS[layout].in_block else "\n\n"
+        yield message.content + gap, message.role == "assistant"
 
 
 def render_body(problem: Problem, body: str, layout: LayoutName) -> str:

@@ -27,7 +27,7 @@ from proverrl.policy.loading import (
 )
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import render_body, render_prompt
+from proverrl.problems.prompt import Before, render_body, render_prompt
 from proverrl.rewards import find_hook
 from proverrl.rollout.completion_counts import warn_of_room
 from proverrl.rollout.extract import PLAIN, Mode
@@ -152,7 +152,32 @@ def load_training(config: Config) -> TrainingProblems:
 
 def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
-    return load_at(config, folder, config.policy, "policy.path")
+    policy = load_at(config, folder, config.policy, "policy.path")
+    policy.before = load_before(config)
+    return policy
+
+
+def load_before(config: Config) -> Before:
+    """What ``policy.examples`` and ``policy.system`` have shown before each problem. Raises
+    ``ProblemError``: the file of examples cannot be read, or none of its problems is solved."""
+    examples, system = config.policy.examples, config.policy.system
+    if not examples:
+        return Before(system=system)
+    source = str(config.problems.train) if isinstance(examples, int) else examples
+    benchmark = open_benchmark(source)
+    solved: dict[tuple[str, str], list[tuple[Problem, str]]] = {}
+    for problem in benchmark.problems:
+        if problem.id in benchmark.references:
+            pair = (problem, benchmark.references[problem.id])
+            solved.setdefault((problem.language, problem.kind), []).append(pair)
+    if not solved:
+        raise ProblemError(f"policy.examples: no problem of {source} has a reference to show")
+    if isinstance(examples, str):
+        return Before(solved, max(map(len, solved.values())), system)
+    for pairs in solved.values():
+        pairs.sort(key=lambda pair: derive_seed(config.seed, "example", pair[0].id))
+    # One more than is shown, since no problem is shown itself.
+    return Before({kind: pairs[: examples + 1] for kind, pairs in solved.items()}, examples, system)
 
 
 def load_at(
@@ -186,13 +211,15 @@ def make_policy(
     texts += words
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     device = choose_device(config.policy.device)
-    return build_policy(
+    policy = build_policy(
         config.policy,
         tokenizer,
         seed=config.seed,
         device=device,
         precision=choose_precision(config, device),
     )
+    policy.before = load_before(config)
+    return policy
 
 
 def open_policy(

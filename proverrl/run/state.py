@@ -172,7 +172,7 @@ class RunState:
             self.session.checkpoints,
             self.progress.step,
             state,
-            save_policy=self.session.policy.save,
+            save_policy=self.session.policy.save_trained,
             save_learner=save_learner,
             save_files=self.extension.save_files if self.extension is not None else None,
         )

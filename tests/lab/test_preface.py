@@ -175,15 +175,16 @@ def test_an_instruction_is_shown_in_every_layout() -> None:
     layouts: tuple[LayoutName, ...] = ("plain", "canonical")
     for layout in layouts:
         bare = render_prompt(PROBLEM, layout).removesuffix(BODY_HEADING)
-        shown = join_messages(add_instruction(PROBLEM, "one\ntwo", layout), layout)
+        messages = render_messages(PROBLEM, layout)
+        shown = join_messages(add_instruction(messages, PROBLEM, "one\ntwo", layout), layout)
         assert shown == f"{bare}\n// one\n// two{BODY_HEADING}"
-    before, asked = add_instruction(PROBLEM, "one\ntwo", "dafny")
+    before, asked = add_instruction(render_messages(PROBLEM, "dafny"), PROBLEM, "one\ntwo", "dafny")
     assert before == render_messages(PROBLEM, "dafny")[0]
     assert asked.content == (
         render_messages(PROBLEM, "dafny")[1].content + "\n\nInstruction:\none\ntwo"
     )
     lean = build_lean_problem()
-    [message] = add_instruction(lean, "simp", "deepseek")
+    [message] = add_instruction(render_messages(lean, "deepseek"), lean, "simp", "deepseek")
     assert message.content.endswith("\n\nInstruction:\nsimp")
 
 

@@ -14,6 +14,7 @@ import torch
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, PolicyConfig, parse_config
 from proverrl.errors import ProverRLError, RunError, UsageError
 from proverrl.jobs import train as train_module
+from proverrl.jobs.evaluate import find_weights
 from proverrl.jobs.train import train
 from proverrl.learner.learner import TorchLearner, enable_checkpointing, recompute_layers
 from proverrl.learner.packed_rows import pack_rows
@@ -300,7 +301,13 @@ def test_a_run_with_an_adapter_resumes_bit_for_bit(
     monkeypatch.setattr(train_module, "open_configured", lambda *_, **__: StubVerifier(judge))
     whole = make_run(tmp_path, "whole", loop=loop, steps=4)
     parts = make_run(tmp_path, "parts", loop=loop, steps=2)
+    two = load_policy(parts / "policy", TINY, device="cpu")
     shutil.rmtree(parts / "policy")
+    # A checkpoint holds no copy of what the adapter stands on, and is evaluated all the same.
+    assert not list(parts.glob("checkpoints/**/model*.safetensors"))
+    assert find_weights(parts) == parts / "checkpoints" / "step_000002" / "policy" / "adapter"
+    same = load_policy(find_weights(parts), TINY, device="cpu")
+    assert float((logits(two.model) - logits(same.model)).abs().max()) < FLOAT32
     make_run(tmp_path, "parts", loop=loop, steps=4)
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
         assert (whole / "policy" / name).read_bytes() == (parts / "policy" / name).read_bytes()

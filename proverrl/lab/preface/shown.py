@@ -9,8 +9,10 @@ from proverrl.config import LayoutName
 from proverrl.lang import find_language
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages, render_messages
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, NOTHING_BEFORE, join_messages
 from proverrl.types import Message, Problem, Prompt
 
 
@@ -19,17 +21,23 @@ def show_instruction(policy: Policy, problem: Problem, instruction: str) -> Prom
     bare = policy.prompt(problem)
     if not instruction.strip():
         return bare
-    messages = add_instruction(problem, instruction, policy.layout)
+    before = NOTHING_BEFORE
+    if isinstance(policy, TransformersPolicy | EndpointPolicy | FunctionPolicy):
+        before = policy.before
+    shown = before.messages(problem, policy.layout)
+    messages = add_instruction(shown, problem, instruction, policy.layout)
     if isinstance(policy, TransformersPolicy):
         return encode_messages(policy.tokenizer, problem.id, messages, policy.layout)
     text = join_messages(messages, policy.layout)
     return replace(bare, text=text, messages=tuple(messages) if bare.messages else ())
 
 
-def add_instruction(problem: Problem, instruction: str, layout: LayoutName) -> Sequence[Message]:
+def add_instruction(
+    messages: Sequence[Message], problem: Problem, instruction: str, layout: LayoutName
+) -> Sequence[Message]:
     """A problem's messages with an instruction: at the end of a conversation, and as a comment
     before the heading that ends a text, near to what is written."""
-    *before, last = render_messages(problem, layout)
+    *before, last = messages
     words = instruction.strip()
     content = f"{last.content}\n\nInstruction:\n{words}"
     if not LAYOUTS[layout].in_block:
