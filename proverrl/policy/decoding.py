@@ -205,13 +205,17 @@ class CachedRows:
             mask = None
         elif self._masks_itself and num_new == 1:
             mask = self._mask.bool()[:, None, None]
+        # By an index the last places are copied. A view of them that meets frozen weights is
+        # multiplied by a copy of these for each row (torch.matmul): 2 GB and 5 seconds for 8 rows
+        # of a model with 152,000 tokens.
+        last = 1 if num_new == 1 else torch.tensor([num_new - 1], device=ids.device)
         out = self._model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
             past_key_values=self._cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=last,
         )
         self.logits = out.logits[:, -1]
         self.position = positions[:, -1:]

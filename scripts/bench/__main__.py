@@ -126,6 +126,8 @@ def bench_scale(out: Path | None) -> None:
 @count_option("--vocab-size", 0, "Of a new model; 0: its tokenizer's.", least=0)
 @count_option("--processes", 1, "Of each side.")
 @click.option("--engine", default="transformers", type=click.Choice(["transformers", "vllm"]))
+@click.option("--precision", default="fp32", type=click.Choice(["fp32", "bf16"]))
+@count_option("--lora-rank", 0, "Rank of adapters; 0 trains all weights.", least=0)
 @count_option("--threads", 1, "For torch, in each process.")
 @click.option("--device", default="cpu", type=click.Choice(["cpu", "cuda"]))
 @_OUT

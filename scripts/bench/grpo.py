@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from proverrl.config import EngineName
+from proverrl.config import EngineName, PrecisionName
 from proverrl.errors import UsageError
 
 Side = Literal["proverrl", "trl"]
@@ -41,7 +41,7 @@ LAUNCH = ("-m", "torch.distributed.run", "--standalone")
 class Work:
     """What both sides do. Lengths are tokens; ``threads`` are torch's, in each process.
     ``vocab_size`` is that of a new model's logits (0: as many as its tokenizer has), and
-    ``micro_batch`` counts the rows of all processes."""
+    ``micro_batch`` counts the rows of all processes. Neither side recomputes activations."""
 
     prompts: int = 8
     group_size: int = 8
@@ -55,6 +55,8 @@ class Work:
     vocab_size: int = 0
     processes: int = 1
     engine: EngineName = "transformers"
+    precision: PrecisionName = "fp32"
+    lora_rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ from typing import Any
 
 import torch
 
-from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig
+from proverrl.config import LearnerConfig, LoraConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
 from proverrl.parallel import close_world, open_world
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
+from proverrl.policy.lora import attach_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import TrainingSample
 from proverrl.run.follow import Follower, dismiss, start_learners
@@ -76,7 +77,15 @@ class Clock:
 
 def run_proverrl(work: Work, folder: Path) -> StepCost:
     """Generation, rewards, advantages and one update of this package, ``steps`` times."""
-    policy = load_policy(folder, PolicyConfig(max_rows=512), device=choose_device(work.device))
+    policy = load_policy(
+        folder,
+        PolicyConfig(max_rows=512),
+        device=choose_device(work.device),
+        precision=work.precision,
+    )
+    if work.lora_rank:
+        lora = LoraConfig(rank=work.lora_rank, alpha=2.0 * work.lora_rank)
+        attach_adapter(policy.model, lora, seed=work.seed)
     policy.world = world = open_world()
     vllm = VllmConfig(eager=work.device == "cpu")
     problems = [_make_problem(text) for text in _TEXTS]
@@ -84,7 +93,12 @@ def run_proverrl(work: Work, folder: Path) -> StepCost:
 
     def open_learner() -> TorchLearner:
         limit = _padded_tokens(policy, work) // world.size
-        config = LearnerConfig(learning_rate=work.learning_rate, micro_batch_tokens=limit)
+        config = LearnerConfig(
+            learning_rate=work.learning_rate,
+            micro_batch_tokens=limit,
+            precision=work.precision,
+            gradient_checkpointing=False,
+        )
         return TorchLearner(policy.model, config, temperature=1.0, world=world)
 
     clock = Clock()
@@ -139,6 +153,16 @@ def run_trl(work: Work, folder: Path) -> StepCost:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             clock.mark(lengths[-1])
 
+    adapter = None
+    if work.lora_rank:
+        import peft
+
+        adapter = peft.LoraConfig(
+            r=work.lora_rank,
+            lora_alpha=2 * work.lora_rank,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        )
     rows = work.prompts * work.group_size
     uses_vllm = work.engine == "vllm"
     trainer = GRPOTrainer(
@@ -155,10 +179,10 @@ def run_trl(work: Work, folder: Path) -> StepCost:
             beta=0.0,
             temperature=1.0,
             seed=work.seed,
-            bf16=False,
+            bf16=work.precision == "bf16",
             use_cpu=work.device == "cpu",
             gradient_checkpointing=False,
-            model_init_kwargs={"dtype": "float32"},
+            model_init_kwargs={"dtype": {"fp32": "float32", "bf16": "bfloat16"}[work.precision]},
             report_to=[],
             logging_steps=1000,
             save_strategy="no",
@@ -171,6 +195,7 @@ def run_trl(work: Work, folder: Path) -> StepCost:
         ),
         processing_class=tokenizer,
         callbacks=[Marks()],
+        peft_config=adapter,
     )
     trainer.train()
     return clock.cost("trl", work.device)
