@@ -5,6 +5,7 @@ another one. It does not limit how many run at once.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -14,6 +15,15 @@ from typing import Any, TypeVar
 from proverrl.errors import UsageError
 
 T = TypeVar("T")
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def return_freed_memory() -> None:
+    """Give the system what this process has freed. glibc keeps it for the thread that freed it, so
+    that a process whose threads take turns would hold what each of them needs at most."""
+    if _trim is not None:
+        _trim(0)
 
 
 async def finish_all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -36,6 +36,7 @@ from proverrl.monitor.metrics import read_limits
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
+from proverrl.policy.lora import ADAPTER_FOLDER, stack_adapters
 from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint, read_state
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
@@ -199,6 +200,9 @@ async def _run_stages(session: Session) -> None:
     unfinished = session.folder / ".policy"
     with saving(session.folder / "policy"):
         session.policy.save(unfinished)
+        if config.policy.lora.rank:
+            warm = session.warm_weights.parent / ADAPTER_FOLDER
+            stack_adapters(warm, unfinished / ADAPTER_FOLDER, config.policy.path)
         os.replace(unfinished, session.folder / "policy")
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from proverrl.concurrency import return_freed_memory
 from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
@@ -166,7 +167,9 @@ class TorchLearner:
                 dealt = {name: given[number :: len(parts)] for name, given in items.items()}
                 proofs = self.world.share(replay() if self.world.leads else None)
                 updates.append(self._update(part, pack_rows(proofs), dealt, old, reference))
-        return counts | _summarize(updates) | self.weights.publish()
+        published = self.weights.publish()
+        return_freed_memory()
+        return counts | _summarize(updates) | published
 
     def _update(
         self,

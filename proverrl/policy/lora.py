@@ -157,6 +157,27 @@ def load_adapter(model: Any, folder: Path) -> None:
         mine[names[name]].copy_(value)
 
 
+def stack_adapters(lower: Path, upper: Path, base: str) -> None:
+    """Make the adapter in ``upper``, of a model into which that in ``lower`` was merged, one that
+    stands on ``base``, a folder or a name, as ``lower`` does: the sum of both products is that of
+    the matrices side by side. Both are of one shape. Without ``lower`` only the base is written."""
+    config = json.loads((upper / "adapter_config.json").read_text("utf-8"))
+    place = Path(base)
+    config["base_model_name_or_path"] = str(place.absolute()) if place.exists() else base
+    if lower.exists():
+        with loading(lower):
+            below = load_file(lower / "adapter_model.safetensors")
+        weights = load_file(upper / "adapter_model.safetensors")
+        for name, value in below.items():
+            side = 0 if ".lora_A." in name else 1
+            weights[name] = torch.cat([value, weights[name]], dim=side)
+        save_file(weights, upper / "adapter_model.safetensors")
+        # Their quotient, which scales the product, stays.
+        config["r"], config["lora_alpha"] = 2 * config["r"], 2 * config["lora_alpha"]
+    text = json.dumps(config, indent=2, sort_keys=True)
+    (upper / "adapter_config.json").write_text(text, "utf-8")
+
+
 def list_adapters(path: Path | str) -> tuple[list[Path], Path | str]:
     """The folders of adapters that stand on each other, the last one first, and what they all stand
     on; none and ``path`` for what is no folder of an adapter alone. Raises ``UsageError`` where one

@@ -23,7 +23,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from proverrl.concurrency import in_thread
+from proverrl.concurrency import in_thread, return_freed_memory
 from proverrl.config import LayoutName
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, place_rows
@@ -214,6 +214,8 @@ class TransformersPolicy:
             full = rows.position.squeeze(-1) + 2 >= self.context_tokens
             num_writing = written.add(token, logprob, full)
             if cancelled.is_set() or (num_writing == 0 and not waiting):
+                del rows
+                return_freed_memory()
                 return self._complete(prompts, sampling, written)
             if num_writing >= COMPACT_BELOW * written.num_rows:
                 rows.add(token)

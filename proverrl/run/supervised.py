@@ -35,7 +35,13 @@ from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import Sized, batch_rows
 from proverrl.learner.vocabulary import token_logprobs
 from proverrl.learner.weights import MAX_GRAD_NORM, open_weights
-from proverrl.policy.lora import attach_adapter, merge_adapter
+from proverrl.policy.lora import (
+    ADAPTER_FOLDER,
+    attach_adapter,
+    has_moved,
+    merge_adapter,
+    save_adapter,
+)
 from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.run.pairs import Pair, PairSource
@@ -343,11 +349,13 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         seed = derive_seed(config.seed, "warm_start")
         train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
     lora = config.policy.lora
-    if lora.rank:
-        merge_adapter(policy.model)
     temporary = session.warm_weights.with_suffix(".tmp")
     with saving(session.warm_weights.parent):
         session.warm_weights.parent.mkdir(exist_ok=True)
+        if lora.rank:
+            if has_moved(policy.model):
+                save_adapter(policy.model, session.warm_weights.parent / ADAPTER_FOLDER)
+            merge_adapter(policy.model)
         policy.save(session.warm_weights.parent / "policy")
         torch.save(policy.model.state_dict(), temporary)
         os.replace(temporary, session.warm_weights)

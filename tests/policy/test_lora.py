@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ from proverrl.policy.lora import (
     merged_state,
     reset_adapter,
     save_adapter,
+    stack_adapters,
 )
 from proverrl.policy.probe import (
     TOLERANCES,
@@ -203,6 +205,25 @@ def test_the_reference_is_the_model_without_its_adapter() -> None:
         assert torch.allclose(mine[id(sample)], base[id(sample)], atol=FLOAT32)
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_an_adapter_on_a_merged_one_becomes_one(tmp_path: Path, both: bool) -> None:
+    need_peft()
+    tiny_policy().save(tmp_path / "base")
+    policy = load_policy(tmp_path / "base", TINY, device="cpu")
+    base = logits(policy.model)
+    for number, name in enumerate(("lower", "upper") if both else ("upper",)):
+        attach_adapter(policy.model, LORA, seed=number, base="elsewhere")
+        for weight in adapter_weights(policy.model).values():
+            weight.add_(0.05)
+        save_adapter(policy.model, tmp_path / name)
+        merge_adapter(policy.model)
+    stack_adapters(tmp_path / "lower", tmp_path / "upper", str(tmp_path / "base"))
+    one = load_policy(tmp_path / "upper", TINY, device="cpu")
+    wanted = logits(policy.model)
+    assert float((wanted - base).abs().max()) > 0.01
+    assert float((logits(one.model) - wanted).abs().max()) < FLOAT32
+
+
 def test_an_adapter_is_saved_and_refused_in_another_shape(tmp_path: Path) -> None:
     need_peft()
     model = tiny_model()
@@ -311,6 +332,14 @@ def test_a_run_with_an_adapter_resumes_bit_for_bit(
     make_run(tmp_path, "parts", loop=loop, steps=4)
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
         assert (whole / "policy" / name).read_bytes() == (parts / "policy" / name).read_bytes()
+    # The adapter holds warm start and loop together, and stands on the model that they began with.
+    config = json.loads((whole / "policy" / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(tmp_path / "base")
+    assert (config["r"], config["lora_alpha"]) == (8, 16.0)
+    merged, adapted = (
+        load_policy(whole / name, TINY, device="cpu") for name in ("policy", "policy/adapter")
+    )
+    assert float((logits(merged.model) - logits(adapted.model)).abs().max()) < FLOAT32
     text = (whole / "metrics.jsonl").read_text()
     assert '"probe_sampler_learner"' in text
     # The loop has moved the adapter away from the warm-started policy.
