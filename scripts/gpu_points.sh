@@ -58,7 +58,7 @@ point() {
     echo "confirmed, $took s"
   elif [[ $status -eq 124 ]]; then
     failed=1
-    rows+=("cut off    $name  ${took} s  the same line goes on")
+    rows+=("cut off    $name  ${took} s  the same line goes on, or tries again")
     echo "cut off after $took s"
   else
     failed=1

@@ -49,6 +49,10 @@ if [[ "${1:-}" == --pack || "${1:-}" == --unpack ]]; then
   exit
 fi
 
+# Files are named from here.
+for name in TRAIN HELDOUT; do
+  if [[ -n "${!name:-}" ]]; then printf -v "$name" '%s' "$(realpath "${!name}")"; fi
+done
 noun=experiment usual_folder=runs/gpu_queue
 # shellcheck source=scripts/gpu_points.sh
 source "$(dirname "$0")/gpu_points.sh"
@@ -60,8 +64,15 @@ read -ra in_flight <<<"${IN_FLIGHT:-8 64$([[ "$gpus" -eq 0 ]] || echo ' 512')}"
 read -ra minutes <<<"${MINUTES:-7 14}"
 engine="${ENGINE:-$(has vllm && echo vllm || echo transformers)}"
 
+asked="$(printf '%s\n' "$model" "$engine" "${SETTINGS:-}" "${CURVE:-}" "${TRAIN:-}" "${HELDOUT:-}")"
+if [[ -e "$out/asked" && "$(cat "$out/asked")" != "$asked" ]]; then
+  echo "$out holds experiments with other variables (see $out/asked); name another folder" >&2
+  exit 2
+fi
+echo "$asked" >"$out/asked"
+
 is_finished() {
-  grep -qsF "\"experiment\": \"$1\", \"model\": \"$model\"" "$out/results.jsonl"
+  grep -qsF "\"experiment\": \"$1\", " "$out/results.jsonl"
 }
 
 # experiment NAME COMMAND...: once.

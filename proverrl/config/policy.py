@@ -175,7 +175,8 @@ class PolicyConfig(Section):
     drawn from those of ``problems.train`` that have a reference; or a file of problems with
     references, all of which are shown"""
     system: str = ""
-    """system text of a conversation, in place of the layout's"""
+    """system text of a conversation, in place of the layout's; ``plain`` and ``canonical`` begin
+    with it"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

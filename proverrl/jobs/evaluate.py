@@ -30,7 +30,6 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.function import FunctionPolicy
-from proverrl.policy.lora import ADAPTER_FOLDER
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
@@ -237,8 +236,7 @@ def find_weights(run: Path) -> Path:
     if (final / "config.json").exists():
         return final
     if checkpoint is not None:
-        adapter = checkpoint / "policy" / ADAPTER_FOLDER
-        return adapter if adapter.exists() else checkpoint / "policy"
+        return checkpoint / "policy"
     if (warm / "weights.pt").exists():
         return warm / "policy"
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")

@@ -24,7 +24,6 @@ from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.plugins import is_place
 from proverrl.policy.engines import name_weights
 from proverrl.run.run_folder import lock_run
-from proverrl.run.session import load_before
 from proverrl.search.base import Search, SearchResult
 from proverrl.search.folder import SearchFolder, check_folder, describe_result, name_folders
 from proverrl.search.minimise import Minimised, minimise
@@ -221,7 +220,7 @@ def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
         "max_new_tokens": sampling.max_new_tokens,
         "deadline_seconds": tools.deadline_seconds,
     }
-    found |= load_before(config).describe()
+    found |= policy.before.describe()
     if config.search.name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found

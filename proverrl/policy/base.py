@@ -9,6 +9,7 @@ from typing import Protocol
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError, name_some
 from proverrl.parallel import World
+from proverrl.problems.prompt import Before
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling
 
 
@@ -33,6 +34,10 @@ class Policy(Protocol):
     @property
     def layout(self) -> LayoutName:
         """The layout of the problems that it is shown, and of the answers that it gives."""
+
+    @property
+    def before(self) -> Before:
+        """What it is shown before each problem."""
 
     def prompt(self, problem: Problem) -> Prompt:
         """The problem as text and as exact token ids."""

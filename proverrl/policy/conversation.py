@@ -50,7 +50,8 @@ def encode_messages(
             # As a body is learned and drawn: tokens of its own, then the end token.
             ids += _encode(tokenizer, pending) + _encode(tokenizer, part.removesuffix("\n\n"))
             ids += (int(tokenizer.eos_token_id),)
-            pending = ""
+            # As between the turns of a conversation.
+            pending = "\n\n" if LAYOUTS[layout].in_block else ""
         else:
             pending += part
     return Prompt(name, join_messages(messages, layout), ids + _encode(tokenizer, pending))

@@ -144,6 +144,9 @@ class CachedRows:
         # The library reads each mask to see whether it may be left out; here it is known.
         self._is_padded = len({len(row) for row in rows}) > 1
         self._masks_itself = _takes_masks(model, self._cache)
+        config = model.config.get_text_config(decoder=True)
+        most = getattr(config, "max_position_embeddings", None)
+        self._last_position = most - 1 if most else None
         ids, mask = pad_left(rows, pad_id, device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         piece = max(1, PREFILL_TOKENS // len(rows))
@@ -153,6 +156,11 @@ class CachedRows:
         for start in range(0, ids.shape[1], piece):
             self._mask = mask[:, : start + piece]
             self._read(ids[:, start : start + piece], positions[:, start : start + piece])
+
+    @property
+    def num_places(self) -> int:
+        """How many tokens of each row are held, padding among them."""
+        return self._mask.shape[1]
 
     @property
     def can_join(self) -> bool:
@@ -196,7 +204,8 @@ class CachedRows:
     def add(self, tokens: Tensor) -> None:
         """One more token for each row, of shape (rows,)."""
         self._mask = torch.cat([self._mask, self._mask.new_ones((len(self._mask), 1))], dim=1)
-        self._read(tokens[:, None], self.position + 1)
+        # Rows that have ended and are still here have no place in the model behind its context.
+        self._read(tokens[:, None], (self.position + 1).clamp(max=self._last_position))
 
     def _read(self, ids: Tensor, positions: Tensor) -> None:
         mask: Tensor | None = self._mask

@@ -1,8 +1,9 @@
 """What is drawn in one call of a sampler, and which of its rows are still being written.
 
 Flows in: one token of each row in flight at a time; rows that begin. Flows out: which rows go on;
-all that was drawn. Where a row ends, another may begin beside those that go on. Not handled here:
-where the tokens come from (``proverrl.policy.decoding``).
+all that was drawn. Where a row ends, another may begin beside those that go on. The device is
+waited for once at each token, and some times more where rows are dropped. Not handled here: where
+the tokens come from (``proverrl.policy.decoding``).
 """
 
 from __future__ import annotations

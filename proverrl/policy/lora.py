@@ -183,6 +183,10 @@ def list_adapters(path: Path | str) -> tuple[list[Path], Path | str]:
     on; none and ``path`` for what is no folder of an adapter alone. Raises ``UsageError`` where one
     does not say on what it stands, or they stand on each other in a circle."""
     adapters: list[Path] = []
+    inside = Path(path) / ADAPTER_FOLDER
+    if (inside / "adapter_config.json").exists() and not (Path(path) / "config.json").exists():
+        # The policy in a checkpoint of a run.
+        path = inside
     while base := _find_base(Path(path)):
         if Path(path) in adapters:
             raise UsageError(f"{path}: an adapter that stands on itself")
@@ -220,13 +224,32 @@ def merge_saved(model: Any, folder: Path) -> Any:
         with loading(folder), warnings.catch_warnings():
             # It leaves out what it does not find.
             warnings.filterwarnings("error", message=".*(missing|unexpected) adapter keys")
-            merged = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+            adapted = PeftModel.from_pretrained(model, str(folder))
+            if _is_plain(adapted):
+                # Rounded once, as where a run saves its policy.
+                merged = adapted.base_model.model
+                merge_adapter(merged)
+            else:
+                merged = adapted.merge_and_unload()
     except (AttributeError, KeyError, ValueError, RuntimeError, UserWarning) as error:
         line = str(error).partition("\n")[0]
         raise UsageError(
             f"the adapter {str(folder)!r} cannot be merged into its base: {line}"
         ) from error
     return merged.requires_grad_(True)
+
+
+def _is_plain(adapted: Any) -> bool:
+    """True if an adapter that peft read is such as ``attach_adapter`` makes: products of two
+    matrices on linear layers, and nothing else."""
+    from peft.tuners.lora import Linear
+
+    config = adapted.peft_config[_NAME]
+    others = (config.modules_to_save, config.trainable_token_indices, config.lora_bias)
+    return not any(others) and all(
+        type(layer) is Linear and not layer.lora_variant and not layer.fan_in_fan_out
+        for _, layer in _layers(adapted.base_model.model)
+    )
 
 
 def _merged_weight(layer: Any) -> Tensor:

@@ -205,7 +205,11 @@ class TransformersPolicy:
         generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
         written = RowsInFlight(sampling, self.end_ids, self.ends_with, self.device)
         waiting = deque(self._cut_pieces(prompts, n, sampling.max_new_tokens))
-        rows = self._begin(written, prompts, self._take(waiting, 0))
+        if not waiting:
+            # One of several processes may have nothing to write.
+            return [[] for _ in prompts]
+        pieces = self._take(waiting, 0)
+        rows = self._begin(written, prompts, pieces)
         while True:
             token, logprob = draw_tokens(
                 rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
@@ -217,7 +221,9 @@ class TransformersPolicy:
                 del rows
                 return_freed_memory()
                 return self._complete(prompts, sampling, written)
-            if num_writing >= COMPACT_BELOW * written.num_rows:
+            # Rows that have ended take no more room than those that are written may.
+            is_full = rows.num_places >= pieces[-1].length and num_writing < written.num_rows
+            if num_writing >= COMPACT_BELOW * written.num_rows and not is_full:
                 rows.add(token)
                 continue
             kept = written.drop_ended()
@@ -225,7 +231,8 @@ class TransformersPolicy:
                 rows.keep(kept)
                 rows.add(token[kept])
             can_begin = num_writing == 0 or rows.can_join
-            if can_begin and (pieces := self._take(waiting, num_writing)):
+            if can_begin and (taken := self._take(waiting, num_writing)):
+                pieces = taken
                 begun = self._begin(written, prompts, pieces)
                 if num_writing:
                     rows.join(begun)
@@ -240,11 +247,10 @@ class TransformersPolicy:
         for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
             room = max(1, min(self.max_rows, MAX_CACHED_TOKENS // lengths[index]))
             for done in range(0, n, room):
-                yield _Piece(index, min(room, n - done), room)
+                yield _Piece(index, min(room, n - done), room, lengths[index])
 
     def _take(self, waiting: deque[_Piece], num_rows: int) -> list[_Piece]:
-        """The next pieces for which there is room beside so many rows, which are no longer than
-        those."""
+        """The next pieces for which there is room beside so many rows of shorter pieces."""
         taken = []
         while waiting and num_rows + waiting[0].num <= waiting[0].room:
             taken.append(waiting.popleft())
@@ -321,8 +327,10 @@ class TransformersPolicy:
 
 
 class _Piece(NamedTuple):
-    """``num`` completions of a prompt, and the most rows in flight beside it."""
+    """``num`` completions of a prompt, the most rows in flight with them, and the most places that
+    a completion takes with its prompt."""
 
     prompt: int
     num: int
     room: int
+    length: int

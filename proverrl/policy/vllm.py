@@ -28,6 +28,7 @@ from proverrl.policy.lora import base_weights, has_adapter, save_adapter
 from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Request, VllmEngine
+from proverrl.problems.prompt import Before
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
@@ -95,6 +96,10 @@ class VllmPolicy:
     @property
     def layout(self) -> LayoutName:
         return self.trained.layout
+
+    @property
+    def before(self) -> Before:
+        return self.trained.before
 
     @property
     def context_tokens(self) -> int:

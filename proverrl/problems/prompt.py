@@ -20,8 +20,10 @@ Not handled here: finding the body in an answer (``proverrl.rollout.extract``).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import logging
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,8 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language
 from proverrl.types import ANNOTATE, HOLE, Candidate, Message, Problem
+
+logger = logging.getLogger(__name__)
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
 _DAFNY_SYSTEM = "You are an expert in program verification with Dafny."
@@ -99,11 +103,10 @@ class Before:
         *rules, asked = render_messages(problem, layout)
         if self.system:
             rules = [Message("system", self.system)]
-        others = (
-            (other, body)
-            for other, body in self.solved.get((problem.language, problem.kind), ())
-            if (other.preamble, other.statement) != (problem.preamble, problem.statement)
-        )
+        solved = self.solved.get((problem.language, problem.kind), ())
+        if self.num and not solved:
+            _tell_missing(problem.language, problem.kind)
+        others = ((other, body) for other, body in solved if _identify(other) != _identify(problem))
         for other, body in islice(others, self.num):
             rules.append(render_messages(other, layout)[-1])
             rules.append(Message("assistant", render_body(other, body, layout)))
@@ -121,6 +124,15 @@ class Before:
             digest = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
             found |= {"examples": self.num, "examples_sha256": digest}
         return found
+
+
+def _identify(problem: Problem) -> tuple[str, str, str]:
+    return problem.preamble, problem.statement, problem.informal
+
+
+@functools.cache
+def _tell_missing(language: str, kind: str) -> None:
+    logger.warning("policy.examples: there is no solved problem of %s %s to show", language, kind)
 
 
 NOTHING_BEFORE = Before()

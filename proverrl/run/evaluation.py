@@ -33,7 +33,6 @@ from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.rollout.extract import PLAIN, Mode
-from proverrl.run.session import load_before
 from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
@@ -97,7 +96,7 @@ def build_evaluation(
                 else config.rollout.model_dump(exclude={"mode", "options"})
             ),
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
-            **load_before(config).describe(),
+            **policy.before.describe(),
             **answers.describe(),
             "temperature": settings.temperature,
             "top_p": settings.top_p,

@@ -77,6 +77,10 @@ def settle(config: Config) -> Config:
     """The configuration as a run stores it: with the number types that ``auto`` means on its
     device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together."""
     precision = choose_precision(config, name_device(config.policy.device))
+    if config.learner.precision == "auto" and (config.run / RESOLVED_FILE).exists():
+        # What was measured once is not measured again.
+        stored = _stored_settings(config.run).get("learner.precision")
+        precision = stored if stored in DTYPES else precision
     settled = config.dump()
     settled["learner"]["precision"] = precision
     settled["vllm"]["dtype"] = config.vllm.dtype_for(DTYPES[precision])
@@ -91,7 +95,8 @@ def check_resumable(folder: Path, config: Config) -> None:
         if any(child.name not in ours for child in folder.iterdir()):
             raise RunError(f"{folder} exists and is not a run folder; name another with --run")
         return
-    before = _stored_settings(folder)
+    # A run of an earlier version does not name the keys that came later.
+    before = flatten_table(Config().dump()) | _stored_settings(folder)
     for key, value in flatten_table(config.dump()).items():
         if key.startswith("vllm.") and config.policy.engine != "vllm":
             continue

@@ -25,6 +25,7 @@ from proverrl.config import LayoutName
 from proverrl.parallel import World
 from proverrl.policy.base import Exchange, NoRoomError, Policy, SharedSampler
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import Before
 from proverrl.run.session import Session
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
@@ -140,6 +141,10 @@ class PushedSampler:
     @property
     def layout(self) -> LayoutName:
         return self._policy.layout
+
+    @property
+    def before(self) -> Before:
+        return self._policy.before
 
     def prompt(self, problem: Problem) -> Prompt:
         return self._policy.prompt(problem)

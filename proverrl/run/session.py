@@ -104,6 +104,10 @@ class Session:
         return self.folder / "warm_start" / "weights.pt"
 
 
+BASE_OF_CHECKPOINTS = "../../../../warm_start/policy"
+"""On what the adapter in a checkpoint's ``policy/adapter`` stands, from there: a run may move."""
+
+
 def split_references(
     problems: Sequence[Problem],
     references: Mapping[str, str],
@@ -239,7 +243,7 @@ def open_policy(
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
         newest = warm if checkpoint is None or lora.rank else checkpoint
-        base = str((newest / "policy").absolute())
+        base = BASE_OF_CHECKPOINTS
         policy = load_weights(config, newest / "policy")
     if lora.rank:
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)

@@ -45,7 +45,7 @@ from proverrl.policy.lora import (
 from proverrl.policy.probe import MIN_SEQUENCES, Rows, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.run.pairs import Pair, PairSource
-from proverrl.run.session import Session, TrainingProblems
+from proverrl.run.session import BASE_OF_CHECKPOINTS, Session, TrainingProblems
 from proverrl.seeds import derive_seed
 
 PROBE_TOKENS = 64
@@ -361,6 +361,6 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         os.replace(temporary, session.warm_weights)
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
-        base = str((session.warm_weights.parent / "policy").absolute())
-        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
+        seed = derive_seed(config.seed, "lora")
+        attach_adapter(policy.model, lora, seed=seed, base=BASE_OF_CHECKPOINTS)
     session.sampler.push(policy.version)

@@ -18,6 +18,7 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
 from proverrl.evaluation.store import ROWS_PER_BLOCK, plan_blocks
 from proverrl.policy.base import Exchange, require_room
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
@@ -31,6 +32,7 @@ class CountingPolicy:
     version = 0
     engine = "counting"
     layout: LayoutName = "plain"
+    before = NOTHING_BEFORE
 
     def __init__(self, die_at: int | None = None, written: dict[str, int] | None = None) -> None:
         self.calls = 0

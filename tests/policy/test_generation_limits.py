@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from proverrl.errors import ProverRLError
+from proverrl.parallel import World
 from proverrl.policy.decoding import CachedRows, draw_tokens
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Prompt, Sampling
 from tests.builders import build_problem
 from tests.policy.test_policy import plain_logprobs, tiny_policy
@@ -164,7 +167,7 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2 * policy.context_tokens)
     sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
     cut = list(policy._cut_pieces(prompts_of([4, 5]), 1, sampling.max_new_tokens))
-    assert cut == [(0, 1, 2), (1, 1, 2)]
+    assert [tuple(piece)[:3] for piece in cut] == [(0, 1, 2), (1, 1, 2)]
 
 
 @pytest.mark.parametrize("stop", [(), ("e", "0")])
@@ -203,6 +206,84 @@ def test_rows_that_end_make_room_for_further_prompts(
                 last = str(policy.tokenizer.decode(list(completion.token_ids[-1:])))
                 assert text not in completion.text.removesuffix(last)
     assert len(lengths) > 6
+
+
+def test_rows_that_have_ended_take_no_room_beyond_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = tiny_policy(max_rows=8)
+    widest: list[tuple[int, int]] = []
+    add = CachedRows.add
+
+    def note(self: CachedRows, tokens: torch.Tensor) -> None:
+        add(self, tokens)
+        widest.append((self.num_places, len(self._mask)))
+
+    monkeypatch.setattr(CachedRows, "add", note)
+    for seed in range(4):
+        sampling = Sampling(temperature=1.0, max_new_tokens=100, seed=seed)
+        policy.generate_shared(prompts_of([10] * 40), 1, sampling)
+    assert max(places for places, _ in widest) <= 110
+    assert max(rows for _, rows in widest) == 8
+
+
+@pytest.mark.parametrize("lengths", [[6] * 40, [20, 20, 20, *[6] * 12]])
+def test_rows_that_have_ended_stay_within_the_models_context(lengths: list[int]) -> None:
+    like = tiny_policy()
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(like.tokenizer), n_positions=32, n_embd=16, n_layer=2, n_head=2
+    )
+    policy = TransformersPolicy(GPT2LMHeadModel(config), like.tokenizer, max_rows=8)  # type: ignore[no-untyped-call]
+    assert policy.context_tokens == 32
+    for seed in range(4):
+        sampling = Sampling(temperature=1.0, max_new_tokens=60, seed=seed)
+        written = policy.generate_shared(prompts_of(lengths), 1, sampling)
+        for prompt, [completion] in zip(prompts_of(lengths), written, strict=True):
+            assert len(prompt.token_ids) + len(completion.token_ids) <= 32
+            known = plain_logprobs(policy, completion)
+            assert completion.logprobs == pytest.approx(known, abs=1e-4)
+
+
+def test_models_whose_rows_cannot_join_write_one_batch_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = tiny_policy(max_rows=4)
+    monkeypatch.setattr(CachedRows, "can_join", False)
+    sampling = Sampling(temperature=1.0, max_new_tokens=30, seed=0)
+    written = policy.generate_shared(prompts_of([5, 9, 7]), 3, sampling)
+    for prompt, group in zip(prompts_of([5, 9, 7]), written, strict=True):
+        assert [c.prompt_ids for c in group] == [prompt.token_ids] * 3
+        for completion in group:
+            known = plain_logprobs(policy, completion)
+            assert completion.logprobs == pytest.approx(known, abs=1e-4)
+
+
+def test_nothing_to_write_is_nothing_written() -> None:
+    policy = tiny_policy()
+    assert policy.generate_shared([], 3, Sampling(max_new_tokens=5)) == []
+    # Of three processes two have no prompt.
+    for rank in range(3):
+        world = Alone(rank)
+        policy.world = world
+        policy.generate_shared(prompts_of([6]), 2, Sampling(max_new_tokens=5))
+        assert [len(group) for group in world.gathered] == ([2] if rank == 0 else [])
+
+
+class Alone(World):
+    """One of three processes that hears nothing of the others."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank=rank, size=3)
+        self.gathered: list[Any] = []
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        self.gathered = value
+        full = value or [[None, None]]
+        return [full, [], []]
 
 
 def test_memory_grows_with_what_is_written_and_not_with_the_limit() -> None:

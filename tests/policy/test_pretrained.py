@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, LoraConfig, PolicyConfig, parse_config
-from proverrl.errors import UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
@@ -32,6 +32,7 @@ from proverrl.policy.lora import adapter_weights, attach_adapter, merge_adapter,
 from proverrl.policy.probe import score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_replay_sample
+from proverrl.run.run_folder import check_resumable, settle, write_resolved
 from proverrl.types import Completion, Message, Prompt, Sampling
 from tests import ROOT
 from tests.builders import build_problem
@@ -257,6 +258,32 @@ def test_the_number_type_follows_the_checkpoint_and_the_device(
     assert choose("cuda:0", str(tmp_path / "w")) == "bf16"
     assert choose("cuda", "") == "fp32"
     assert choose("cpu", "", "bf16") == "bf16"
+
+
+def test_a_run_goes_on_with_the_number_type_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = write_checkpoint(BY_NAME["qwen2"], tmp_path / "half")
+    tables = {"policy": {"path": str(half)}, "run": str(tmp_path / "run")}
+    config = parse_config(tables, source="test")
+    monkeypatch.setattr("proverrl.policy.loading.bfloat16_is_faster", lambda: False)
+    begun = settle(config)
+    assert begun.learner.precision == "fp32"
+    (tmp_path / "run").mkdir()
+    write_resolved(tmp_path / "run", begun, toolchain="", engine="")
+    monkeypatch.setattr("proverrl.policy.loading.bfloat16_is_faster", lambda: True)
+    assert settle(config) == begun
+    check_resumable(tmp_path / "run", settle(config))
+    other = parse_config(tables | {"run": str(tmp_path / "other")}, source="test")
+    assert settle(other).learner.precision == "bf16"
+    # A run of before a key was there goes on with its default.
+    stored = json.loads((tmp_path / "run" / "resolved.json").read_text())
+    del stored["config"]["policy"]["examples"]
+    (tmp_path / "run" / "resolved.json").write_text(json.dumps(stored))
+    check_resumable(tmp_path / "run", settle(config))
+    more = parse_config(tables | {"policy": {"path": str(half), "examples": 2}}, source="test")
+    with pytest.raises(RunError, match=r"was begun with policy.examples = 0, now it is 2"):
+        check_resumable(tmp_path / "run", settle(more))
 
 
 def test_number_types_are_measured_on_this_processor() -> None:

@@ -35,6 +35,7 @@ from proverrl.problems.load import (
     make_row,
     write_problems,
 )
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests import ROOT
 from tests.benchmark_data import SHARED, write_files, write_rows
@@ -526,6 +527,7 @@ class AnsweringPolicy:
     version = 0
     engine = "answering"
     layout: LayoutName = "dafny"
+    before = NOTHING_BEFORE
 
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers

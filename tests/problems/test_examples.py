@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.problems.load import make_row, write_problems
 from proverrl.problems.prompt import (
     Before,
+    _tell_missing,
     join_messages,
     render_body,
     render_messages,
@@ -70,6 +72,35 @@ def test_the_token_ids_of_an_example_are_those_that_are_learned() -> None:
     # The problem as it is alone, but that a text begins only once.
     assert prompt.token_ids == example.token_ids + body + bare.token_ids[1:]
     assert prompt.text == join_messages(policy.before.messages(PROBLEMS[4], "plain"), "plain")
+
+
+def test_blocks_without_a_chat_template_are_divided_as_turns_are() -> None:
+    tokenizer = train_tokenizer(TEXTS, vocab_size=320, keywords=KEYWORDS)
+    config = TINY.model_copy(update={"layout": "dafny"})
+    policy = build_policy(config, tokenizer, seed=0, device="cpu")
+    policy.before = Before({KIND: PAIRS}, num=1)
+    question, answer, asked = policy.before.messages(PROBLEMS[4], "dafny")[1:]
+    prompt = policy.prompt(PROBLEMS[4])
+    place = prompt.token_ids.index(policy.end_id)
+    text = str(tokenizer.decode(list(prompt.token_ids[1:place])))
+    assert text.endswith(f"{question.content}\n\n{answer.content}")
+    rest = str(tokenizer.decode(list(prompt.token_ids[place + 1 :])))
+    assert rest == f"\n\n{asked.content}\n\n"
+
+
+def test_problems_that_differ_in_words_alone_are_examples_of_each_other() -> None:
+    other = replace(PROBLEMS[0], id="q", informal="said otherwise")
+    before = Before({KIND: [(PROBLEMS[0], "x"), (other, "y")]}, num=2)
+    bodies = [m.content for m in before.messages(PROBLEMS[0], "plain") if m.role == "assistant"]
+    assert bodies == ["y"]
+
+
+def test_kinds_without_an_example_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    before = Before({("dafny", "calc"): PAIRS}, num=2)
+    _tell_missing.cache_clear()
+    for _ in range(2):
+        before.messages(PROBLEMS[0], "plain")
+    assert caplog.text.count("there is no solved problem of dafny invariants to show") == 1
 
 
 def write(path: Path, problems: list[Problem], bodies: dict[str, str]) -> Path:

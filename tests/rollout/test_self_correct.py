@@ -15,6 +15,7 @@ from proverrl.config import LayoutName, RewardConfig, RolloutConfig
 from proverrl.errors import RecordError
 from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.rewards import build_reward
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts, resume_within
@@ -50,6 +51,7 @@ class ScriptedPolicy:
     version: int = 4
     engine: str = "scripted"
     layout: LayoutName = "plain"
+    before = NOTHING_BEFORE
     prompts: list[tuple[int, ...]] = field(default_factory=list)
     feedback: list[str] = field(default_factory=list)
     samplings: list[Sampling] = field(default_factory=list)

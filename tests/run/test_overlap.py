@@ -24,6 +24,7 @@ from proverrl.monitor.metrics import RunLimits
 from proverrl.parallel import SINGLE
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.run.overlap import AsCompleted
 from proverrl.run.pipeline import InOrder
 from proverrl.run.samplers import SamplerCopy
@@ -56,6 +57,7 @@ class ScriptedSampler:
     version = 0
     engine = "scripted"
     layout: LayoutName = "plain"
+    before = NOTHING_BEFORE
     tokenizer = None
     model = None
     world = SINGLE

@@ -78,6 +78,7 @@ class LikelihoodPolicy:
         self.most = most
         self.version = formaliser.version
         self.layout = formaliser.layout
+        self.before = formaliser.before
         # All that tells it from another, since results name a policy by this.
         weights = name_weights(formaliser)
         self.engine = f"a formaliser as a critic, largest gap {most!r}, weights {weights}"
@@ -93,7 +94,8 @@ class LikelihoodPolicy:
         asked, body = read_pair(problem)
         shown = self.formaliser.prompt(asked).token_ids
         ids = (*shown, *self.formaliser.body_ids(asked, body))
-        return _Reading(problem.id, render_prompt(asked, self.layout), ids, start=len(shown))
+        text = render_prompt(asked, self.layout, self.before)
+        return _Reading(problem.id, text, ids, start=len(shown))
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         """Raises ``UsageError``: a second look gives the same judgement."""

@@ -9,10 +9,8 @@ from proverrl.config import LayoutName
 from proverrl.lang import find_language
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
-from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.policy.function import FunctionPolicy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, NOTHING_BEFORE, join_messages
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages
 from proverrl.types import Message, Problem, Prompt
 
 
@@ -21,10 +19,7 @@ def show_instruction(policy: Policy, problem: Problem, instruction: str) -> Prom
     bare = policy.prompt(problem)
     if not instruction.strip():
         return bare
-    before = NOTHING_BEFORE
-    if isinstance(policy, TransformersPolicy | EndpointPolicy | FunctionPolicy):
-        before = policy.before
-    shown = before.messages(problem, policy.layout)
+    shown = policy.before.messages(problem, policy.layout)
     messages = add_instruction(shown, problem, instruction, policy.layout)
     if isinstance(policy, TransformersPolicy):
         return encode_messages(policy.tokenizer, problem.id, messages, policy.layout)
