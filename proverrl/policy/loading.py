@@ -68,8 +68,7 @@ def name_device(name: str) -> str:
 
 
 def choose_precision(config: Config, device: str) -> PrecisionName:
-    """The meaning of ``learner.precision`` on a device, by torch's name of it. Raises
-    ``UsageError`` if there is no checkpoint where ``policy.path`` says."""
+    """The meaning of ``learner.precision`` on a device, by torch's name of it."""
     asked, path = config.learner.precision, config.policy.path
     if asked != "auto":
         return asked
@@ -100,10 +99,10 @@ def bfloat16_is_faster() -> bool:
 @functools.cache
 def _read_dtype(path: str) -> torch.dtype | None:
     """The number type that a checkpoint was saved in, as far as its configuration says."""
-    place = find_model(path, "policy.path")
     try:
+        place = find_model(path, "policy.path")
         found = AutoConfig.from_pretrained(place, trust_remote_code=False).dtype
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (UsageError, OSError, ValueError, KeyError, TypeError, AttributeError):
         # Who loads the checkpoint says what is wrong with it.
         return None
     return found if isinstance(found, torch.dtype) else None

@@ -76,11 +76,12 @@ def lock_run(folder: Path) -> Iterator[None]:
 def settle(config: Config) -> Config:
     """The configuration as a run stores it: with the number types that ``auto`` means on its
     device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together."""
-    precision = choose_precision(config, name_device(config.policy.device))
-    if config.learner.precision == "auto" and (config.run / RESOLVED_FILE).exists():
+    precision: Any = config.learner.precision
+    if precision == "auto" and (config.run / RESOLVED_FILE).exists():
         # What was measured once is not measured again.
-        stored = _stored_settings(config.run).get("learner.precision")
-        precision = stored if stored in DTYPES else precision
+        precision = _stored_settings(config.run).get("learner.precision")
+    if precision not in DTYPES:
+        precision = choose_precision(config, name_device(config.policy.device))
     settled = config.dump()
     settled["learner"]["precision"] = precision
     settled["vllm"]["dtype"] = config.vllm.dtype_for(DTYPES[precision])

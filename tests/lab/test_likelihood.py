@@ -34,6 +34,7 @@ from proverrl.lab.critics.likelihood import (
 from proverrl.policy.engines import name_weights
 from proverrl.policy.loading import build_policy, train_tokenizer
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.run.session import load_weights
 from proverrl.types import Problem, Prompt, Sampling
 from tests.builders import build_problem
@@ -58,6 +59,7 @@ class Fixed:
     end_ids = (ord(";"),)
     context_tokens = 80
     layout = "canonical"
+    before = NOTHING_BEFORE
     version = 3
     engine = "fixed"
 
