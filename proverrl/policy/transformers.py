@@ -204,12 +204,12 @@ class TransformersPolicy:
         self.model.eval()
         generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
         written = RowsInFlight(sampling, self.end_ids, self.ends_with, self.device)
-        waiting = deque(self._cut_pieces(prompts, n, sampling.max_new_tokens))
+        waiting = deque(self._cut_portions(prompts, n, sampling.max_new_tokens))
         if not waiting:
             # One of several processes may have nothing to write.
             return [[] for _ in prompts]
-        pieces = self._take(waiting, 0)
-        rows = self._begin(written, prompts, pieces)
+        portions = self._take(waiting, 0)
+        rows = self._begin(written, prompts, portions)
         while True:
             token, logprob = draw_tokens(
                 rows.logits, sampling.temperature, generator, sampling.top_p, sampling.top_k
@@ -222,7 +222,7 @@ class TransformersPolicy:
                 return_freed_memory()
                 return self._complete(prompts, sampling, written)
             # Rows that have ended take no more room than those that are written may.
-            is_full = rows.num_places >= pieces[-1].length and num_writing < written.num_rows
+            is_full = rows.num_places >= portions[-1].length and num_writing < written.num_rows
             if num_writing >= COMPACT_BELOW * written.num_rows and not is_full:
                 rows.add(token)
                 continue
@@ -232,14 +232,14 @@ class TransformersPolicy:
                 rows.add(token[kept])
             can_begin = num_writing == 0 or rows.can_join
             if can_begin and (taken := self._take(waiting, num_writing)):
-                pieces = taken
-                begun = self._begin(written, prompts, pieces)
+                portions = taken
+                begun = self._begin(written, prompts, portions)
                 if num_writing:
                     rows.join(begun)
                 else:
                     rows = begun
 
-    def _cut_pieces(self, prompts: Sequence[Prompt], n: int, most: int) -> Iterator[_Piece]:
+    def _cut_portions(self, prompts: Sequence[Prompt], n: int, most: int) -> Iterator[_Portion]:
         """What is written at once of each prompt: ``n`` completions, but for a prompt that has no
         room for so many. Prompts of like length come together, so that little padding is
         computed."""
@@ -247,10 +247,10 @@ class TransformersPolicy:
         for index in sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids)):
             room = max(1, min(self.max_rows, MAX_CACHED_TOKENS // lengths[index]))
             for done in range(0, n, room):
-                yield _Piece(index, min(room, n - done), room, lengths[index])
+                yield _Portion(index, min(room, n - done), room, lengths[index])
 
-    def _take(self, waiting: deque[_Piece], num_rows: int) -> list[_Piece]:
-        """The next pieces for which there is room beside so many rows of shorter pieces."""
+    def _take(self, waiting: deque[_Portion], num_rows: int) -> list[_Portion]:
+        """The next portions for which there is room beside so many rows of shorter portions."""
         taken = []
         while waiting and num_rows + waiting[0].num <= waiting[0].room:
             taken.append(waiting.popleft())
@@ -258,11 +258,11 @@ class TransformersPolicy:
         return taken
 
     def _begin(
-        self, written: RowsInFlight, prompts: Sequence[Prompt], pieces: list[_Piece]
+        self, written: RowsInFlight, prompts: Sequence[Prompt], portions: list[_Portion]
     ) -> CachedRows:
-        """Read the prompts of these pieces, equal ones once, and open their rows."""
+        """Read the prompts of these portions, equal ones once, and open their rows."""
         pad = self.tokenizer.pad_token_id
-        prompt_ids = [prompts[piece.prompt].token_ids for piece in pieces]
+        prompt_ids = [prompts[portion.prompt].token_ids for portion in portions]
         places = {ids: place for place, ids in enumerate(dict.fromkeys(prompt_ids))}
         rows = CachedRows(
             self.model,
@@ -272,11 +272,11 @@ class TransformersPolicy:
         )
         copies = [
             places[ids]
-            for ids, piece in zip(prompt_ids, pieces, strict=True)
-            for _ in range(piece.num)
+            for ids, portion in zip(prompt_ids, portions, strict=True)
+            for _ in range(portion.num)
         ]
         rows.repeat(torch.tensor(copies, device=self.device))
-        written.open(piece.prompt for piece in pieces for _ in range(piece.num))
+        written.open(portion.prompt for portion in portions for _ in range(portion.num))
         return rows
 
     def _complete(
@@ -326,7 +326,7 @@ class TransformersPolicy:
         return any(now.count(text) > before.count(text) for text in stop)
 
 
-class _Piece(NamedTuple):
+class _Portion(NamedTuple):
     """``num`` completions of a prompt, the most rows in flight with them, and the most places that
     a completion takes with its prompt."""
 

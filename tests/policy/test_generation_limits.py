@@ -166,7 +166,7 @@ def test_rows_and_cached_tokens_are_limited(monkeypatch: pytest.MonkeyPatch) -> 
     policy.max_rows = 64
     monkeypatch.setattr("proverrl.policy.transformers.MAX_CACHED_TOKENS", 2 * policy.context_tokens)
     sampling = Sampling(temperature=1.0, max_new_tokens=10_000, seed=4)
-    cut = list(policy._cut_pieces(prompts_of([4, 5]), 1, sampling.max_new_tokens))
+    cut = list(policy._cut_portions(prompts_of([4, 5]), 1, sampling.max_new_tokens))
     assert [tuple(piece)[:3] for piece in cut] == [(0, 1, 2), (1, 1, 2)]
 
 
