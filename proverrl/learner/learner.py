@@ -157,6 +157,8 @@ class TorchLearner:
         rows = pack_rows(kept)
         if not rows:
             return counts
+        # What the sampler, in another thread, has used; and at the end what this has.
+        return_freed_memory()
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
         old = self._score(self.weights.run, parts) if self.loss.needs_old_logprobs else {}

@@ -9,6 +9,7 @@ for models whose masks the library has to make.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,13 @@ GROUPED = "proverrl_grouped"
 PREFILL_TOKENS = 32_768
 """Tokens of prompts that are read at once, all rows together: what a layer computes of them is
 there until the next has read it."""
+
+
+def find_context_tokens(model: Any) -> int:
+    """The most tokens of prompt and completion together."""
+    config = model.config.get_text_config(decoder=True)
+    # A recurrent model has no such limit.
+    return int(getattr(config, "max_position_embeddings", None) or sys.maxsize)
 
 
 def group_heads(model: Any) -> None:
@@ -144,13 +152,11 @@ class CachedRows:
         # The library reads each mask to see whether it may be left out; here it is known.
         self._is_padded = len({len(row) for row in rows}) > 1
         self._masks_itself = _takes_masks(model, self._cache)
-        config = model.config.get_text_config(decoder=True)
-        most = getattr(config, "max_position_embeddings", None)
-        self._last_position = most - 1 if most else None
+        self._last_position = find_context_tokens(model) - 1
         ids, mask = pad_left(rows, pad_id, device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         piece = max(1, PREFILL_TOKENS // len(rows))
-        if isinstance(self._cache, DynamicCache):
+        if not self.can_join:
             # Layers that are not full attention may know no more than a first piece and a token.
             piece = ids.shape[1]
         for start in range(0, ids.shape[1], piece):
@@ -165,7 +171,7 @@ class CachedRows:
     @property
     def can_join(self) -> bool:
         """True if rows may be added to these."""
-        return len(self._layers) > 0
+        return not isinstance(self._cache, DynamicCache)
 
     @property
     def _layers(self) -> list[RoomyLayer]:

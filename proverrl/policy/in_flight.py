@@ -75,8 +75,9 @@ class RowsInFlight:
             )
         self._most_drawn += 1
         place = (self._row, self._count)
-        self._drawn[place] = torch.where(self._writing, token, self._drawn[place])
-        self._logprobs[place] = torch.where(self._writing, logprob, self._logprobs[place])
+        # What is drawn in a row behind its end is cut off at last.
+        self._drawn[place] = token
+        self._logprobs[place] = torch.where(self._writing, logprob, 0.0)
         self._count = self._count + 1
         still = self._writing & ~torch.isin(token, self._ends) & ~full & (self._count < most)
         if stop:

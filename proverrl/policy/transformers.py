@@ -11,7 +11,6 @@ cancelled stops at its next token. Not handled here: weight updates, log-probabi
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -23,12 +22,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from proverrl.concurrency import in_thread, return_freed_memory
+from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, place_rows
 from proverrl.policy.conversation import encode_messages, find_ends, resume_prompt
-from proverrl.policy.decoding import CachedRows, draw_tokens, group_heads
+from proverrl.policy.decoding import CachedRows, draw_tokens, find_context_tokens, group_heads
 from proverrl.policy.in_flight import RowsInFlight
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
@@ -121,9 +120,7 @@ class TransformersPolicy:
     @property
     def context_tokens(self) -> int:
         """The most tokens of prompt and completion together."""
-        config = self.model.config.get_text_config(decoder=True)
-        # A recurrent model has no such limit.
-        return int(getattr(config, "max_position_embeddings", None) or sys.maxsize)
+        return find_context_tokens(self.model)
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
@@ -218,8 +215,6 @@ class TransformersPolicy:
             full = rows.position.squeeze(-1) + 2 >= self.context_tokens
             num_writing = written.add(token, logprob, full)
             if cancelled.is_set() or (num_writing == 0 and not waiting):
-                del rows
-                return_freed_memory()
                 return self._complete(prompts, sampling, written)
             # Rows that have ended take no more room than those that are written may.
             is_full = rows.num_places >= portions[-1].length and num_writing < written.num_rows

@@ -79,7 +79,9 @@ def settle(config: Config) -> Config:
     precision: Any = config.learner.precision
     if precision == "auto" and (config.run / RESOLVED_FILE).exists():
         # What was measured once is not measured again.
-        precision = _stored_settings(config.run).get("learner.precision")
+        stored = _stored_settings(config.run)
+        if stored.get("policy.path") == config.policy.path:
+            precision = stored.get("learner.precision")
     if precision not in DTYPES:
         precision = choose_precision(config, name_device(config.policy.device))
     settled = config.dump()

@@ -276,6 +276,11 @@ def test_a_run_goes_on_with_the_number_type_that_it_began_with(
     check_resumable(tmp_path / "run", settle(config))
     other = parse_config(tables | {"run": str(tmp_path / "other")}, source="test")
     assert settle(other).learner.precision == "bf16"
+    # Another checkpoint that is evaluated in the same folder has a number type of its own.
+    moved = half.rename(tmp_path / "moved")
+    tables_of_moved = tables | {"policy": {"path": str(moved)}}
+    assert settle(parse_config(tables_of_moved, source="test")).learner.precision == "bf16"
+    moved.rename(half)
     # A run of before a key was there goes on with its default.
     stored = json.loads((tmp_path / "run" / "resolved.json").read_text())
     del stored["config"]["policy"]["examples"]
