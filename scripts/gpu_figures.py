@@ -15,6 +15,8 @@ from statistics import mean
 
 import torch
 
+from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.metrics import Row, read_metrics
 
 COLUMNS = (
@@ -76,9 +78,8 @@ def _describe_gpu(samples: Path, last: int) -> Row:
 
 def _read_rate(path: Path) -> float | None:
     """pass@1 over all levels."""
-    levels = json.loads(path.read_text("utf-8"))["levels"]
-    rate: float | None = next(row for row in levels if row["level"] == "all")["pass"]["1"]["value"]
-    return rate
+    found = StoredEvaluation(path, read_summary(path)).level("all")
+    return found["pass"]["1"]["value"] if found else None
 
 
 def print_table(results: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proverrl.files.seal import write_sealed
 from scripts.gpu_figures import describe_run
 from tests import ROOT
 
@@ -78,7 +79,7 @@ def test_figures_leave_out_the_first_step_and_those_after_a_checkpoint(tmp_path:
     (run / "rollouts").mkdir(parents=True)
     (run / "evals").mkdir()
     level = {"level": "all", "pass": {"1": {"value": 0.25}}}
-    (run / "evals" / "before.json").write_text(json.dumps({"levels": [level]}))
+    (run / "evals" / "before.json").write_text(write_sealed({"levels": [level]}))
     resolved = {"engine": "an engine", "config": {"checkpoint_every": 3}}
     (run / "resolved.json").write_text(json.dumps(resolved))
     with (run / "metrics.jsonl").open("w") as stream:
