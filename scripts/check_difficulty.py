@@ -29,6 +29,7 @@ from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
 from proverrl.jobs.evaluate import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row
+from proverrl.run.session import WARM_POLICY
 from proverrl.statistics import mean_interval
 from proverrl.types import Problem
 from scripts.arguments import at_least, telling_errors
@@ -121,8 +122,8 @@ def find_start(run: Path, config: Config) -> Path:
     Raises:
         RunError: neither is there.
     """
-    if (run / "warm_start" / "weights.pt").exists():
-        return run / "warm_start" / "policy"
+    if (warm := run / WARM_POLICY).exists():
+        return warm
     if config.policy.path:
         return Path(config.policy.path)
     raise RunError(f"{run}: the weights that it began with are gone; name some with --policy")

@@ -35,7 +35,7 @@ from proverrl.rollout.extract import open_mode
 from proverrl.run.checkpoint import latest_checkpoint
 from proverrl.run.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.run.run_folder import lock_run, settle, write_resolved
-from proverrl.run.session import load_before, load_weights
+from proverrl.run.session import WARM_POLICY, load_before, load_weights
 from proverrl.search.proposals import PROPOSERS, Corrector
 from proverrl.search.wiring import Tools, needs_traces, open_confirm
 from proverrl.types import Problem, Sampling
@@ -232,11 +232,11 @@ def find_weights(run: Path) -> Path:
     the run has no weights yet."""
     final = run / "policy"
     checkpoint = latest_checkpoint(run / "checkpoints")
-    warm = run / "warm_start"
+    warm = run / WARM_POLICY
     if (final / "config.json").exists():
         return final
     if checkpoint is not None:
         return checkpoint / "policy"
-    if (warm / "weights.pt").exists():
-        return warm / "policy"
+    if warm.exists():
+        return warm
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")

@@ -53,7 +53,7 @@ from proverrl.run.run_folder import (
     settle,
     write_resolved,
 )
-from proverrl.run.session import Session, load_training, open_policy
+from proverrl.run.session import WARM_POLICY, Session, load_training, open_policy
 from proverrl.run.supervised import warm_start
 from proverrl.run.taught import teach_all
 
@@ -179,7 +179,7 @@ async def _run_stages(session: Session) -> None:
         f"{len(problems.references)} with references for warm start, "
         f"{len(problems.without_reference)} without for the loop",
     )
-    if not session.warm_weights.exists():
+    if not session.warm_policy.exists():
         taught = [
             *await session.mode.teach(session, reference_sources(session)),
             *teach_composer(session),
@@ -201,7 +201,7 @@ async def _run_stages(session: Session) -> None:
     with saving(session.folder / "policy"):
         session.policy.save(unfinished)
         if config.policy.lora.rank:
-            warm = session.warm_weights.parent / ADAPTER_FOLDER
+            warm = session.warm_policy.parent / ADAPTER_FOLDER
             stack_adapters(warm, unfinished / ADAPTER_FOLDER, config.policy.path)
         os.replace(unfinished, session.folder / "policy")
 
@@ -216,7 +216,7 @@ def describe_unsaved(session: Session) -> str:
     if made > saved:
         several = f"{unit}s {saved + 1} to {made}"
         lost = f"{unit} {made} and " if made == saved + 1 else f"{several} and "
-    where = f"{unit} {saved}" if session.warm_weights.exists() else "the beginning"
+    where = f"{unit} {saved}" if session.warm_policy.exists() else "the beginning"
     return f"ended at once; lost: {lost}what was under way; the same command continues from {where}"
 
 
@@ -238,7 +238,7 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():
-        warm = (folder / "warm_start" / "weights.pt").exists()
+        warm = (folder / WARM_POLICY).exists()
         resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
     return Monitor(
         folder,

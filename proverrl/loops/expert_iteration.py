@@ -17,9 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
-from proverrl.files.disk import loading
 from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.run.adapter_probe import probe_adapter
@@ -31,7 +28,7 @@ from proverrl.run.pairs import (
 )
 from proverrl.run.pipeline import InOrder, Order, Pipeline
 from proverrl.run.reverify import import_proofs, keep_sample_proofs, reverify_proofs
-from proverrl.run.session import Session
+from proverrl.run.session import Session, load_weights
 from proverrl.run.state import RunState, Stateful
 from proverrl.run.supervised import train_supervised
 from proverrl.run.tally import Tally
@@ -161,9 +158,8 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     if settings.from_warm_start and has_adapter(session.policy.model):
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
     elif settings.from_warm_start:
-        with loading(session.warm_weights):
-            state = torch.load(session.warm_weights, map_location="cpu", weights_only=True)
-        session.policy.model.load_state_dict(state)
+        start = load_weights(session.config, session.warm_policy)
+        session.policy.model.load_state_dict(start.model.state_dict())
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:

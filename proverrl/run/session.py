@@ -99,12 +99,15 @@ class Session:
         return self.folder / "checkpoints"
 
     @property
-    def warm_weights(self) -> Path:
-        """The weights after warm start; the file is there once warm start is done."""
-        return self.folder / "warm_start" / "weights.pt"
+    def warm_policy(self) -> Path:
+        """The policy after warm start; the folder is there once warm start is done."""
+        return self.folder / WARM_POLICY
 
 
-BASE_OF_CHECKPOINTS = "../../../../warm_start/policy"
+WARM_POLICY = "warm_start/policy"
+"""Where a run keeps the policy after warm start; the folder appears whole."""
+
+BASE_OF_CHECKPOINTS = f"../../../../{WARM_POLICY}"
 """On what the adapter in a checkpoint's ``policy/adapter`` stands, from there: a run may move."""
 
 
@@ -231,20 +234,20 @@ def open_policy(
 ) -> TransformersPolicy:
     """The newest weights of this run: checkpoint, else warm-started, else fresh."""
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    warm = folder / "warm_start"
+    warm = folder / WARM_POLICY
     lora = config.policy.lora
     if lora.rank and not config.policy.path:
         raise UsageError(
             "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
             "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
         )
-    if checkpoint is None and not (warm / "weights.pt").exists():
+    if checkpoint is None and not warm.exists():
         policy, base = make_policy(config, problems, mode), config.policy.path
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
-        newest = warm if checkpoint is None or lora.rank else checkpoint
+        newest = warm if checkpoint is None or lora.rank else checkpoint / "policy"
         base = BASE_OF_CHECKPOINTS
-        policy = load_weights(config, newest / "policy")
+        policy = load_weights(config, newest)
     if lora.rank:
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
         if checkpoint is not None:

@@ -333,7 +333,7 @@ def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
 
 
 def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
-    """Train on what is ``taught``, and save the weights; the last file written marks the end."""
+    """Train on what is ``taught``, and save the policy; its folder marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
     sources = [*taught]
@@ -349,16 +349,15 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         seed = derive_seed(config.seed, "warm_start")
         train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
     lora = config.policy.lora
-    temporary = session.warm_weights.with_suffix(".tmp")
-    with saving(session.warm_weights.parent):
-        session.warm_weights.parent.mkdir(exist_ok=True)
+    unfinished = session.warm_policy.with_name("policy.unfinished")
+    with saving(session.warm_policy.parent):
+        session.warm_policy.parent.mkdir(exist_ok=True)
         if lora.rank:
             if has_moved(policy.model):
-                save_adapter(policy.model, session.warm_weights.parent / ADAPTER_FOLDER)
+                save_adapter(policy.model, session.warm_policy.parent / ADAPTER_FOLDER)
             merge_adapter(policy.model)
-        policy.save(session.warm_weights.parent / "policy")
-        torch.save(policy.model.state_dict(), temporary)
-        os.replace(temporary, session.warm_weights)
+        policy.save(unfinished)
+        os.replace(unfinished, session.warm_policy)
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
         seed = derive_seed(config.seed, "lora")

@@ -144,7 +144,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(place: Path) -> None
     slow = ("grpo.groups_per_draw=64", "grpo.group_size=16", "sampling.max_new_tokens=900")
     changes = [word for change in slow for word in ("--set", change)]
     terminal = Terminal(["train", "tiny.toml", "--run", "ended", *changes], place)
-    terminal.wait_until(lambda: (place / "ended" / "warm_start" / "weights.pt").exists())
+    terminal.wait_until(lambda: (place / "ended" / "warm_start" / "policy").exists())
     terminal.wait_until(lambda: "groups: in order" in terminal.text)
     terminal.press_ctrl_c()
     terminal.wait_until(lambda: "to end at once" in terminal.text)
@@ -172,8 +172,8 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
     session = cast("Any", SimpleNamespace())
     session.config = Config()
     session.checkpoints = tmp_path / "checkpoints"
-    session.warm_weights = tmp_path / "weights.pt"
-    session.warm_weights.touch()
+    session.warm_policy = tmp_path / "policy"
+    session.warm_policy.mkdir()
     if saved:
         save_checkpoint(session.checkpoints, saved, {}, save_policy=lambda _: None)
     stream = io.StringIO()
@@ -181,7 +181,7 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
         for step in range(1, made + 1):
             session.monitor.log("step", step, {})
         assert describe_unsaved(session) == f"ended at once; lost: {lost}"
-        session.warm_weights.unlink()
+        session.warm_policy.rmdir()
         assert describe_unsaved(session).endswith("continues from the beginning")
 
 

@@ -452,7 +452,7 @@ def test_a_killed_run_ends_like_an_unbroken_one(
 ) -> None:
     whole = run(make_config("unbroken", grpo__steps=8))
     config = make_config("killed", grpo__steps=8)
-    moments = ("warm_start/weights.pt", "checkpoints/step_000002", "checkpoints/step_000006")
+    moments = ("warm_start/policy", "checkpoints/step_000002", "checkpoints/step_000006")
     assert kill_at(moments, KILLED_RUN, config) == 3
     again = run(config)
     assert same(weights(whole), weights(again))
