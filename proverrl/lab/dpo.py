@@ -1,10 +1,10 @@
 """The loop ``dpo``: training on pairs of bodies of which one is preferred, and no verifier.
 
-Flows in: a session after its warm start, a file of pairs. Flows out: updated weights and the
-figures of each step. The loss is that of DPO (Rafailov et al. 2023, arXiv 2305.18290) against the
-policy that the loop begins with. Its log-probabilities of all pairs are computed before the first
-step, so that no second model is held. All processes of a run learn. An interrupted loop begins
-again. Not handled here: where preferences come from.
+Flows in: a session after its warm start, and a file of pairs or a run's rollouts. Flows out:
+updated weights and the figures of each step. The loss is that of DPO (Rafailov et al. 2023, arXiv
+2305.18290) against the policy that the loop begins with. Its log-probabilities of all pairs are
+computed before the first step, so that no second model is held. All processes of a run learn. An
+interrupted loop begins again. Not handled here: where the preferences of a file come from.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from proverrl.config.training import OptimizerName
 from proverrl.errors import ProblemError
 from proverrl.learner.packed_rows import batch_rows
 from proverrl.losses import Metrics
+from proverrl.monitor.rollout_rows import iter_rollouts
 from proverrl.problems.load import read_places
+from proverrl.report.run import find_step_files
 from proverrl.run.pairs import Pair, make_source
 from proverrl.run.session import Session
 from proverrl.run.supervised import SupervisedLearner, score_tokens, supervised_rate
@@ -43,7 +45,9 @@ class DpoOptions(Section):
     """``[loop_options]`` of ``dpo``."""
 
     pairs: Path
-    """a file of problems: ``reference`` is preferred to ``metadata.rejected``"""
+    """a file of problems: ``reference`` is preferred to ``metadata.rejected``; or the folder of a
+    run on the same ``problems.train``, of whose rollouts each body that was proved is preferred to
+    one of the same problem that was refused"""
     beta: PositiveFloat = 0.1
     """how much the difference to the first policy weighs"""
     epochs: Positive = 1
@@ -72,8 +76,11 @@ async def dpo(session: Session, *, options: DpoOptions) -> None:
 
 
 def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
-    """The pairs of the file. Raises ``ProblemError``: a line lacks one of the bodies or has one
-    body twice, or its problem has a statement of the validation or held-out split."""
+    """The pairs of the file or the run. Raises ``ProblemError``: a line lacks one of the bodies or
+    has one body twice, or its problem has a statement of the validation or held-out split; the run
+    has no problem with both."""
+    if options.pairs.is_dir():
+        return _pair_rollouts(config, options.pairs)
     found = list(read_places(options.pairs))
     _refuse_kept_apart([(where, problem) for where, problem, _ in found], config.problems)
     preferences = []
@@ -89,6 +96,30 @@ def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
                 f"{where}: 'reference' and 'metadata.rejected' are the same; drop the line"
             )
         preferences.append((problem, chosen, rejected))
+    return preferences
+
+
+def _pair_rollouts(config: Config, run: Path) -> list[Preference]:
+    """The n-th distinct body of a problem that was proved, and the n-th that was refused."""
+    judged: dict[str, dict[str, dict[str, None]]] = {}
+    for file in find_step_files(run).values():
+        for row in iter_rollouts(file):
+            bodies = judged.setdefault(row["problem"]["id"], {"proved": {}, "rejected": {}})
+            if row["body"] and not row["hint"] and row["status"] in bodies:
+                bodies[row["status"]][row["body"]] = None
+    problems = {p.id: p for p in open_benchmark(str(config.problems.train)).problems}
+    preferences = [
+        (problems[name], chosen, rejected)
+        for name, bodies in judged.items()
+        if name in problems
+        for chosen, rejected in zip(bodies["proved"], bodies["rejected"], strict=False)
+    ]
+    if not preferences:
+        raise ProblemError(
+            f"{run}: its rollouts hold no problem of {config.problems.train} with a body that was "
+            "proved and one that was refused"
+        )
+    _refuse_kept_apart([(str(run), problem) for problem, _, _ in preferences], config.problems)
     return preferences
 
 

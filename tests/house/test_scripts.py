@@ -29,7 +29,7 @@ from proverrl.errors import ConfigError, RunError, UsageError
 from proverrl.files.seal import add_seal
 from proverrl.lang.dafny import install
 from proverrl.problems.load import load_problems, load_references
-from scripts import choose_tasks, compare_search, reproduce
+from scripts import choose_tasks, compare_search, compare_training, reproduce
 from scripts.reproduce import FIGURES
 from tests import ROOT
 from tests import report_runs as made
@@ -631,6 +631,73 @@ def test_a_misspelt_method_is_said_before_anything_is_searched(
     with pytest.raises(UsageError, match="is read by this command"):
         compare_search.main(run, tmp_path / "problems.jsonl", tmp_path, [])
     assert (tmp_path / "problems.jsonl").read_bytes() == chosen.read_bytes()
+
+
+RATES = {
+    # Two problems, two seeds. Means: 1/4 and 1/2 for `plain`, 1/2 and 1 for `other`.
+    "plain-0": {"p": 0.5, "q": 0.5},
+    "plain-1": {"p": 0.0, "q": 0.5},
+    "other-0": {"p": 0.5, "q": 1.0},
+    "other-1": {"p": 0.5, "q": 1.0},
+    "start-0": {"p": 0.25, "q": 0.0},
+    "start-1": {"p": 0.25, "q": 0.5},
+    "start-other-0": {"p": 0.0, "q": 0.0},
+    "start-other-1": {"p": 0.5, "q": 0.0},
+}
+
+
+def test_methods_start_from_one_policy_and_are_paired_by_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[tuple[str, ...]] = []
+
+    def prove(*words: str) -> None:
+        said.append(words)
+        run = Path(words[words.index("--run") + 1])
+        done = run / "policy" if words[0] == "train" else run / "evals" / "compared.json"
+        done.mkdir(parents=True)
+
+    monkeypatch.setattr(compare_training, "prove", prove)
+    monkeypatch.setattr(compare_training, "read_rates", lambda run: RATES[run.name])
+    monkeypatch.setattr(compare_training, "read_costs", lambda run: (int(run.name[-1]), 6.0, 0.5))
+    file, out = tmp_path / "methods.toml", tmp_path / "out"
+    file.write_text('plain = []\nother = ["warm_start.corrections=1", "a.b={out}/plain-{seed}"]\n')
+    compare_training.main("demo", file, out, ["calls=9", "c.d=1"])
+    # For each seed and method: the start, its evaluation, the loop, its evaluation.
+    assert [Path(words[words.index("--run") + 1]).name for words in said[::2]] == [
+        *("start-0", "plain-0", "start-other-0", "other-0"),
+        *("start-1", "plain-1", "start-other-1", "other-1"),
+    ]
+    start, own_start, other = said[8], said[12], said[14]
+    assert start[-3:] == ("c.d=1", "seed=1", "loop=warm_start")
+    assert own_start[-2:] == ("warm_start.corrections=1", "loop=warm_start")
+    assert f"a.b={out}/plain-1" in other
+    assert f'policy.path="{out}/start-other-1/policy"' in other
+    assert {"warm_start.steps=0", "max_verifier_calls=9", "max_minutes=0"} < {*other}
+    rows = capsys.readouterr().out.splitlines()[-4:]
+    assert rows[0] == "| plain | 50.0 / 25.0 | - | 0 | 6 | 0.5 |"
+    assert rows[1].startswith("| other | 75.0 / 75.0 | +37.5 (")
+    assert rows[2].startswith("| warm start | 12.5 / 37.5 | -12.5 (")
+    assert rows[3].startswith("| warm start of other | 0.0 / 25.0 | -25.0 (")
+    said.clear()
+    compare_training.main("demo", file, out, ["calls=9", "c.d=1"])
+    assert said == []
+
+
+def test_what_is_no_file_of_methods_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "methods.toml"
+    for text, match in (
+        ("grpo = 1", "grpo must be a list"),
+        ("", "names no method"),
+        ("grpo = [", "methods.toml: "),
+    ):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=match):
+            compare_training.main("demo", file, tmp_path / "out", [])
+    for word, match in (("seeds", "no KEY=VALUE"), ("seeds=x", "numbers"), ("calls=0", "at least")):
+        with pytest.raises(UsageError, match=match):
+            compare_training.main("demo", file, tmp_path / "out", [word])
+    assert not (tmp_path / "out").exists()
 
 
 LOOP = """method Up(n: nat) returns (i: nat)

@@ -13,7 +13,7 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
-from proverrl.lab.dpo import dpo_loss, score_targets
+from proverrl.lab.dpo import DpoOptions, dpo_loss, load_preferences, score_targets
 from proverrl.problems.load import write_problems
 from proverrl.run.pairs import Pair
 from tests.policy.test_policy import tiny_policy
@@ -144,3 +144,58 @@ def test_a_file_of_pairs_is_refused_before_anything_is_trained(
     config = prefer("bad", path).model_copy(update={"loop_options": {}})
     with pytest.raises(UsageError, match=r"loop_options\.pairs: Field required"):
         run(config)
+
+
+def write_rollouts(run: Path, *steps: list[tuple[str, str, str, Any]]) -> Path:
+    """Steps of rollouts: problem, body, status and hint of each."""
+    (run / "rollouts").mkdir(parents=True)
+    for number, rows in enumerate(steps, 1):
+        lines = [
+            {
+                "rollout_id": f"{number}-{place}",
+                "problem": {"id": name, "statement": "", "preamble": ""},
+                "status": status,
+                "turns": [],
+                "body": body,
+                "hint": hint,
+            }
+            for place, (name, body, status, hint) in enumerate(rows)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (run / "rollouts" / f"step_{number}.jsonl").write_text(text)
+    return run
+
+
+def test_a_runs_rollouts_give_each_problem_its_proofs_beside_what_was_refused(
+    tmp_path: Path, prefer: Callable[..., Config]
+) -> None:
+    hint = {"source": "reference", "ratio": 0.5, "num_tokens": 1, "text": "invariant"}
+    run = write_rollouts(
+        tmp_path / "run",
+        [
+            ("p1", "invariant i", "rejected", None),
+            ("p1", "invariant k", "proved", None),
+            ("p1", "invariant k", "proved", None),
+            ("p1", "", "rejected", None),
+            ("p1", "invariant h", "proved", hint),
+            ("p2", "invariant k", "proved", None),
+            ("p3", "invariant t", "timeout", None),
+        ],
+        [
+            ("p3", "invariant k", "proved", None),
+            ("gone", "invariant k", "proved", None),
+            ("gone", "invariant i", "rejected", None),
+            ("p1", "invariant j", "rejected", None),
+            ("p1", "invariant k && true", "proved", None),
+            ("p1", "invariant n", "rejected", None),
+        ],
+    )
+    config = prefer("one", run)
+    found = load_preferences(config, DpoOptions(pairs=run))
+    assert [(problem.id, *bodies) for problem, *bodies in found] == [
+        ("p1", "invariant k", "invariant i"),
+        ("p1", "invariant k && true", "invariant j"),
+    ]
+    lone = write_rollouts(tmp_path / "lone", [("p2", "invariant k", "proved", None)])
+    with pytest.raises(ProblemError, match=r"hold no problem of .* with a body that was proved"):
+        load_preferences(config, DpoOptions(pairs=lone))

@@ -1,0 +1,147 @@
+"""Trains by several methods from one warm start, at equal verifier calls, and compares them.
+
+Usage: python scripts/compare_training.py CONFIG METHODS.toml OUT [KEY=VALUE ...]
+
+A line of METHODS.toml is a method, NAME = ["KEY=VALUE", ...]; the others are compared with the
+first. A method with keys of [warm_start] gets a warm start of its own, and {out} and {seed} stand
+for OUT and the seed, so that one may read what another left in {out}/NAME-{seed}. KEY=VALUE on the
+command line is ``seeds=2``, ``calls=800`` (of the verifier, in the loop) or a key of the
+configuration for all methods. The same command goes on where the last one ended.
+
+Each policy is evaluated by whole proofs on the configured problems. The table has pass@1 of each
+seed, and the difference from the first method in points: paired by problem, of each problem's mean
+over seeds, with its 95 % interval over problems. Calls, tokens and minutes are those of the loop.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proverrl.errors import UsageError
+from proverrl.evaluation.compare import read_evaluation
+from proverrl.monitor.metrics import read_metrics
+from proverrl.statistics import compare_values
+from scripts.arguments import telling_errors
+
+EVALUATION = "compared"
+Rates = dict[str, float]
+
+
+def read_methods(path: Path) -> dict[str, list[str]]:
+    """The methods by name, in the file's order. Raises ``UsageError``: it is not such a file."""
+    try:
+        methods = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    for name, words in methods.items():
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise UsageError(f'{path}: {name} must be a list such as ["loop=grpo"]')
+    if not methods:
+        raise UsageError(f'{path} names no method; write lines such as grpo = ["loop=grpo"]')
+    return methods
+
+
+def prove(*words: str) -> None:
+    """One ``proverrl`` command. Raises ``UsageError``: it failed."""
+    if code := subprocess.run([sys.executable, "-m", "proverrl", *words], check=False).returncode:
+        raise UsageError(f"proverrl {' '.join(words)} ended with {code}; the same command goes on")
+
+
+def train(config: str, run: Path, words: Sequence[str]) -> None:
+    """A training and the evaluation of its policy, as far as they are not there."""
+    if not (run / "policy").exists():
+        quiet = ("evaluation.before=false", "evaluation.after=false")
+        prove("train", config, "--run", str(run), *quiet, *words)
+    if not (run / "evals" / f"{EVALUATION}.json").exists():
+        prove("eval", "--run", str(run), "--name", EVALUATION, "rollout.mode=whole_proof")
+
+
+def read_rates(run: Path) -> Rates:
+    """The share of proved attempts of each problem."""
+    problems = read_evaluation(run / "evals" / EVALUATION).require_attempts().problems
+    return {name: tally.solved / tally.judged for name, tally in problems.items() if tally.judged}
+
+
+def read_costs(run: Path) -> tuple[int, float, float]:
+    """Verifier calls, tokens and minutes of a run's loop."""
+    rows = [row for row in read_metrics(run) if "rollouts" in row]
+    calls = max((row["verifier_calls_total"] for row in rows), default=0)
+    tokens = sum(row["completion_tokens_mean"] * row["rollouts"] for row in rows)
+    return calls, tokens, max((row["seconds"] for row in rows), default=0.0) / 60
+
+
+def average(seeds: Sequence[Rates]) -> Rates:
+    """Each problem's mean over seeds, of the problems that all of them have."""
+    common = sorted(set.intersection(*map(set, seeds)))
+    return {name: sum(rates[name] for rates in seeds) / len(seeds) for name in common}
+
+
+def make_row(name: str, runs: Sequence[Path], first: Sequence[Path]) -> str:
+    """A method's line of the table; ``first`` are the runs that it is compared with."""
+    seeds = [read_rates(run) for run in runs]
+    each = " / ".join(f"{100 * sum(rates.values()) / len(rates):.1f}" for rates in seeds)
+    gap = "-"
+    if runs != first:
+        ours, base = average(seeds), average([read_rates(run) for run in first])
+        names = sorted(ours.keys() & base.keys())
+        found = compare_values([base[n] for n in names], [ours[n] for n in names])
+        gap = f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+    costs = zip(*map(read_costs, runs), strict=True)
+    calls, tokens, minutes = (sum(column) / len(runs) for column in costs)
+    return f"| {name} | {each} | {gap} | {calls:.0f} | {tokens:.0f} | {minutes:.1f} |"
+
+
+def make_table(runs: Mapping[str, Sequence[Path]]) -> Iterator[str]:
+    """A line a method; the first is what the others are compared with."""
+    first = next(iter(runs.values()))
+    yield "\n| method | pass@1 by seed | difference | calls | tokens | minutes |"
+    yield "|---|---|---|---|---|---|"
+    for name, trained in runs.items():
+        yield make_row(name, trained, first)
+
+
+def main(config: str, methods_file: Path, out: Path, words: Sequence[str]) -> None:
+    """Train, evaluate, print."""
+    if wrong := [word for word in words if "=" not in word]:
+        raise UsageError(f"{wrong[0]!r} is no KEY=VALUE")
+    given = dict(word.split("=", 1) for word in words)
+    try:
+        seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "800"))
+    except ValueError as error:
+        raise UsageError(f"seeds and calls are numbers ({error})") from error
+    if min(seeds, calls) < 1:
+        raise UsageError("seeds and calls are at least 1")
+    shared = [f"{key}={value}" for key, value in given.items()]
+    methods = read_methods(methods_file)
+    trained: dict[str, list[Path]] = {}
+    starts: dict[str, list[Path]] = {}
+    for seed in range(seeds):
+        for name, own in methods.items():
+            taught = [word for word in own if word.startswith("warm_start.")]
+            start_name = f"warm start of {name}" if taught else "warm start"
+            start = out / f"start{'-' + name if taught else ''}-{seed}"
+            both = [*shared, f"seed={seed}"]
+            train(config, start, [*both, *taught, "loop=warm_start"])
+            run = out / f"{name}-{seed}"
+            policy = json.dumps(str((start / "policy").resolve()))
+            loop = ["warm_start.steps=0", f"policy.path={policy}", f"max_verifier_calls={calls}"]
+            words = [word.replace("{out}", str(out)).replace("{seed}", str(seed)) for word in own]
+            train(config, run, [*both, *words, *loop, "max_minutes=0"])
+            trained.setdefault(name, []).append(run)
+            if start not in starts.setdefault(start_name, []):
+                starts[start_name].append(start)
+    print("\n".join(make_table({**trained, **starts})))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    with telling_errors():
+        main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
