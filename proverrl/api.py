@@ -102,9 +102,10 @@ def train(config: Config | str | Path, *overrides: str) -> Path:
     """
     require_module("torch", "training")
     from proverrl.jobs import train as loop
+    from proverrl.run.run_folder import is_ended
 
     chosen = _read(config, overrides)
-    return chosen.run if loop.is_finished(chosen) else _wait(loop.train(chosen))
+    return chosen.run if is_ended(chosen) else _wait(loop.train(chosen))
 
 
 def evaluate(

@@ -10,7 +10,8 @@ configuration for all methods. The same command goes on where the last one ended
 
 Each policy is evaluated by whole proofs on the configured problems. The table has pass@1 of each
 seed, and the difference from the first method in points: paired by problem, of each problem's mean
-over seeds, with its 95 % interval over problems. Calls, tokens and minutes are those of the loop.
+over seeds, with its 95 % interval over problems. Calls, tokens and minutes are those of the loop,
+and not of what another method left for it.
 """
 
 from __future__ import annotations
@@ -55,12 +56,18 @@ def prove(*words: str) -> None:
 
 
 def train(config: str, run: Path, words: Sequence[str]) -> None:
-    """A training and the evaluation of its policy, as far as they are not there."""
-    if not (run / "policy").exists():
-        quiet = ("evaluation.before=false", "evaluation.after=false")
-        prove("train", config, "--run", str(run), *quiet, *words)
-    if not (run / "evals" / f"{EVALUATION}.json").exists():
-        prove("eval", "--run", str(run), "--name", EVALUATION, "rollout.mode=whole_proof")
+    """A training and the evaluation of its policy; both commands do what is not done yet, and
+    refuse to mix it with what was made under other settings."""
+    quiet = ("evaluation.before=false", "evaluation.after=false")
+    prove("train", config, "--run", str(run), *quiet, *words)
+    prove("eval", "--run", str(run), "--name", EVALUATION, "rollout.mode=whole_proof")
+
+
+def list_alike(start: Path) -> list[str]:
+    """The settings whose meaning hangs on ``policy.path``, as the warm start had them."""
+    stored = json.loads((start / "resolved.json").read_text("utf-8"))["config"]
+    keys = (("learner", "precision"), ("sampling", "max_new_tokens"))
+    return [f"{section}.{key}={stored[section][key]}" for section, key in keys]
 
 
 def read_rates(run: Path) -> Rates:
@@ -77,25 +84,23 @@ def read_costs(run: Path) -> tuple[int, float, float]:
     return calls, tokens, max((row["seconds"] for row in rows), default=0.0) / 60
 
 
-def average(seeds: Sequence[Rates]) -> Rates:
-    """Each problem's mean over seeds, of the problems that all of them have."""
-    common = sorted(set.intersection(*map(set, seeds)))
-    return {name: sum(rates[name] for rates in seeds) / len(seeds) for name in common}
-
-
 def make_row(name: str, runs: Sequence[Path], first: Sequence[Path]) -> str:
-    """A method's line of the table; ``first`` are the runs that it is compared with."""
-    seeds = [read_rates(run) for run in runs]
-    each = " / ".join(f"{100 * sum(rates.values()) / len(rates):.1f}" for rates in seeds)
+    """A method's line of the table; ``first`` are the runs that it is compared with. All figures
+    are of the problems that every one of these runs judged."""
+    ours, base = ([read_rates(run) for run in each] for each in (runs, first))
+    common = sorted(set.intersection(*map(set, [*ours, *base])))
+    each = " / ".join(f"{100 * _mean([rates[p] for p in common]):.1f}" for rates in ours)
     gap = "-"
     if runs != first:
-        ours, base = average(seeds), average([read_rates(run) for run in first])
-        names = sorted(ours.keys() & base.keys())
-        found = compare_values([base[n] for n in names], [ours[n] for n in names])
+        means = [[_mean([rates[p] for rates in side]) for p in common] for side in (base, ours)]
+        found = compare_values(*means)
         gap = f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
-    costs = zip(*map(read_costs, runs), strict=True)
-    calls, tokens, minutes = (sum(column) / len(runs) for column in costs)
+    calls, tokens, minutes = map(_mean, zip(*map(read_costs, runs), strict=True))
     return f"| {name} | {each} | {gap} | {calls:.0f} | {tokens:.0f} | {minutes:.1f} |"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def make_table(runs: Mapping[str, Sequence[Path]]) -> Iterator[str]:
@@ -132,8 +137,8 @@ def main(config: str, methods_file: Path, out: Path, words: Sequence[str]) -> No
             run = out / f"{name}-{seed}"
             policy = json.dumps(str((start / "policy").resolve()))
             loop = ["warm_start.steps=0", f"policy.path={policy}", f"max_verifier_calls={calls}"]
-            words = [word.replace("{out}", str(out)).replace("{seed}", str(seed)) for word in own]
-            train(config, run, [*both, *words, *loop, "max_minutes=0"])
+            named = [word.replace("{out}", str(out)).replace("{seed}", str(seed)) for word in own]
+            train(config, run, [*list_alike(start), *both, *named, *loop, "max_minutes=0"])
             trained.setdefault(name, []).append(run)
             if start not in starts.setdefault(start_name, []):
                 starts[start_name].append(start)

@@ -32,10 +32,10 @@ if [[ "$gpus" -eq 0 ]]; then
   export ACCELERATE_USE_CPU=true
 fi
 
-# Importing takes seconds, so each package is tried once.
+# One that is there and broken is said by the point that needs it.
 packages=" "
 for package in vllm peft; do
-  if "$python" -c "import $package" >/dev/null 2>&1; then packages+="$package "; fi
+  if "$python" -c "import importlib.util as u; exit(u.find_spec('$package') is None)"; then packages+="$package "; fi
 done
 has() {
   [[ "$packages" == *" $1 "* ]]

@@ -50,8 +50,8 @@ if [[ "${1:-}" == --pack || "${1:-}" == --unpack ]]; then
 fi
 
 # Files are named from here.
-for name in TRAIN HELDOUT; do
-  if [[ -n "${!name:-}" ]]; then printf -v "$name" '%s' "$(realpath "${!name}")"; fi
+for name in TRAIN HELDOUT MODEL; do
+  if [[ -n "${!name:-}" && ($name != MODEL || -d "$MODEL") ]]; then printf -v "$name" '%s' "$(realpath "${!name}")"; fi
 done
 noun=experiment usual_folder=runs/gpu_queue
 # shellcheck source=scripts/gpu_points.sh

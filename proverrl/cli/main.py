@@ -255,12 +255,11 @@ def train(
     import asyncio
 
     config = _read_config(config_file, overrides, run, resume)
-    from proverrl.jobs.train import is_finished
     from proverrl.jobs.train import train as run_training
     from proverrl.monitor.interrupt import stop_at_once
-    from proverrl.run.run_folder import check_resumable, settle
+    from proverrl.run.run_folder import check_resumable, is_ended, settle
 
-    if is_finished(config):
+    if is_ended(config):
         # With other settings it would be another run.
         check_resumable(config.run, settle(config))
         click.echo(f"{config.run} is finished; nothing to do")

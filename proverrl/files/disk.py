@@ -1,11 +1,14 @@
-"""Errors of a disk that does not take a file or gives back a damaged one: those of the
-system, and of the libraries that write and read weights, become one ``RunError``."""
+"""Folders that appear whole, and errors of a disk that does not take a file or gives back a damaged
+one: those of the system, and of the libraries that write and read weights, become one
+``RunError``."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -66,6 +69,28 @@ def check_replaceable(path: Path) -> None:
 def saving(path: Path) -> ExitStack:
     """Inside, whatever keeps ``path`` from being written is a ``RunError``."""
     return _naming(partial(write_error, path))
+
+
+@contextmanager
+def appearing(folder: Path) -> Iterator[Path]:
+    """Inside, fill the folder that is given; ``folder`` appears with all of it at the end, in place
+    of one that was there, and never in part, also where the power goes off."""
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        for path in [*unfinished.rglob("*"), unfinished]:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(unfinished, folder)
+    finally:
+        # What is left of a failure would fill the disk that has to be made room on.
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def loading(path: Path) -> ExitStack:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
-from proverrl.files.disk import saving
+from proverrl.files.disk import appearing, saving
 from proverrl.lang import add_languages
 from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
@@ -47,7 +46,6 @@ from proverrl.run.pipeline import APPEAL_FACTOR
 from proverrl.run.reverify import check_sample_files
 from proverrl.run.run_folder import (
     check_resumable,
-    is_ended,
     lock_run,
     reopen,
     settle,
@@ -197,13 +195,12 @@ async def _run_stages(session: Session) -> None:
     if config.loop != "warm_start" and config.evaluation.after:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
-    unfinished = session.folder / ".policy"
-    with saving(session.folder / "policy"):
+    final = session.folder / "policy"
+    with saving(final), appearing(final) as unfinished:
         session.policy.save(unfinished)
         if config.policy.lora.rank:
             warm = session.warm_policy.parent / ADAPTER_FOLDER
             stack_adapters(warm, unfinished / ADAPTER_FOLDER, config.policy.path)
-        os.replace(unfinished, session.folder / "policy")
 
 
 def describe_unsaved(session: Session) -> str:
@@ -275,8 +272,3 @@ async def _evaluate(session: Session, name: str) -> None:
     )
     await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
-
-
-def is_finished(config: Config) -> bool:
-    """True if the run folder holds a finished run of this configuration."""
-    return is_ended(config)

@@ -136,7 +136,7 @@ def _refuse_kept_apart(found: Sequence[tuple[str, Problem]], problems: ProblemsC
         if known := kept_apart.get(Candidate(problem, "").key):
             raise ProblemError(
                 f"{where}: problem {problem.id!r} has the statement of {known[1]!r} in {known[0]}, "
-                "which is kept apart for evaluation; drop the line"
+                "which is kept apart for evaluation; leave it out"
             )
 
 

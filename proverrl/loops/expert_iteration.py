@@ -28,7 +28,7 @@ from proverrl.run.pairs import (
 )
 from proverrl.run.pipeline import InOrder, Order, Pipeline
 from proverrl.run.reverify import import_proofs, keep_sample_proofs, reverify_proofs
-from proverrl.run.session import Session, load_weights
+from proverrl.run.session import Session, load_at
 from proverrl.run.state import RunState, Stateful
 from proverrl.run.supervised import train_supervised
 from proverrl.run.tally import Tally
@@ -148,6 +148,13 @@ async def _check_proofs(state: RunState) -> int:
     return num_calls + await keep_sample_proofs(session, store)
 
 
+def _go_back(session: Session) -> None:
+    """Take the weights of warm start again; here alone they are held twice."""
+    config = session.config
+    start = load_at(config, session.warm_policy, config.policy, "policy.path")
+    session.policy.model.load_state_dict(start.model.state_dict())
+
+
 def _train_round(session: Session, sources: list[PairSource], number: int) -> float:
     """Supervised training on ``sources``; returns the final loss, NaN without any."""
     config = session.config
@@ -158,8 +165,7 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     if settings.from_warm_start and has_adapter(session.policy.model):
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
     elif settings.from_warm_start:
-        start = load_weights(session.config, session.warm_policy)
-        session.policy.model.load_state_dict(start.model.state_dict())
+        _go_back(session)
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:

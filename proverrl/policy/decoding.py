@@ -102,10 +102,6 @@ class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.keys, self.values = (buffer[..., :end, :] for buffer in self._buffers)
         return self.keys, self.values
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self._buffers = None
-        super().batch_repeat_interleave(repeats)
-
     def batch_select_indices(self, indices: Tensor) -> None:
         self._buffers = None
         super().batch_select_indices(indices)

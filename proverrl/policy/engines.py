@@ -36,8 +36,7 @@ ENGINES: dict[EngineName, OpenSampler] = {
 
 def find_context(policy: Policy) -> int:
     """The most tokens of prompt and answer together; nothing is known of a server or function."""
-    trained = policy.trained if isinstance(policy, VllmPolicy) else policy
-    return trained.context_tokens if isinstance(trained, TransformersPolicy) else sys.maxsize
+    return int(getattr(policy, "context_tokens", sys.maxsize))
 
 
 def open_sampler(

@@ -224,7 +224,11 @@ def merge_saved(model: Any, folder: Path) -> Any:
         with loading(folder), warnings.catch_warnings():
             # It leaves out what it does not find.
             warnings.filterwarnings("error", message=".*(missing|unexpected) adapter keys")
+            tied = _find_tied(model)
             adapted = PeftModel.from_pretrained(model, str(folder))
+            for name, layer in _layers(adapted.base_model.model):
+                if tied is not None and layer.get_base_layer().weight is tied:
+                    raise ValueError(f"{name} shares its weights with another layer; untie them")
             if _is_plain(adapted):
                 # Rounded once, as where a run saves its policy.
                 merged = adapted.base_model.model
@@ -237,6 +241,14 @@ def merge_saved(model: Any, folder: Path) -> Any:
             f"the adapter {str(folder)!r} cannot be merged into its base: {line}"
         ) from error
     return merged.requires_grad_(True)
+
+
+def _find_tied(model: Any) -> Tensor | None:
+    """The weights that the head shares with the embedding, if it does: merged into them, an adapter
+    of one layer would change both."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    shares = head is not None and head.weight is embedding.weight
+    return embedding.weight if shares else None
 
 
 def _is_plain(adapted: Any) -> bool:

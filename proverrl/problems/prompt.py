@@ -117,7 +117,7 @@ class Before:
         found: dict[str, Any] = {"system": self.system} if self.system else {}
         if self.num:
             shown = [
-                [problem.preamble, problem.statement, body]
+                [*_identify(problem), body]
                 for pairs in self.solved.values()
                 for problem, body in pairs
             ]

@@ -7,7 +7,6 @@ Not handled here: metrics and rollout files (the monitor cuts them back on resum
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
-from proverrl.files.disk import saving
+from proverrl.files.disk import appearing, saving
 from proverrl.files.seal import CHANGED, SEAL, has_own_seal, write_sealed
 from proverrl.files.strict_json import read_object
 from proverrl.lang.records import Extraction
@@ -42,26 +41,20 @@ def save_checkpoint(
     JSON values; ``save_files`` puts further files into the folder. Raises ``RunError`` when the
     disk refuses."""
     final = folder / f"step_{step:06d}"
-    temporary = folder / f".writing_{step:06d}"
     with saving(final):
-        shutil.rmtree(temporary, ignore_errors=True)
         try:
-            (temporary / "policy").mkdir(parents=True)
-            save_policy(temporary / "policy")
-            if save_learner is not None:
-                save_learner(temporary / "learner.pt")
-            if save_files is not None:
-                save_files(temporary)
-            sealed = write_sealed({"step": step, **state})
-            (temporary / STATE_FILE).write_text(sealed, "utf-8")
-            _sync(temporary)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
+            with appearing(final) as unfinished:
+                (unfinished / "policy").mkdir()
+                save_policy(unfinished / "policy")
+                if save_learner is not None:
+                    save_learner(unfinished / "learner.pt")
+                if save_files is not None:
+                    save_files(unfinished)
+                sealed = write_sealed({"step": step, **state})
+                (unfinished / STATE_FILE).write_text(sealed, "utf-8")
         finally:
-            # What is left of a failure would fill the disk that has to be made room on.
-            shutil.rmtree(temporary, ignore_errors=True)
-        for old in _checkpoints(folder)[:-KEPT]:
-            shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
+            for old in _checkpoints(folder)[:-KEPT]:
+                shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
     return final
 
 
@@ -148,13 +141,3 @@ def _checkpoints(folder: Path) -> list[int]:
         return []
     matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
     return sorted(int(match[1]) for match in matches if match)
-
-
-def _sync(folder: Path) -> None:
-    """Push file contents to the disk before the rename makes them count."""
-    for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from proverrl.config import Config
 from proverrl.errors import UsageError
+from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import NOTHING_BEFORE
 from proverrl.run.session import Session
 from proverrl.types import Problem
 
@@ -21,11 +23,13 @@ from proverrl.types import Problem
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A prompt and the completion to be learned, end token included. The last ``num_shown`` tokens
-    of the prompt, such as a failed proof, are read and never learned."""
+    of the prompt, such as a failed proof, are read and never learned, nor are the first
+    ``num_before``, such as ``policy.examples``."""
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
     num_shown: int = 0
+    num_before: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -38,7 +42,23 @@ PairSource = Callable[[], Pair]
 
 def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> PairSource:
     """A proof to learn from."""
-    return cache(lambda: Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, body)))
+
+    @cache
+    def make() -> Pair:
+        prompt = policy.prompt(problem).token_ids
+        before = count_before(policy, problem, prompt)
+        return Pair(prompt, policy.body_ids(problem, body), num_before=before)
+
+    return make
+
+
+def count_before(policy: TransformersPolicy, problem: Problem, prompt_ids: tuple[int, ...]) -> int:
+    """How many tokens of a prompt are examples and system text, up to the problem itself."""
+    if policy.before == NOTHING_BEFORE:
+        return 0
+    [*_, asked] = policy.before.messages(problem, policy.layout)
+    own = encode_messages(policy.tokenizer, problem.id, [asked], policy.layout).token_ids
+    return max(0, len(prompt_ids) - len(own))
 
 
 def reference_sources(session: Session) -> list[PairSource]:

@@ -146,6 +146,10 @@ class PushedSampler:
     def before(self) -> Before:
         return self._policy.before
 
+    @property
+    def context_tokens(self) -> int:
+        return self._sampler.context_tokens
+
     def prompt(self, problem: Problem) -> Prompt:
         return self._policy.prompt(problem)
 

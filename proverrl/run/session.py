@@ -244,7 +244,7 @@ def open_policy(
     if checkpoint is None and not warm.exists():
         policy, base = make_policy(config, problems, mode), config.policy.path
     else:
-        # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
+        # A checkpoint with an adapter holds it alone; it stands on the warm-started policy.
         newest = warm if checkpoint is None or lora.rank else checkpoint / "policy"
         base = BASE_OF_CHECKPOINTS
         policy = load_weights(config, newest)

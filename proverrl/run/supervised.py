@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from proverrl.config.training import (
     OptimizerName,
     WarmStartConfig,
 )
-from proverrl.files.disk import saving
+from proverrl.files.disk import appearing, saving
 from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import Sized, batch_rows
@@ -327,16 +326,15 @@ def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
 
 
 def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
-    num_learned = len(pair.prompt_ids) - pair.num_shown
-    shown = [0.0] * pair.num_shown
-    return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
+    num_learned = len(pair.prompt_ids) - pair.num_before - pair.num_shown
+    before, shown = [0.0] * pair.num_before, [0.0] * pair.num_shown
+    return before + [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
 
 
 def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
     """Train on what is ``taught``, and save the policy; its folder marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
-    sources = [*taught]
 
     def show(step: int, loss: float) -> None:
         if step < settings.steps:
@@ -345,19 +343,17 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         if step % 10 == 0 or step == settings.steps:
             monitor.log("sft", step, {"loss": loss})
 
-    if settings.steps and sources:
+    if settings.steps and taught:
         seed = derive_seed(config.seed, "warm_start")
+        sources = [*taught]
         train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
     lora = config.policy.lora
-    unfinished = session.warm_policy.with_name("policy.unfinished")
-    with saving(session.warm_policy.parent):
-        session.warm_policy.parent.mkdir(exist_ok=True)
+    with saving(session.warm_policy.parent), appearing(session.warm_policy) as unfinished:
         if lora.rank:
             if has_moved(policy.model):
                 save_adapter(policy.model, session.warm_policy.parent / ADAPTER_FOLDER)
             merge_adapter(policy.model)
         policy.save(unfinished)
-        os.replace(unfinished, session.warm_policy)
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
         seed = derive_seed(config.seed, "lora")

@@ -25,7 +25,7 @@ from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix, SegmentFn
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body
-from proverrl.run.pairs import Pair, PairSource
+from proverrl.run.pairs import Pair, PairSource, count_before
 from proverrl.run.session import Session
 from proverrl.search.proposals import ask_again, encode, render_prefix
 from proverrl.seeds import derive_seed
@@ -138,7 +138,8 @@ def correct_source(
         prompt = ask_again(policy, failed.problem, failed.body, verdict, settings).token_ids
         own = policy.prompt(failed.problem).token_ids
         num_shown = len(prompt) - (len(own) if prompt[: len(own)] == own else 0)
-        return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown)
+        before = count_before(policy, failed.problem, own)
+        return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown, before)
 
     return make
 

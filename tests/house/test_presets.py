@@ -13,7 +13,8 @@ import pytest
 from proverrl.config import Config, load_config
 from proverrl.errors import ConfigError
 from proverrl.jobs import train as train_module
-from proverrl.jobs.train import is_finished, train
+from proverrl.jobs.train import train
+from proverrl.run.run_folder import is_ended
 from tests import ROOT
 from tests.run.test_grpo import StubVerifier, judge, write_split
 
@@ -56,7 +57,7 @@ def check_training(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("proverrl.loops.selfplay.composer.TAUGHT_SCRIPTS", 4)
     config = tiny(path, tmp_path)
     folder = asyncio.run(train(config, live=False))
-    assert is_finished(config)
+    assert is_ended(config)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if row["kind"] == "step"]
     assert [row["step"] for row in steps] == [1, 2]

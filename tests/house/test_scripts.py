@@ -645,6 +645,8 @@ RATES = {
     "start-other-1": {"p": 0.5, "q": 0.0},
 }
 
+RESOLVED = {"learner": {"precision": "bf16"}, "sampling": {"max_new_tokens": 96}}
+
 
 def test_methods_start_from_one_policy_and_are_paired_by_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -654,8 +656,8 @@ def test_methods_start_from_one_policy_and_are_paired_by_problem(
     def prove(*words: str) -> None:
         said.append(words)
         run = Path(words[words.index("--run") + 1])
-        done = run / "policy" if words[0] == "train" else run / "evals" / "compared.json"
-        done.mkdir(parents=True)
+        run.mkdir(parents=True, exist_ok=True)
+        made.write_json(run / "resolved.json", {"config": RESOLVED})
 
     monkeypatch.setattr(compare_training, "prove", prove)
     monkeypatch.setattr(compare_training, "read_rates", lambda run: RATES[run.name])
@@ -672,6 +674,7 @@ def test_methods_start_from_one_policy_and_are_paired_by_problem(
     assert start[-3:] == ("c.d=1", "seed=1", "loop=warm_start")
     assert own_start[-2:] == ("warm_start.corrections=1", "loop=warm_start")
     assert f"a.b={out}/plain-1" in other
+    assert other[6:8] == ("learner.precision=bf16", "sampling.max_new_tokens=96")
     assert f'policy.path="{out}/start-other-1/policy"' in other
     assert {"warm_start.steps=0", "max_verifier_calls=9", "max_minutes=0"} < {*other}
     rows = capsys.readouterr().out.splitlines()[-4:]
@@ -679,9 +682,12 @@ def test_methods_start_from_one_policy_and_are_paired_by_problem(
     assert rows[1].startswith("| other | 75.0 / 75.0 | +37.5 (")
     assert rows[2].startswith("| warm start | 12.5 / 37.5 | -12.5 (")
     assert rows[3].startswith("| warm start of other | 0.0 / 25.0 | -25.0 (")
-    said.clear()
-    compare_training.main("demo", file, out, ["calls=9", "c.d=1"])
-    assert said == []
+    # Without a problem that one of the runs did not judge.
+    monkeypatch.setitem(RATES, "other-1", {"p": 0.5})
+    compare_training.main("demo", file, out, [])
+    rows = capsys.readouterr().out.splitlines()[-4:]
+    assert rows[0] == "| plain | 50.0 / 25.0 | - | 0 | 6 | 0.5 |"
+    assert rows[1].startswith("| other | 50.0 / 50.0 | +25.0 (")
 
 
 def test_what_is_no_file_of_methods_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from proverrl.config import load_config
 from proverrl.jobs import train as train_module
-from proverrl.jobs.train import is_finished, train
+from proverrl.jobs.train import train
+from proverrl.run.run_folder import is_ended
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from tests.house.test_presets import TINY
 from tests.run.test_grpo import StubVerifier, judge, write_split
@@ -42,7 +43,7 @@ def test_it_trains_and_evaluates(
     ]
     config = load_config(CONFIGS / f"{name}.toml", [*TINY, *places])
     folder = asyncio.run(train(config, live=False))
-    assert is_finished(config)
+    assert is_ended(config)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if row["kind"] == "step"]
     figure = "distill_loss" if name == "sdpo" else "restarts_waiting"

@@ -37,7 +37,7 @@ def test_the_same_keys_and_values_through_growth_repeats_and_selections() -> Non
     prompt = torch.randn(rows, 2, 5, 4, generator=generator)
     for cache in (ours, theirs):
         cache.update(prompt, -prompt, 0)
-        cache.batch_repeat_interleave(2)
+        cache.batch_select_indices(torch.tensor([0, 0, 1, 1, 2, 2]))
     rows = 6
     for step in range(150):
         new = torch.randn(rows, 2, 1, 4, generator=generator)

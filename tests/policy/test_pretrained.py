@@ -22,7 +22,6 @@ from proverrl.jobs.train import train
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.base import Exchange
 from proverrl.policy.loading import (
-    bfloat16_is_faster,
     checkpoint_weights,
     choose_precision,
     load_policy,
@@ -291,10 +290,6 @@ def test_a_run_goes_on_with_the_number_type_that_it_began_with(
         check_resumable(tmp_path / "run", settle(more))
 
 
-def test_number_types_are_measured_on_this_processor() -> None:
-    assert bfloat16_is_faster() in (True, False)
-
-
 @EVERY
 def test_packed_rows_are_padded_rows(family: Family, tmp_path: Path) -> None:
     # Far apart in position, so that scaled rotations show; experts see tokens, not rows.
@@ -414,6 +409,25 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         save_file(changed, path)
         with pytest.raises(UsageError, match=r"adapter' cannot be merged into its base: \S"):
             load_policy(adapter, PolicyConfig(), device="cpu")
+
+
+def test_an_adapter_on_a_head_that_is_the_embedding_too_is_refused(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
+    base = write_checkpoint(FAMILIES[1], tmp_path / "base")
+    model = load_policy(base, PolicyConfig(), device="cpu").model
+    for tied in (False, True):
+        model.config.tie_word_embeddings = tied
+        if tied:
+            model.lm_head.weight = model.get_input_embeddings().weight
+        model.save_pretrained(base)
+        wrapped = AutoModelForCausalLM.from_pretrained(base)
+        config = peft.LoraConfig(r=2, target_modules=["lm_head", "q_proj"])
+        peft.get_peft_model(wrapped, config).save_pretrained(tmp_path / "adapter")
+        if tied:
+            with pytest.raises(UsageError, match="lm_head shares its weights with another layer"):
+                load_policy(tmp_path / "adapter", PolicyConfig(), device="cpu")
+        else:
+            load_policy(tmp_path / "adapter", PolicyConfig(), device="cpu")
 
 
 def test_an_adapter_of_nothing_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from proverrl.problems.prompt import (
     render_messages,
     render_prompt,
 )
+from proverrl.run.pairs import make_source
 from proverrl.run.session import load_before
+from proverrl.run.supervised import _pad
 from proverrl.types import Message, Problem
 from tests.builders import build_problem
 from tests.policy.test_policy import TEXTS, TINY
@@ -72,6 +74,19 @@ def test_the_token_ids_of_an_example_are_those_that_are_learned() -> None:
     # The problem as it is alone, but that a text begins only once.
     assert prompt.token_ids == example.token_ids + body + bare.token_ids[1:]
     assert prompt.text == join_messages(policy.before.messages(PROBLEMS[4], "plain"), "plain")
+
+
+def test_a_warm_start_learns_the_problem_and_not_what_is_shown_before_it() -> None:
+    tokenizer = train_tokenizer(TEXTS, vocab_size=320, keywords=KEYWORDS)
+    policy = build_policy(TINY, tokenizer, seed=0, device="cpu")
+    num_own, body = len(policy.prompt(PROBLEMS[4]).token_ids), policy.body_ids(PROBLEMS[4], "x")
+    assert make_source(policy, PROBLEMS[4], "x")().num_before == 0
+    policy.before = Before({KIND: PAIRS}, num=1)
+    pair = make_source(policy, PROBLEMS[4], "x")()
+    num_prompt = len(pair.prompt_ids)
+    assert 0 < pair.num_before == num_prompt - num_own
+    weights = _pad([pair], 0.3)["weights"][0].tolist()
+    assert weights == pytest.approx([0.0] * pair.num_before + [0.3] * num_own + [1.0] * len(body))
 
 
 def test_blocks_without_a_chat_template_are_divided_as_turns_are() -> None:

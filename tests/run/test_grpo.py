@@ -23,10 +23,10 @@ from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, ProblemError, RunError, VerifierError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.evaluate import find_weights
-from proverrl.jobs.train import is_finished, train
+from proverrl.jobs.train import train
 from proverrl.problems.load import write_problems
 from proverrl.run.checkpoint import read_state
-from proverrl.run.run_folder import reopen
+from proverrl.run.run_folder import is_ended, reopen
 from proverrl.run.session import load_training
 from proverrl.types import HOLE, Candidate, Status
 from tests.fake_verifier import FakeVerifier
@@ -286,7 +286,7 @@ def test_training_raises_the_solve_rate(
     gain = [value["levels"][0]["pass"]["1"]["value"] for value in (before, after)]
     assert gain[0] < 0.6
     assert gain[1] > 0.9
-    assert is_finished(make_config("long", **changes))
+    assert is_ended(make_config("long", **changes))
     assert find_weights(folder) == folder / "policy"
 
 
@@ -474,7 +474,7 @@ def test_a_terminated_run_saves_its_step_and_ends_like_an_unbroken_one(
     assert "StoppedError: stopped; step " in said
     saved = max((config.run / "checkpoints").iterdir())
     assert f"stopped; step {int(saved.name.removeprefix('step_'))} is saved" in said
-    assert not is_finished(config)
+    assert not is_ended(config)
     again = run(config)
     assert same(weights(whole), weights(again))
     assert step_lines(whole) == step_lines(again)
@@ -488,16 +488,16 @@ def test_a_finished_run_goes_on_with_more_steps_like_an_unbroken_one(
     short, long = (make_config("longer", grpo__steps=steps) for steps in (3, 6))
     folder = run(short)
     end, policy = (folder / "evals/after.json").read_text(), weights(folder)
-    assert is_finished(short)
-    assert not is_finished(long)
+    assert is_ended(short)
+    assert not is_ended(long)
     # Rounds are not what this loop counts.
-    assert is_finished(make_config("longer", grpo__steps=3, expert_iteration__rounds=99))
+    assert is_ended(make_config("longer", grpo__steps=3, expert_iteration__rounds=99))
     # Killed on the way: the evaluation has its new name, the policy not.
     for suffix in ("json", "jsonl", "settings"):
         os.replace(folder / f"evals/after.{suffix}", folder / f"evals/after_step_3.{suffix}")
-    assert not is_finished(long)
+    assert not is_ended(long)
     run(long)
-    assert is_finished(long)
+    assert is_ended(long)
     assert same(weights(whole), weights(folder))
     assert step_lines(whole) == step_lines(folder)
     assert (folder / "evals/after_step_3.json").read_text() == end
@@ -505,7 +505,7 @@ def test_a_finished_run_goes_on_with_more_steps_like_an_unbroken_one(
     levels = [json.loads((f / "evals/after.json").read_text())["levels"] for f in (whole, folder)]
     assert levels[0] == levels[1]
     # With fewer it is as finished as with as many, and nothing is run again.
-    assert is_finished(short)
+    assert is_ended(short)
 
 
 @pytest.mark.slow
@@ -524,7 +524,7 @@ def test_what_a_run_ended_with_is_never_lost(
         patch.setattr(train_module, "open_configured", fail_to_open)
         with pytest.raises(RunError, match="no verifier"):
             run(make_config("ended", **limits | {"grpo__steps": 7}))
-    assert is_finished(make_config("ended", **limits))
+    assert is_ended(make_config("ended", **limits))
     # Twice no step is made, because the other limit ends the loop: both ends keep their names.
     names = ["policy"]
     for steps, name in ((7, "step_1"), (8, "step_1_2")):
@@ -540,7 +540,7 @@ def test_what_a_run_ended_with_is_never_lost(
     # Without a checkpoint there is nothing to go on from.
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(RunError, match=r"no checkpoint to go on from; set grpo\.steps back"):
-        is_finished(make_config("ended", **limits | {"grpo__steps": 10}))
+        is_ended(make_config("ended", **limits | {"grpo__steps": 10}))
 
 
 def fail_to_open(*_: Any, **__: Any) -> None:

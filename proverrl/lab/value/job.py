@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -22,7 +21,7 @@ import torch
 
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, StoppedError, UsageError
-from proverrl.files.disk import loading, saving
+from proverrl.files.disk import appearing, loading, saving
 from proverrl.files.lines import ROLLOUTS_FOLDER
 from proverrl.jobs.evaluate import find_weights
 from proverrl.lab.value.features import check_layers
@@ -110,10 +109,8 @@ def _fit(out: Path, options: ValueOptions, tell: Callable[[str], object], stop: 
         _save(out / _FIT, {"of": identity, **fit.state_dict()})
     metrics = measure_head(fit.best, data, pairs, options, options.seed)
     # The folder appears whole, because it is what says that the fit is finished.
-    unfinished = out / f".{VALUE_FOLDER}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    save_value(ValueModel(policy, fit.best, options.layers), unfinished, options, metrics)
-    os.replace(unfinished, out / VALUE_FOLDER)
+    with appearing(out / VALUE_FOLDER) as unfinished:
+        save_value(ValueModel(policy, fit.best, options.layers), unfinished, options, metrics)
     for name in (_FEATURES, _FIT):
         (out / name).unlink(missing_ok=True)
 
