@@ -42,6 +42,8 @@ def read_methods(path: Path) -> dict[str, list[str]]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
     for name, words in methods.items():
+        if name.startswith("start") or "/" in name:
+            raise UsageError(f"{path}: {name!r} names a folder; choose one without / and start")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UsageError(f'{path}: {name} must be a list such as ["loop=grpo"]')
     if not methods:

@@ -26,10 +26,10 @@ pack() {
 
 # unpack FOLDER MODEL: nothing is written before every part is there as it was.
 unpack() {
-  local sum name bad=0
-  [[ ! -e "$2" ]] || { echo "$2 is there already" >&2; return 2; }
+  local sum name bad=0 to="${2%/}"
+  [[ ! -e "$to" ]] || { echo "$to is there already" >&2; return 2; }
   [[ -s "$1/SHA256SUMS" ]] || { echo "missing: SHA256SUMS" >&2; return 1; }
-  while read -r sum name; do
+  while read -r sum name || [[ -n "$sum" ]]; do
     if [[ ! -e "$1/$name" ]]; then
       echo "missing: $name" >&2 && bad=1
     elif [[ "$(sha256sum <"$1/$name")" != "$sum  -" ]]; then
@@ -37,10 +37,15 @@ unpack() {
     fi
   done <"$1/SHA256SUMS"
   [[ $bad -eq 0 ]] || { echo "bring these parts and repeat the line" >&2; return 1; }
-  rm -rf "$2.unfinished"
-  mkdir -p "$2.unfinished"
-  (cd "$1" && cut -c67- SHA256SUMS | xargs cat) | tar -C "$2.unfinished" --no-same-owner -xf -
-  mv "$2.unfinished" "$2"
+  rm -rf "$to.unfinished"
+  mkdir -p "$to.unfinished"
+  if (cd "$1" && cut -c67- SHA256SUMS | xargs cat) | tar -C "$to.unfinished" --no-same-owner -xf -; then
+    mv "$to.unfinished" "$to"
+  else
+    rm -rf "$to.unfinished"
+    echo "SHA256SUMS is cut; bring it again and repeat the line" >&2
+    return 1
+  fi
 }
 
 if [[ "${1:-}" == --pack || "${1:-}" == --unpack ]]; then

@@ -345,10 +345,16 @@ def evaluate_command(
 @click.option("--out", required=True, type=FOLDER)
 def merge(first: Path, second: Path, alpha: float, out: Path) -> None:
     """Average two checkpoints of one model (model folders, or runs) into OUT."""
+    from proverrl.files.disk import refuse_inside
     from proverrl.jobs.evaluate import find_weights
     from proverrl.policy.loading import merge_policies
 
-    places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
+    kinds = ("config.json", "adapter_config.json")
+    places = [
+        f if any((f / kind).exists() for kind in kinds) else find_weights(f)
+        for f in (first, second)
+    ]
+    refuse_inside(out, first, second)
     merge_policies(places[0], places[1], alpha=alpha, out=out)
     click.echo(out)
 

@@ -154,6 +154,7 @@ def split(sources: tuple[str, ...], share: float, project: str, seed: int, out: 
     Problems that are nearly the same, or of one project, stay together.
     """
     from proverrl.benchmarks.convert import write_benchmark
+    from proverrl.files.disk import refuse_overwriting
     from proverrl.problems.split import divide
 
     if not 0.0 < share < 1.0:
@@ -184,6 +185,8 @@ def split(sources: tuple[str, ...], share: float, project: str, seed: int, out: 
             )
             part = replace(benchmark, entries=entries, refused=(), selection=selection)
             parts.append((part, out / f"{name}.{side}.jsonl"))
+    for _, path in parts:
+        refuse_overwriting(path, *sources)
     for part, path in parts:
         click.echo(f"written: {write_benchmark(part, path)[0]}, {len(part.entries)} problems")
     if refused := sum(len(benchmark.refused) for benchmark in read):

@@ -101,18 +101,28 @@ def load_preferences(config: Config, options: DpoOptions) -> list[Preference]:
 
 def _pair_rollouts(config: Config, run: Path) -> list[Preference]:
     """The n-th distinct body of a problem that was proved, and the n-th that was refused."""
-    judged: dict[str, dict[str, dict[str, None]]] = {}
+    problems = {
+        (p.id, p.preamble, p.statement): p
+        for p in open_benchmark(str(config.problems.train)).problems
+    }
+    judged: dict[tuple[str, str, str], dict[str, dict[str, None]]] = {}
     for file in find_step_files(run).values():
         for row in iter_rollouts(file):
-            bodies = judged.setdefault(row["problem"]["id"], {"proved": {}, "rejected": {}})
-            if row["body"] and not row["hint"] and row["status"] in bodies:
-                bodies[row["status"]][row["body"]] = None
-    problems = {p.id: p for p in open_benchmark(str(config.problems.train)).problems}
+            stated = row["problem"]
+            key = (stated["id"], stated["preamble"], stated["statement"])
+            bodies = judged.setdefault(key, {"proved": {}, "rejected": {}})
+            body, status = row.get("body"), row["status"]
+            if key in problems and body and not row.get("hint") and status in bodies:
+                bodies[status][body] = None
     preferences = [
-        (problems[name], chosen, rejected)
-        for name, bodies in judged.items()
-        if name in problems
-        for chosen, rejected in zip(bodies["proved"], bodies["rejected"], strict=False)
+        (problems[key], *pair)
+        for key, bodies in judged.items()
+        # A verdict may have been overturned.
+        for pair in zip(
+            bodies["proved"],
+            (body for body in bodies["rejected"] if body not in bodies["proved"]),
+            strict=False,
+        )
     ]
     if not preferences:
         raise ProblemError(

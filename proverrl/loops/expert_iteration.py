@@ -91,7 +91,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
     loss = await asyncio.to_thread(_train_round, session, sources, progress.step)
     await asyncio.to_thread(check_weights, session.policy.world, session.policy)
     pushed = await asyncio.to_thread(session.sampler.push, progress.step)
-    problems = session.problems.without_reference
+    problems = filter(session.has_room, session.problems.without_reference)
     pushed |= await asyncio.to_thread(probe_adapter, session.policy, problems)
     figures = {
         "kept": len(state.store.pairs()),

@@ -185,7 +185,7 @@ async def _probe(session: Session, step: int) -> dict[str, float]:
     """Now and then, whether the sampler uses the adapter that is trained."""
     if step > 1 and step % session.config.checkpoint_every:
         return {}
-    problems = session.problems.without_reference
+    problems = filter(session.has_room, session.problems.without_reference)
     return await asyncio.to_thread(probe_adapter, session.policy, problems)
 
 

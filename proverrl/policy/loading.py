@@ -21,7 +21,7 @@ from typing import Any, Literal
 import httpx2
 import torch
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -43,6 +43,8 @@ from proverrl.policy.transformers import TransformersPolicy
 
 BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
 
+_MALFORMED = (AttributeError, KeyError, TypeError, ArithmeticError, StrictDataclassError)
+"""What the library raises for JSON that is not what it should be."""
 DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtype of the weights that generate; the learner updates the same ones."""
 
@@ -91,7 +93,7 @@ def _read_dtype(path: str) -> torch.dtype | None:
     try:
         place = find_model(path, "policy.path")
         found = AutoConfig.from_pretrained(place, trust_remote_code=False).dtype
-    except (UsageError, OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (UsageError, OSError, ValueError, *_MALFORMED):
         # Who loads the checkpoint says what is wrong with it.
         return None
     return found if isinstance(found, torch.dtype) else None
@@ -132,7 +134,8 @@ def _read_checkpoint(
     try:
         tokenizer = AutoTokenizer.from_pretrained([*named, place][0], trust_remote_code=False)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
-        if quantised := getattr(config, "quantization_config", None):
+        names = ("quantization_config", "compression_config")
+        if quantised := next(filter(None, (getattr(config, name, None) for name in names)), None):
             method = quantised.get("quant_method", "in a way of its own")
             raise UsageError(
                 f"{name} is quantised ({method}), and rounded weights are neither trained nor "
@@ -148,8 +151,7 @@ def _read_checkpoint(
             output_loading_info=True,
         )
         model, report = loaded
-    except (AttributeError, KeyError, TypeError) as error:
-        # What the library says of a file that is JSON and not what it should be.
+    except _MALFORMED as error:
         raise UsageError(f"{name} cannot be loaded as a checkpoint: {error!r}") from error
     except torch.OutOfMemoryError:
         raise
@@ -185,7 +187,7 @@ def find_model(path: str | Path, key: str) -> str:
         if (weights / "config.json").exists():
             raise UsageError(f"{key} {name!r} is the folder of a run; its weights: {weights}")
         raise UsageError(f"{key} {name!r} holds no weights: there is no {place / 'config.json'}")
-    if place.suffix == ".gguf":
+    if place.suffix.lower() == ".gguf":
         raise UsageError(
             f"{key} {name!r} is a GGUF file, whose weights are rounded and are not trained here; "
             "name the model that it was made from, or serve it (llama.cpp) and name the server, "
@@ -232,6 +234,9 @@ def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
         return "it has no tokenizer (transformers made an empty one); save one into the folder"
     if tokenizer.eos_token_id is None:
         return "its tokenizer has no end-of-sequence token"
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    if not all(isinstance(end, int) for end in (ends if isinstance(ends, list) else [ends or 0])):
+        return f"its generation_config.json has the end token {ends!r}, where numbers stand"
     largest, known = (
         max(tokenizer.get_vocab().values()),
         model.get_input_embeddings().num_embeddings,
@@ -331,6 +336,9 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
         raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
     model, tokenizer = _read_checkpoint(first, "auto", "policy", str(first))
     other, other_tokenizer = _read_checkpoint(second, "auto", "policy", str(second))
+    for place, *read in ((first, model, tokenizer), (second, other, other_tokenizer)):
+        if reason := _find_fault(*read):
+            raise UsageError(f"{place}: {reason}")
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
     # Parameters, not the state: a tied weight stands there twice and would be averaged twice.

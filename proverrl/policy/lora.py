@@ -8,6 +8,7 @@ adapters. Not handled here: whether the sampler really sees them (``proverrl.pol
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from proverrl.config import LoraConfig
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RunError, UsageError, name_some
 from proverrl.files.disk import loading
 from proverrl.files.extras import require_module
 
@@ -93,6 +94,11 @@ def base_weights(model: Any) -> dict[str, Tensor]:
     }
 
 
+_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+_MALFORMED = (AttributeError, TypeError, ValueError, ImportError, re.error)
+"""What peft raises for values that are not what they should be."""
+
+
 @contextmanager
 def adapter_disabled(model: Any) -> Iterator[None]:
     """Inside this context the model computes as if it had no adapters."""
@@ -133,11 +139,9 @@ def merge_adapter(model: Any) -> None:
 def save_adapter(model: Any, folder: Path) -> None:
     """Write the adapters as peft does, for ``peft.PeftModel.from_pretrained`` to read."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {
-        _PREFIX + name.replace(f".{_NAME}.", "."): value.cpu().contiguous()
-        for name, value in adapter_weights(model).items()
-    }
-    save_file(weights, folder / "adapter_model.safetensors")
+    mine = adapter_weights(model)
+    weights = {name: mine[own].cpu().contiguous() for name, own in _saved_names(model).items()}
+    save_file(weights, folder / _WEIGHTS[0])
     model.peft_config[_NAME].save_pretrained(folder)
 
 
@@ -145,11 +149,10 @@ def save_adapter(model: Any, folder: Path) -> None:
 def load_adapter(model: Any, folder: Path) -> None:
     """Load what ``save_adapter`` wrote. Raises ``RunError`` if it cannot be read, or belongs to
     another shape of adapter."""
-    path = folder / "adapter_model.safetensors"
+    path = folder / _WEIGHTS[0]
     with loading(path):
         saved = load_file(path)
-    mine = adapter_weights(model)
-    names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name in mine}
+    mine, names = adapter_weights(model), _saved_names(model)
     shapes = {name: tuple(mine[names[name]].shape) for name in names}
     if shapes != {name: tuple(value.shape) for name, value in saved.items()}:
         raise RunError(f"{path}: an adapter of another shape; policy.lora was changed")
@@ -166,12 +169,12 @@ def stack_adapters(lower: Path, upper: Path, base: str) -> None:
     config["base_model_name_or_path"] = str(place.absolute()) if place.exists() else base
     if lower.exists():
         with loading(lower):
-            below = load_file(lower / "adapter_model.safetensors")
-        weights = load_file(upper / "adapter_model.safetensors")
+            below = load_file(lower / _WEIGHTS[0])
+        weights = load_file(upper / _WEIGHTS[0])
         for name, value in below.items():
             side = 0 if ".lora_A." in name else 1
             weights[name] = torch.cat([value, weights[name]], dim=side)
-        save_file(weights, upper / "adapter_model.safetensors")
+        save_file(weights, upper / _WEIGHTS[0])
         # Their quotient, which scales the product, stays.
         config["r"], config["lora_alpha"] = 2 * config["r"], 2 * config["lora_alpha"]
     text = json.dumps(config, indent=2, sort_keys=True)
@@ -203,7 +206,7 @@ def _find_base(folder: Path) -> str:
     with loading(path):
         try:
             config = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{path} is no JSON: {error}") from error
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     if not isinstance(base, str) or not base:
@@ -219,24 +222,32 @@ def merge_saved(model: Any, folder: Path) -> Any:
     trained. Raises ``UsageError`` for another one, and where the adapter does not fit the model."""
     require_module("peft", f"the adapter {str(folder)!r}")
     from peft import PeftModel
+    from peft.utils.save_and_load import load_peft_weights
 
     try:
         with loading(folder), warnings.catch_warnings():
             # It leaves out what it does not find.
             warnings.filterwarnings("error", message=".*(missing|unexpected) adapter keys")
+            if not any((folder / name).exists() for name in _WEIGHTS):
+                # The library would ask the hub for a model of that name.
+                raise ValueError(f"it holds no {_WEIGHTS[0]}")
             tied = _find_tied(model)
-            adapted = PeftModel.from_pretrained(model, str(folder))
+            adapted = PeftModel.from_pretrained(model, str(folder.absolute()))
             for name, layer in _layers(adapted.base_model.model):
                 if tied is not None and layer.get_base_layer().weight is tied:
                     raise ValueError(f"{name} shares its weights with another layer; untie them")
             if _is_plain(adapted):
                 # Rounded once, as where a run saves its policy.
                 merged = adapted.base_model.model
+                saved = load_peft_weights(str(folder.absolute()), device="cpu")
+                own = (name for name in saved if ".lora_" in name)
+                if lost := sorted({*own} - {*_saved_names(merged)}):
+                    raise ValueError(f"the base has no place for {name_some(lost)}")
                 merge_adapter(merged)
             else:
                 merged = adapted.merge_and_unload()
-    except (AttributeError, KeyError, ValueError, RuntimeError, UserWarning) as error:
-        line = str(error).partition("\n")[0]
+    except (LookupError, ArithmeticError, RuntimeError, UserWarning, *_MALFORMED) as error:
+        line = " ".join(str(error).split("\n")[:2])
         raise UsageError(
             f"the adapter {str(folder)!r} cannot be merged into its base: {line}"
         ) from error
@@ -262,6 +273,11 @@ def _is_plain(adapted: Any) -> bool:
         type(layer) is Linear and not layer.lora_variant and not layer.fan_in_fan_out
         for _, layer in _layers(adapted.base_model.model)
     )
+
+
+def _saved_names(model: Any) -> dict[str, str]:
+    """The names of the adapters' weights as peft saves them, and here."""
+    return {_PREFIX + name.replace(f".{_NAME}.", "."): name for name in adapter_weights(model)}
 
 
 def _merged_weight(layer: Any) -> Tensor:

@@ -34,6 +34,7 @@ from typing import Any
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language
+from proverrl.problems.contamination import make_skeleton
 from proverrl.types import ANNOTATE, HOLE, Candidate, Message, Problem
 
 logger = logging.getLogger(__name__)
@@ -99,14 +100,15 @@ class Before:
     system: str = ""
 
     def messages(self, problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
-        """``render_messages`` with all that comes before. No problem is an example of itself."""
+        """``render_messages`` with all that comes before. No problem is an example of itself, nor
+        under other names."""
         *rules, asked = render_messages(problem, layout)
         if self.system:
             rules = [Message("system", self.system)]
         solved = self.solved.get((problem.language, problem.kind), ())
         if self.num and not solved:
             _tell_missing(problem.language, problem.kind)
-        others = ((other, body) for other, body in solved if _identify(other) != _identify(problem))
+        others = ((other, body) for other, body in solved if not _is_same(other, problem))
         for other, body in islice(others, self.num):
             rules.append(render_messages(other, layout)[-1])
             rules.append(Message("assistant", render_body(other, body, layout)))
@@ -117,7 +119,7 @@ class Before:
         found: dict[str, Any] = {"system": self.system} if self.system else {}
         if self.num:
             shown = [
-                [*_identify(problem), body]
+                [problem.preamble, problem.statement, problem.informal, body]
                 for pairs in self.solved.values()
                 for problem, body in pairs
             ]
@@ -126,8 +128,19 @@ class Before:
         return found
 
 
-def _identify(problem: Problem) -> tuple[str, str, str]:
-    return problem.preamble, problem.statement, problem.informal
+def _is_same(first: Problem, second: Problem) -> bool:
+    # What is written from words may have few statements for many words.
+    worded = bool(first.informal and second.informal and first.informal != second.informal)
+    return not worded and _skeleton(first) == _skeleton(second)
+
+
+def _skeleton(problem: Problem) -> str:
+    return _cached_skeleton(problem.language, problem.preamble, problem.statement)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cached_skeleton(language: str, preamble: str, statement: str) -> str:
+    return make_skeleton(Problem("shown", language, "", preamble, statement))
 
 
 @functools.cache

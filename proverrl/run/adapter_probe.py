@@ -6,7 +6,8 @@ the run. Not handled here: the comparison itself (``proverrl.policy.probe``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import torch
 
@@ -28,14 +29,14 @@ from proverrl.types import Problem
 SCORED_TOKENS = 8
 
 
-def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> dict[str, float]:
-    """Score the last tokens of the prompts of up to eight problems by the sampler's path and by the
-    learner's, and without the adapter; returns the mean differences in nats per token. Nothing for
-    a policy without an adapter. Raises ``ProverRLError``: the two paths disagree, or the adapter
-    has moved and changes nothing."""
+def probe_adapter(policy: TransformersPolicy, problems: Iterable[Problem]) -> dict[str, float]:
+    """Score the last tokens of the prompts of the first eight problems by the sampler's path and by
+    the learner's, and without the adapter; returns the mean differences in nats per token. Nothing
+    for a policy without an adapter. Raises ``ProverRLError``: the two paths disagree, or the
+    adapter has moved and changes nothing."""
     if not has_adapter(policy.model):
         return {}
-    sequences = [policy.prompt(problem).token_ids for problem in problems[:MIN_SEQUENCES]]
+    sequences = [policy.prompt(p).token_ids for p in islice(problems, MIN_SEQUENCES)]
     sampler = score_by_sampling(policy, sequences, tokens=SCORED_TOKENS)
     learner = score_by_learning(policy, sequences, tokens=SCORED_TOKENS)
     with adapter_disabled(policy.model):

@@ -157,9 +157,11 @@ def load_training(config: Config) -> TrainingProblems:
     return split_references(training.problems, training.references, wanted, config.seed)
 
 
-def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
+def load_weights(
+    config: Config, folder: Path | str, key: str = "policy.path"
+) -> TransformersPolicy:
     """The policy in a Hugging Face folder, on the device and in the precision of a run."""
-    policy = load_at(config, folder, config.policy, "policy.path")
+    policy = load_at(config, folder, config.policy, key)
     policy.before = load_before(config)
     return policy
 
@@ -183,8 +185,9 @@ def load_before(config: Config) -> Before:
         return Before(solved, max(map(len, solved.values())), system)
     for pairs in solved.values():
         pairs.sort(key=lambda pair: derive_seed(config.seed, "example", pair[0].id))
-    # One more than is shown, since no problem is shown itself.
-    return Before({kind: pairs[: examples + 1] for kind, pairs in solved.items()}, examples, system)
+    # Some more than are shown, since no problem is shown itself, nor what differs in names alone.
+    most = 2 * examples + 1
+    return Before({kind: pairs[:most] for kind, pairs in solved.items()}, examples, system)
 
 
 def load_at(
@@ -247,7 +250,7 @@ def open_policy(
         # A checkpoint with an adapter holds it alone; it stands on the warm-started policy.
         newest = warm if checkpoint is None or lora.rank else checkpoint / "policy"
         base = BASE_OF_CHECKPOINTS
-        policy = load_weights(config, newest)
+        policy = load_weights(config, newest, "delete this part of the run and go on from before:")
     if lora.rank:
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
         if checkpoint is not None:

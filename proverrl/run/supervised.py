@@ -28,6 +28,7 @@ from proverrl.config.training import (
     OptimizerName,
     WarmStartConfig,
 )
+from proverrl.errors import UsageError
 from proverrl.files.disk import appearing, saving
 from proverrl.learner.learner import add_up, enable_checkpointing
 from proverrl.learner.optimizers import scale_rates
@@ -347,6 +348,11 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
         seed = derive_seed(config.seed, "warm_start")
         sources = [*taught]
         train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
+        if not all(bool(torch.isfinite(weight).all()) for weight in policy.model.parameters()):
+            raise UsageError(
+                "the warm start has left weights that are no numbers, and nothing was saved; lower "
+                "warm_start.learning_rate and give the command again"
+            )
     lora = config.policy.lora
     with saving(session.warm_policy.parent), appearing(session.warm_policy) as unfinished:
         if lora.rank:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from transformers import AutoModelForCausalLM
 
+from proverrl.cli.main import cli
 from proverrl.config import PolicyConfig
 from proverrl.errors import UsageError
 from proverrl.policy.loading import build_policy, merge_policies, train_tokenizer
@@ -65,3 +67,22 @@ def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
         merge_policies(a, tmp_path, alpha=0.5, out=tmp_path / "c")
     with pytest.raises(UsageError, match="between 0 and 1"):
         merge_policies(a, a, alpha=1.5, out=tmp_path / "c")
+
+
+def test_an_input_is_not_overwritten_and_no_number_is_not_averaged(tmp_path: Path) -> None:
+    a, b = save(tmp_path / "a", 0), save(tmp_path / "b", 1)
+    kept = (a / "model.safetensors").read_bytes()
+    for out in (a, a / "inside"):
+        done = CliRunner().invoke(
+            cli, ["merge", str(a), str(b), "--alpha", "0.5", "--out", str(out)]
+        )
+        assert isinstance(done.exception, UsageError)
+        assert "name a file elsewhere" in f"{done.output}{done.exception}"
+    assert (a / "model.safetensors").read_bytes() == kept
+    model = AutoModelForCausalLM.from_pretrained(b)
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] = torch.nan
+    model.save_pretrained(b)
+    with pytest.raises(UsageError, match="these weights are not all numbers: "):
+        merge_policies(a, b, alpha=0.5, out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()

@@ -64,7 +64,18 @@ def test_a_packed_folder_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert not back.exists()
     packed[1].write_bytes(kept)
     (tmp_path / "later").rename(packed[2])
-    done = run_queue("--unpack", parts, back)
+    # The last line counts also where the file lost its line break.
+    sums = (parts / "SHA256SUMS").read_text()
+    last = packed[2].read_bytes()
+    (parts / "SHA256SUMS").write_text(sums.rstrip())
+    packed[2].write_bytes(last[:-1] + b"?")
+    assert run_queue("--unpack", parts, back).stderr.startswith("damaged: part-0002")
+    packed[2].write_bytes(last)
+    (parts / "SHA256SUMS").write_text("".join(sums.splitlines(keepends=True)[:2]))
+    assert "SHA256SUMS is cut" in run_queue("--unpack", parts, back).stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a model", "the parts"]
+    (parts / "SHA256SUMS").write_text(sums)
+    done = run_queue("--unpack", parts, f"{back}/")
     assert (done.returncode, done.stderr) == (0, "")
     found = {str(p.relative_to(back)): p.read_bytes() for p in back.rglob("*") if p.is_file()}
     assert found == files

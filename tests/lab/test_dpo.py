@@ -146,6 +146,13 @@ def test_a_file_of_pairs_is_refused_before_anything_is_trained(
         run(config)
 
 
+NAMES = {"p1": "j < 1", "p2": "k < 2", "p3": "i < 3"}
+STATEMENTS = {
+    name: f"method M() {{ while {bound}\n  /*{{HOLE}}*/\n  {{ }} }}\n"
+    for name, bound in NAMES.items()
+}
+
+
 def write_rollouts(run: Path, *steps: list[tuple[str, str, str, Any]]) -> Path:
     """Steps of rollouts: problem, body, status and hint of each."""
     (run / "rollouts").mkdir(parents=True)
@@ -153,7 +160,7 @@ def write_rollouts(run: Path, *steps: list[tuple[str, str, str, Any]]) -> Path:
         lines = [
             {
                 "rollout_id": f"{number}-{place}",
-                "problem": {"id": name, "statement": "", "preamble": ""},
+                "problem": {"id": name, "statement": STATEMENTS.get(name, ""), "preamble": ""},
                 "status": status,
                 "turns": [],
                 "body": body,
@@ -185,6 +192,7 @@ def test_a_runs_rollouts_give_each_problem_its_proofs_beside_what_was_refused(
             ("p3", "invariant k", "proved", None),
             ("gone", "invariant k", "proved", None),
             ("gone", "invariant i", "rejected", None),
+            ("p1", "invariant k", "rejected", None),
             ("p1", "invariant j", "rejected", None),
             ("p1", "invariant k && true", "proved", None),
             ("p1", "invariant n", "rejected", None),

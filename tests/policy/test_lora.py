@@ -185,6 +185,15 @@ def test_a_sampler_without_the_adapter_is_caught(monkeypatch: pytest.MonkeyPatch
         adapter_probe.probe_adapter(policy, problems)
 
 
+def test_only_as_many_problems_are_probed_as_are_needed() -> None:
+    need_peft()
+    policy = tiny_policy()
+    attach_adapter(policy.model, LORA, seed=0)
+    problems = (build_problem(f"p{i}", n=10**i) for i in range(9))
+    adapter_probe.probe_adapter(policy, problems)
+    assert [problem.id for problem in problems] == ["p8"]
+
+
 def test_the_reference_is_the_model_without_its_adapter() -> None:
     need_peft()
     kl = LossConfig.model_validate({"kl": 0.1})

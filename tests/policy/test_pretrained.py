@@ -402,6 +402,7 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = adapter / "adapter_model.safetensors"
     weights = load_file(path)
     for changed in (
+        weights | {name.replace(".0.", ".7."): w.clone() for name, w in weights.items()},
         {name.replace("model.model.", "model.other."): w for name, w in weights.items()},
         dict(list(weights.items())[2:]),
         {name: torch.cat([w, w]) for name, w in weights.items()},
@@ -409,6 +410,36 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         save_file(changed, path)
         with pytest.raises(UsageError, match=r"adapter' cannot be merged into its base: \S"):
             load_policy(adapter, PolicyConfig(), device="cpu")
+    save_file(weights, path)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    for key, value in (("r", "x"), ("lora_alpha", None), ("target_modules", "((")):
+        (adapter / "adapter_config.json").write_text(json.dumps(config | {key: value}))
+        with pytest.raises(UsageError, match=r"adapter' cannot be merged into its base: \S"):
+            load_policy(adapter, PolicyConfig(), device="cpu")
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    # A name that stands nowhere here would be asked of the hub.
+    path.unlink()
+    with pytest.raises(UsageError, match=r"it holds no adapter_model\.safetensors"):
+        load_policy(adapter, PolicyConfig(), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "changed", "said"),
+    [
+        ("config.json", {"hidden_size": "64"}, "cannot be loaded as a checkpoint"),
+        ("config.json", {"num_attention_heads": 0}, "cannot be loaded as a checkpoint"),
+        ("config.json", {"compression_config": {"quant_method": "packed"}}, "quantised .packed."),
+        ("generation_config.json", {"eos_token_id": "x"}, "has the end token 'x'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_sentence(
+    tmp_path: Path, file: str, changed: dict[str, Any], said: str
+) -> None:
+    folder = write_checkpoint(BY_NAME["qwen2"], tmp_path / "a")
+    settings = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(settings | changed))
+    with pytest.raises(UsageError, match=said):
+        load_policy(folder, PolicyConfig(), device="cpu")
 
 
 def test_an_adapter_on_a_head_that_is_the_embedding_too_is_refused(tmp_path: Path) -> None:

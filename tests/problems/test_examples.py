@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def test_a_problem_is_no_example_of_itself_and_other_kinds_are_left_out() -> Non
         *(render_prompt(PROBLEMS[2], "plain"), BODIES["p2"]),
         render_prompt(PROBLEMS[0], "plain"),
     ]
+    # Under other names and with a comment it is the same problem still.
+    statement = re.sub(r"\bk\b", "counter", PROBLEMS[0].statement)
+    assert "counter" in statement
+    renamed = replace(PROBLEMS[0], id="renamed", statement=f"// again\n{statement}")
+    assert before.messages(renamed, "plain")[:-1] == before.messages(PROBLEMS[0], "plain")[:-1]
     other = Before({("dafny", "calc"): PAIRS}, num=2)
     assert other.messages(PROBLEMS[0], "plain") == render_messages(PROBLEMS[0], "plain")
 
@@ -104,10 +110,12 @@ def test_blocks_without_a_chat_template_are_divided_as_turns_are() -> None:
 
 
 def test_problems_that_differ_in_words_alone_are_examples_of_each_other() -> None:
+    asked = replace(PROBLEMS[0], informal="said so")
     other = replace(PROBLEMS[0], id="q", informal="said otherwise")
-    before = Before({KIND: [(PROBLEMS[0], "x"), (other, "y")]}, num=2)
-    bodies = [m.content for m in before.messages(PROBLEMS[0], "plain") if m.role == "assistant"]
-    assert bodies == ["y"]
+    before = Before({KIND: [(PROBLEMS[0], "x"), (asked, "y"), (other, "z")]}, num=2)
+    bodies = [m.content for m in before.messages(asked, "plain") if m.role == "assistant"]
+    # What says nothing may be the same.
+    assert bodies == ["z"]
 
 
 def test_kinds_without_an_example_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -135,10 +143,8 @@ def test_a_number_is_drawn_from_solved_training_problems(tmp_path: Path) -> None
     assert load_before(configure(train, system="x")) == Before(system="x")
     before = load_before(configure(train, examples=1))
     assert before.num == 1
-    # Two are held, so that each of them has another one before it.
-    held = [problem.id for problem, _ in before.solved[KIND]]
-    assert len(set(held)) == 2
-    assert set(held) <= {"p0", "p1", "p3"}
+    # Three are held, so that each of them has another one before it.
+    assert {problem.id for problem, _ in before.solved[KIND]} == {"p0", "p1", "p3"}
     for problem in PROBLEMS:
         question, _, asked = before.messages(problem, "plain")
         assert question != asked

@@ -1,6 +1,7 @@
 """Two halves of problems that share nothing."""
 
 import re
+import shutil
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -89,5 +90,10 @@ def test_the_command_writes_both_sides(tmp_path: Path) -> None:
         assert "a share lies between 0 and 1" in str(wrong.exception)
     wrong = CliRunner().invoke(cli, [*run, "--heldout=0.01"])
     assert "one: nothing is left for heldout" in str(wrong.exception)
+    own = tmp_path / "one.train.jsonl"
+    shutil.copy(given[0], own)
+    line = ["problems", "split", given[0], str(own), "--out", str(tmp_path)]
+    assert "is read by this command" in str(CliRunner().invoke(cli, line).exception)
+    assert own.read_bytes() == Path(given[0]).read_bytes()
     twice = CliRunner().invoke(cli, ["problems", "split", given[0], given[0], "--out", "x"])
     assert "two sources have one name (one, one)" in str(twice.exception)

@@ -20,7 +20,7 @@ import torch
 
 from proverrl.advantages import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
-from proverrl.errors import GuardError, ProblemError, RunError, VerifierError
+from proverrl.errors import GuardError, ProblemError, RunError, UsageError, VerifierError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.evaluate import find_weights
 from proverrl.jobs.train import train
@@ -288,6 +288,15 @@ def test_training_raises_the_solve_rate(
     assert gain[1] > 0.9
     assert is_ended(make_config("long", **changes))
     assert find_weights(folder) == folder / "policy"
+
+
+def test_a_warm_start_that_ends_in_no_numbers_is_not_saved(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    config = make_config("spoilt", warm_start__learning_rate=1e30, warm_start__steps=8)
+    with pytest.raises(UsageError, match=r"lower warm_start\.learning_rate"):
+        run(config)
+    assert not (config.run / "warm_start" / "policy").exists()
 
 
 def test_references_are_kept_from_the_loop(
