@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from proverrl.errors import UsageError
 from proverrl.jobs import train as train_module
 from proverrl.jobs.export_proofs import export_proofs
 from proverrl.loops.selfplay import composer as composer_module
-from proverrl.loops.selfplay.composition import drop_long
+from proverrl.loops.selfplay.composition import draw_pairs, drop_long
 from proverrl.run.session import Session
 from proverrl.run.state import GrpoState
 from proverrl.types import (
@@ -409,6 +410,20 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
     asked = {row["problem_id"] for row in ahead["draws"]}
     assert made & asked
     assert asked - made
+
+
+def test_parents_are_solved_ones_once_there_are_two_of_a_language() -> None:
+    base = [build_problem(f"p{n}", n=n + 3) for n in range(6)]
+    base += [replace(problem, id=f"lean{n}", language="lean") for n, problem in enumerate(base)]
+
+    def draw(*solved: str) -> set[str]:
+        proofs = dict.fromkeys(solved, "invariant k")
+        pairs = draw_pairs(random.Random(0), "solved", 40, base=base, proofs=proofs, references={})
+        return {parent.problem.id for pair in pairs for parent in pair}
+
+    every = {problem.id for problem in base}
+    assert draw() == draw("p1") == draw("p1", "lean2") == every
+    assert draw("p1", "p4") == draw("p1", "p4", "lean2") == {"p1", "p4"}
 
 
 KILLED_RUN = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -114,10 +114,13 @@ def draw_pairs(
     references: Mapping[str, str],
 ) -> list[Pair]:
     """``num`` pairs. Solved are base problems that the run has proved (``proofs``), or any while
-    there are none. Raises ``ProblemError``: a problem has no second one of its language."""
+    no two of one language are. Raises ``ProblemError``: a problem has no second one of its
+    language."""
     problems = sorted(base, key=lambda problem: problem.id)
     if choice == "solved":
-        problems = [problem for problem in problems if problem.id in proofs] or problems
+        solved = [problem for problem in problems if problem.id in proofs]
+        numbers = Counter(problem.language for problem in solved)
+        problems = [problem for problem in solved if numbers[problem.language] > 1] or problems
     known = {**references, **proofs}
     return [draw_pair(rng, problems, problems, known) for _ in range(num)]
 
