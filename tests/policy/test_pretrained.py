@@ -442,6 +442,7 @@ def test_a_setting_that_cannot_be_is_one_sentence(
         load_policy(folder, PolicyConfig(), device="cpu")
 
 
+@pytest.mark.filterwarnings("ignore:.*(tied layer|embedding layers found)")
 def test_an_adapter_on_a_head_that_is_the_embedding_too_is_refused(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft", reason='needs peft: pip install "proverrl[lora]"')
     base = write_checkpoint(FAMILIES[1], tmp_path / "base")
