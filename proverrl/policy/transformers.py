@@ -22,7 +22,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from proverrl.concurrency import in_thread, return_freed_memory
+from proverrl.concurrency import in_thread
 from proverrl.config import LayoutName
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, place_rows
@@ -228,8 +228,6 @@ class TransformersPolicy:
             can_begin = num_writing == 0 or rows.can_join
             if can_begin and (taken := self._take(waiting, num_writing)):
                 portions = taken
-                # Caches of many sizes come and go, and glibc would keep gigabytes between them.
-                return_freed_memory()
                 begun = self._begin(written, prompts, portions)
                 if num_writing:
                     rows.join(begun)
