@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from proverrl.errors import ProverRLError
+from proverrl.errors import ProverRLError, UsageError
 
 N = TypeVar("N")
 
@@ -19,6 +19,22 @@ def telling_errors() -> Iterator[None]:
         yield
     except ProverRLError as error:
         raise SystemExit(f"error: {error}") from error
+
+
+def read_words(words: Sequence[str], **numbers: int) -> tuple[dict[str, str], list[int]]:
+    """The words KEY=VALUE but for those of ``numbers``, which have defaults and are at least 1, and
+    the values of these. Raises ``UsageError``: a word is no such pair, or no such number."""
+    if wrong := [word for word in words if "=" not in word]:
+        raise UsageError(f"{wrong[0]!r} is no KEY=VALUE")
+    given = dict(word.split("=", 1) for word in words)
+    names = " and ".join(numbers)
+    try:
+        found = [int(given.pop(name, default)) for name, default in numbers.items()]
+    except ValueError as error:
+        raise UsageError(f"{names} are numbers ({error})") from error
+    if min(found) < 1:
+        raise UsageError(f"{names} are at least 1")
+    return given, found
 
 
 def at_least(least: int) -> Callable[[str], int]:

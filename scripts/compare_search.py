@@ -43,7 +43,7 @@ from proverrl.jobs.evaluate import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem
-from scripts.arguments import telling_errors
+from scripts.arguments import read_words, telling_errors
 
 BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
     "calls": (1, 2, 4, 8, 16, 32, 64, 128, 256),
@@ -161,16 +161,8 @@ def describe_seconds(spent: Sequence[Mapping[str, Any]]) -> str:
 
 def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     """Search, measure, print."""
-    if wrong := [word for word in words if "=" not in word]:
-        raise UsageError(f"{wrong[0]!r} is no KEY=VALUE")
-    given = dict(word.split("=", 1) for word in words)
+    given, [seeds, calls] = read_words(words, seeds=2, calls=64)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
-    try:
-        seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
-    except ValueError as error:
-        raise UsageError(f"seeds and calls are numbers ({error})") from error
-    if min(seeds, calls) < 1:
-        raise UsageError("seeds and calls are at least 1")
     levels = given.pop("levels", "4,5").split(",")
     chosen = choose_problems(run, given.pop("chosen_by", "after"), problems, levels)
     keys = [f"{key}={value}" for key, value in given.items()]

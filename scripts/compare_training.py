@@ -22,6 +22,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,7 +30,7 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.monitor.metrics import read_metrics
 from proverrl.statistics import compare_values
-from scripts.arguments import telling_errors
+from scripts.arguments import read_words, telling_errors
 
 EVALUATION = "compared"
 Rates = dict[str, float]
@@ -91,18 +92,14 @@ def make_row(name: str, runs: Sequence[Path], first: Sequence[Path]) -> str:
     are of the problems that every one of these runs judged."""
     ours, base = ([read_rates(run) for run in each] for each in (runs, first))
     common = sorted(set.intersection(*map(set, [*ours, *base])))
-    each = " / ".join(f"{100 * _mean([rates[p] for p in common]):.1f}" for rates in ours)
+    each = " / ".join(f"{100 * fmean([rates[p] for p in common]):.1f}" for rates in ours)
     gap = "-"
     if runs != first:
-        means = [[_mean([rates[p] for rates in side]) for p in common] for side in (base, ours)]
+        means = [[fmean([rates[p] for rates in side]) for p in common] for side in (base, ours)]
         found = compare_values(*means)
         gap = f"{100 * found.value:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
-    calls, tokens, minutes = map(_mean, zip(*map(read_costs, runs), strict=True))
+    calls, tokens, minutes = map(fmean, zip(*map(read_costs, runs), strict=True))
     return f"| {name} | {each} | {gap} | {calls:.0f} | {tokens:.0f} | {minutes:.1f} |"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def make_table(runs: Mapping[str, Sequence[Path]]) -> Iterator[str]:
@@ -116,15 +113,7 @@ def make_table(runs: Mapping[str, Sequence[Path]]) -> Iterator[str]:
 
 def main(config: str, methods_file: Path, out: Path, words: Sequence[str]) -> None:
     """Train, evaluate, print."""
-    if wrong := [word for word in words if "=" not in word]:
-        raise UsageError(f"{wrong[0]!r} is no KEY=VALUE")
-    given = dict(word.split("=", 1) for word in words)
-    try:
-        seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "800"))
-    except ValueError as error:
-        raise UsageError(f"seeds and calls are numbers ({error})") from error
-    if min(seeds, calls) < 1:
-        raise UsageError("seeds and calls are at least 1")
+    given, [seeds, calls] = read_words(words, seeds=2, calls=800)
     shared = [f"{key}={value}" for key, value in given.items()]
     methods = read_methods(methods_file)
     trained: dict[str, list[Path]] = {}

@@ -27,6 +27,12 @@ from proverrl.files.extras import require_module
 ADAPTER_FOLDER = "adapter"
 """The place of the adapter in a policy's folder, in peft's own format."""
 
+_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+_REFUSALS = (
+    *(AttributeError, TypeError, ValueError, LookupError, ArithmeticError),
+    *(ImportError, RuntimeError, UserWarning, re.error),
+)
+"""What peft raises for an adapter that does not fit, or whose settings cannot be."""
 _NAME = "default"
 _PREFIX = "base_model.model."
 
@@ -92,11 +98,6 @@ def base_weights(model: Any) -> dict[str, Tensor]:
         for name, p in model.named_parameters()
         if f".{_NAME}." not in name
     }
-
-
-_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-_MALFORMED = (AttributeError, TypeError, ValueError, ImportError, re.error)
-"""What peft raises for values that are not what they should be."""
 
 
 @contextmanager
@@ -246,7 +247,7 @@ def merge_saved(model: Any, folder: Path) -> Any:
                 merge_adapter(merged)
             else:
                 merged = adapted.merge_and_unload()
-    except (LookupError, ArithmeticError, RuntimeError, UserWarning, *_MALFORMED) as error:
+    except _REFUSALS as error:
         line = " ".join(str(error).split("\n")[:2])
         raise UsageError(
             f"the adapter {str(folder)!r} cannot be merged into its base: {line}"

@@ -131,15 +131,12 @@ class Before:
 def _is_same(first: Problem, second: Problem) -> bool:
     # What is written from words may have few statements for many words.
     worded = bool(first.informal and second.informal and first.informal != second.informal)
-    return not worded and _skeleton(first) == _skeleton(second)
-
-
-def _skeleton(problem: Problem) -> str:
-    return _cached_skeleton(problem.language, problem.preamble, problem.statement)
+    texts = ((p.language, p.preamble, p.statement) for p in (first, second))
+    return not worded and len({_skeleton(*text) for text in texts}) == 1
 
 
 @functools.lru_cache(maxsize=4096)
-def _cached_skeleton(language: str, preamble: str, statement: str) -> str:
+def _skeleton(language: str, preamble: str, statement: str) -> str:
     return make_skeleton(Problem("shown", language, "", preamble, statement))
 
 

@@ -78,7 +78,7 @@ def settle(config: Config) -> Config:
     device, so that it goes on with them. Raises ``ConfigError`` where they do not fit together."""
     precision: Any = config.learner.precision
     if precision == "auto" and (config.run / RESOLVED_FILE).exists():
-        # What was measured once is not measured again.
+        # A run keeps what it began with, on another kind of device too.
         stored = _stored_settings(config.run)
         if stored.get("policy.path") == config.policy.path:
             precision = stored.get("learner.precision")

@@ -137,9 +137,11 @@ def correct_source(
     def make() -> Pair:
         prompt = ask_again(policy, failed.problem, failed.body, verdict, settings).token_ids
         own = policy.prompt(failed.problem).token_ids
-        num_shown = len(prompt) - (len(own) if prompt[: len(own)] == own else 0)
+        body = policy.body_ids(failed.problem, proof)
+        if prompt[: len(own)] != own:
+            return Pair(prompt, body, num_shown=len(prompt))
         before = count_before(policy, failed.problem, own)
-        return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown, before)
+        return Pair(prompt, body, num_shown=len(prompt) - len(own), num_before=before)
 
     return make
 
