@@ -16,14 +16,20 @@ from proverrl.errors import UsageError
 
 T = TypeVar("T")
 
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""As in glibc's ``malloc.h``."""
 
 
-def return_freed_memory() -> None:
-    """Give the system what this process has freed. glibc keeps it for the thread that freed it, so
-    that a process whose threads take turns would hold what each of them needs at most."""
-    if _trim is not None:
-        _trim(0)
+def give_back_freed_memory() -> None:
+    """Have glibc give the system what this process frees, from now on. By itself it keeps that for
+    the thread that freed it, and blocks of up to 32 MiB too once one of that size was freed, so
+    that a process whose threads take turns would hold what each of them needs at most. Other C
+    libraries are left as they are."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_ARENA_MAX, 1)
+        set_option(_M_MMAP_THRESHOLD, 4 * 2**20)
+        set_option(_M_TRIM_THRESHOLD, 64 * 2**20)
 
 
 async def finish_all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

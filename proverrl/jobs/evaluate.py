@@ -17,6 +17,7 @@ import torch
 
 from proverrl import plugins
 from proverrl.benchmarks.open import Benchmark
+from proverrl.concurrency import give_back_freed_memory
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.evaluate import Evaluation
@@ -212,6 +213,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
                 f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run"
             )
         return FunctionPolicy(config.policy, load_before(config))
+    give_back_freed_memory()
     if config.threads:
         torch.set_num_threads(config.threads)
     path = config.policy.path

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from proverrl import plugins
-from proverrl.concurrency import cancel_all
+from proverrl.concurrency import cancel_all, give_back_freed_memory
 from proverrl.config import Config
 from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
@@ -93,6 +93,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     check_loop(config)
     config = settle(config)
     folder = config.run
+    give_back_freed_memory()
     if config.threads:
         torch.set_num_threads(config.threads)
     world = open_world(config.learner.shard)

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from proverrl.concurrency import return_freed_memory
 from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
@@ -157,8 +156,6 @@ class TorchLearner:
         rows = pack_rows(kept)
         if not rows:
             return counts
-        # What the sampler, in another thread, has used; and at the end what this has.
-        return_freed_memory()
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
         old = self._score(self.weights.run, parts) if self.loss.needs_old_logprobs else {}
@@ -169,9 +166,7 @@ class TorchLearner:
                 dealt = {name: given[number :: len(parts)] for name, given in items.items()}
                 proofs = self.world.share(replay() if self.world.leads else None)
                 updates.append(self._update(part, pack_rows(proofs), dealt, old, reference))
-        published = self.weights.publish()
-        return_freed_memory()
-        return counts | _summarize(updates) | published
+        return counts | _summarize(updates) | self.weights.publish()
 
     def _update(
         self,
