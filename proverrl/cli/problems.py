@@ -303,7 +303,10 @@ def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) ->
     if not (levels or families or per_level):
         return whole
     wanted = parse_levels(levels) if levels else ()
-    return whole.select(wanted, tuple(filter(None, families.split(","))), per_level)
+    named = tuple(filter(None, families.split(",")))
+    if families and not named:
+        raise UsageError(f"--families {families!r} names none; write them as l1_acc,l4_*")
+    return whole.select(wanted, named, per_level)
 
 
 def _print_known(console: Any) -> None:

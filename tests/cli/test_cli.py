@@ -53,6 +53,7 @@ def test_levels_that_are_none(text: str) -> None:
         (["report", "docs"], "docs"),
         (["problems", "show", "dafny/curriculum/valid.jsonl", "x"], "the nearest id is"),
         (["problems", "list", "no.jsonl"], "no.jsonl"),
+        (["problems", "list", "dafny/curriculum/valid.jsonl", "--families", ","], "names none"),
     ],
 )
 def test_wrong_usage_exits_2_and_names_the_place(arguments: list[str], message: str) -> None:
