@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from proverrl.concurrency import give_back_freed_memory
 from proverrl.config.training import ShardName
 from proverrl.errors import PeerError, ProverRLError, UsageError
 
@@ -39,6 +40,14 @@ GRACE_SECONDS = 30.0
 
 BUCKET_BYTES = 2**26
 """Gradients that are summed in one message; a weight of more than that goes alone."""
+
+
+def prepare_process(threads: int) -> None:
+    """What a process does before it runs a model: torch gets so many threads (0: as it chooses),
+    and memory that is freed goes back to the system."""
+    give_back_freed_memory()
+    if threads:
+        torch.set_num_threads(threads)
 
 
 class World:

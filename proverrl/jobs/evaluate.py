@@ -13,11 +13,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import torch
-
 from proverrl import plugins
 from proverrl.benchmarks.open import Benchmark
-from proverrl.concurrency import give_back_freed_memory
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.evaluate import Evaluation
@@ -27,6 +24,7 @@ from proverrl.lang.open import open_configured
 from proverrl.learner.memory import settle_cache
 from proverrl.monitor.console import can_draw_live
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
+from proverrl.parallel import prepare_process
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
@@ -213,9 +211,7 @@ def open_policy(config: Config, from_run: Path | None) -> OpenedPolicy:
                 f"policy.engine = {config.policy.engine!r} is a policy by itself: leave out --run"
             )
         return FunctionPolicy(config.policy, load_before(config))
-    give_back_freed_memory()
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    prepare_process(config.threads)
     path = config.policy.path
     if from_run is not None:
         return load_weights(config, find_weights(from_run))

@@ -14,10 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from proverrl import plugins
-from proverrl.concurrency import cancel_all, give_back_freed_memory
+from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.config.loops import LoopName, check_loop, find_traits
 from proverrl.errors import StoppedError, UsageError
@@ -33,7 +31,7 @@ from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.monitor.metrics import read_limits
 from proverrl.monitor.trackers import open_trackers
-from proverrl.parallel import World, close_world, open_world
+from proverrl.parallel import World, close_world, open_world, prepare_process
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.lora import ADAPTER_FOLDER, stack_adapters
 from proverrl.rollout.extract import open_mode
@@ -93,9 +91,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     check_loop(config)
     config = settle(config)
     folder = config.run
-    give_back_freed_memory()
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    prepare_process(config.threads)
     world = open_world(config.learner.shard)
     try:
         if world.leads:

@@ -23,7 +23,7 @@ import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, PolicyConfig, VllmConfig
 from proverrl.learner.learner import TorchLearner
-from proverrl.parallel import close_world, open_world
+from proverrl.parallel import close_world, open_world, prepare_process
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy, choose_device, load_policy, train_tokenizer
 from proverrl.policy.lora import attach_adapter
@@ -77,6 +77,7 @@ class Clock:
 
 def run_proverrl(work: Work, folder: Path) -> StepCost:
     """Generation, rewards, advantages and one update of this package, ``steps`` times."""
+    prepare_process(work.threads)
     policy = load_policy(
         folder,
         PolicyConfig(max_rows=512),

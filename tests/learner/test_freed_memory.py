@@ -17,8 +17,7 @@ for thread in threads:
     thread.start()
     thread.join()
 libc = ctypes.CDLL(None)
-libc.stdout_file = ctypes.c_void_p.in_dll(libc, "stdout")
-libc.malloc_info(0, libc.stdout_file)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)
 """
 
