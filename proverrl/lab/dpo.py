@@ -230,6 +230,14 @@ def _learn(session: Session, config: DpoOptions, preferences: Sequence[Preferenc
         Ranked(make_source(policy, problem, chosen)(), make_source(policy, problem, rejected)())
         for problem, chosen, rejected in preferences
     ]
+    context = policy.context_tokens
+    for (problem, _, _), pair in zip(preferences, pairs, strict=True):
+        longest = max(pair.chosen.num_tokens, pair.rejected.num_tokens)
+        if longest > context:
+            raise ProblemError(
+                f"problem {problem.id!r}: its prompt and a body of its pair are {longest} tokens, "
+                f"and the model's context has {context}; leave the pair out"
+            )
     seed = derive_seed(session.config.seed, "preferences")
     loss = Preferring(config.beta)
     learner = SupervisedLearner(policy, config, session.config.learner, seed, loss)

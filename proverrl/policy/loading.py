@@ -230,6 +230,13 @@ def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
     spoilt = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
     if spoilt:
         return f"these weights are not all numbers: {name_some(spoilt)}"
+    matrices = {name: p for name, p in model.named_parameters() if p.ndim > 1}
+    whole = [n for n, p in matrices.items() if p.abs().max() > 1 and torch.equal(p, p.round())]
+    if whole:
+        return (
+            f"these weights are all whole numbers: {name_some(whole)}; they are quantised, and "
+            "nothing says at which scale; take the unquantised weights of that model"
+        )
     if not tokenizer("text")["input_ids"]:
         return "it has no tokenizer (transformers made an empty one); save one into the folder"
     if tokenizer.eos_token_id is None:

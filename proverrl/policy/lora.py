@@ -87,7 +87,10 @@ def adapter_targets(model: Any) -> list[str]:
 
 def has_moved(model: Any) -> bool:
     """True if any B is not 0, so that the adapters change what the model computes."""
-    weights = adapter_weights(model)
+    return _any_moved(adapter_weights(model))
+
+
+def _any_moved(weights: dict[str, Tensor]) -> bool:
     return any(bool(w.any()) for name, w in weights.items() if ".lora_B." in name)
 
 
@@ -164,13 +167,14 @@ def load_adapter(model: Any, folder: Path) -> None:
 def stack_adapters(lower: Path, upper: Path, base: str) -> None:
     """Make the adapter in ``upper``, of a model into which that in ``lower`` was merged, one that
     stands on ``base``, a folder or a name, as ``lower`` does: the sum of both products is that of
-    the matrices side by side. Both are of one shape. Without ``lower`` only the base is written."""
+    the matrices side by side. Both are of one shape. Of a ``lower`` that never moved nothing is
+    taken."""
     config = json.loads((upper / "adapter_config.json").read_text("utf-8"))
     place = Path(base)
     config["base_model_name_or_path"] = str(place.absolute()) if place.exists() else base
-    if lower.exists():
-        with loading(lower):
-            below = load_file(lower / _WEIGHTS[0])
+    with loading(lower):
+        below = load_file(lower / _WEIGHTS[0])
+    if _any_moved(below):
         weights = load_file(upper / _WEIGHTS[0])
         for name, value in below.items():
             side = 0 if ".lora_A." in name else 1

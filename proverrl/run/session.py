@@ -14,7 +14,7 @@ from pathlib import Path
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
-from proverrl.errors import ProblemError, RecordError, StoppedError, UsageError
+from proverrl.errors import ProblemError, RecordError, RunError, StoppedError, UsageError
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
@@ -251,6 +251,11 @@ def open_policy(
         newest = warm if checkpoint is None or lora.rank else checkpoint / "policy"
         base = BASE_OF_CHECKPOINTS
         policy = load_weights(config, newest, "delete this part of the run and go on from before:")
+        if lora.rank and not (adapter := warm.parent / ADAPTER_FOLDER).exists():
+            raise RunError(
+                f"{adapter} is gone, and without it the run's adapter would lack the warm start; "
+                "put it back or begin another run"
+            )
     if lora.rank:
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"), base=base)
         if checkpoint is not None:

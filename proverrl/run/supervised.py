@@ -38,7 +38,6 @@ from proverrl.learner.weights import MAX_GRAD_NORM, open_weights
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
     attach_adapter,
-    has_moved,
     merge_adapter,
     save_adapter,
 )
@@ -356,8 +355,7 @@ def warm_start(session: Session, taught: Sequence[PairSource]) -> None:
     lora = config.policy.lora
     with saving(session.warm_policy.parent), appearing(session.warm_policy) as unfinished:
         if lora.rank:
-            if has_moved(policy.model):
-                save_adapter(policy.model, session.warm_policy.parent / ADAPTER_FOLDER)
+            save_adapter(policy.model, session.warm_policy.parent / ADAPTER_FOLDER)
             merge_adapter(policy.model)
         policy.save(unfinished)
     if lora.rank:

@@ -146,6 +146,17 @@ def test_a_file_of_pairs_is_refused_before_anything_is_trained(
         run(config)
 
 
+@pytest.mark.slow
+def test_a_pair_that_the_context_cannot_hold_is_named(
+    tmp_path: Path,
+    prefer: Callable[..., Config],
+    verifiers: list[StubVerifier],  # noqa: F811
+) -> None:
+    pairs = write_pairs(tmp_path / "pairs.jsonl", metadata={"rejected": "invariant i + " * 2000})
+    with pytest.raises(ProblemError, match=r"'p100#1': .* are \d{5} tokens, .* has 1024; leave"):
+        run(prefer("long", pairs))
+
+
 NAMES = {"p1": "j < 1", "p2": "k < 2", "p3": "i < 3"}
 STATEMENTS = {
     name: f"method M() {{ while {bound}\n  /*{{HOLE}}*/\n  {{ }} }}\n"

@@ -220,10 +220,10 @@ def test_an_adapter_on_a_merged_one_becomes_one(tmp_path: Path, both: bool) -> N
     tiny_policy().save(tmp_path / "base")
     policy = load_policy(tmp_path / "base", TINY, device="cpu")
     base = logits(policy.model)
-    for number, name in enumerate(("lower", "upper") if both else ("upper",)):
+    for number, (name, moved) in enumerate((("lower", both), ("upper", True))):
         attach_adapter(policy.model, LORA, seed=number, base="elsewhere")
         for weight in adapter_weights(policy.model).values():
-            weight.add_(0.05)
+            weight.add_(0.05 * moved)
         save_adapter(policy.model, tmp_path / name)
         merge_adapter(policy.model)
     stack_adapters(tmp_path / "lower", tmp_path / "upper", str(tmp_path / "base"))
@@ -231,6 +231,8 @@ def test_an_adapter_on_a_merged_one_becomes_one(tmp_path: Path, both: bool) -> N
     wanted = logits(policy.model)
     assert float((wanted - base).abs().max()) > 0.01
     assert float((logits(one.model) - wanted).abs().max()) < FLOAT32
+    rank = json.loads((tmp_path / "upper" / "adapter_config.json").read_text())["r"]
+    assert rank == (8 if both else 4)
 
 
 def test_an_adapter_is_saved_and_refused_in_another_shape(tmp_path: Path) -> None:
@@ -340,6 +342,10 @@ def test_a_run_with_an_adapter_resumes_bit_for_bit(
     same = load_policy(find_weights(moved), TINY, device="cpu")
     assert torch.equal(logits(two.model), logits(same.model))
     moved.rename(parts)
+    warm = (parts / "warm_start" / "adapter").rename(tmp_path / "warm")
+    with pytest.raises(RunError, match=r"warm_start/adapter is gone, .*; put it back or begin"):
+        make_run(tmp_path, "parts", loop=loop, steps=4)
+    warm.rename(parts / "warm_start" / "adapter")
     make_run(tmp_path, "parts", loop=loop, steps=4)
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
         assert (whole / "policy" / name).read_bytes() == (parts / "policy" / name).read_bytes()

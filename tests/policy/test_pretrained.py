@@ -329,6 +329,10 @@ def test_weights_that_cannot_be_those_of_a_model_are_refused(tmp_path: Path) -> 
     def spoil(weights: dict[str, torch.Tensor]) -> None:
         weights["model.layers.0.mlp.up_proj.weight"][0, 0] = torch.nan
 
+    def quantise(weights: dict[str, torch.Tensor]) -> None:
+        name = "model.layers.0.mlp.up_proj.weight"
+        weights[name] = (weights[name] * 1000).round().to(torch.int8)
+
     def cut(weights: dict[str, torch.Tensor]) -> None:
         name = "model.layers.0.mlp.up_proj.weight"
         weights[name] = weights[name][:-1].clone()
@@ -337,6 +341,10 @@ def test_weights_that_cannot_be_those_of_a_model_are_refused(tmp_path: Path) -> 
         (
             (drop, r"lacks weights: model\.layers\.1\.mlp\.up_proj\.weight"),
             (spoil, r"not all numbers: model\.layers\.0\.mlp\.up_proj\.weight"),
+            (
+                quantise,
+                r"all whole numbers: model\.layers\.0\.mlp\.up_proj\.weight; they are",
+            ),
             (cut, r"cannot be loaded"),
         )
     ):
