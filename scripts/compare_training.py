@@ -11,7 +11,8 @@ configuration for all methods. The same command goes on where the last one ended
 Each policy is evaluated by whole proofs on the configured problems. The table has pass@1 of each
 seed, and the difference from the first method in points: paired by problem, of each problem's mean
 over seeds, with its 95 % interval over problems. Calls, tokens and minutes are those of the loop,
-and not of what another method left for it.
+and not of what another method left for it. Each training of a pretrained model keeps two copies of
+it in OUT.
 """
 
 from __future__ import annotations

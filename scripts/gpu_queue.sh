@@ -124,6 +124,8 @@ train() {
 }
 
 coder=(coder policy.path="$model" policy.engine="$engine" loss.sampler_cap=2.0)
+# The file has the values of a CPU.
+[[ "$gpus" -eq 0 ]] || coder+=(policy.max_rows=512 learner.micro_batch_tokens=16384)
 fresh=("${coder[@]}" evaluation.after=false evaluation.before=false grpo.steps="${STEPS:-8}" max_minutes=7)
 curve=("${coder[@]}" problems.train="${TRAIN:-}" problems.valid="${HELDOUT:-}" problems.heldout="${HELDOUT:-}"
   sampling.max_new_tokens=512 evaluation.max_problems=64 max_minutes="${minutes[0]}" "${settings[@]}" "${curve_settings[@]}")

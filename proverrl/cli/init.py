@@ -74,7 +74,8 @@ def _write_mine(first: Path, config: Config, per_level: int) -> str:
 
     shown = config.warm_start.references_per_level
     own: dict[str, Any] = {f"problems.{split}": f"problems/{split}.jsonl" for split in _SPLITS}
-    own |= {"run": "runs/mine", "max_minutes": 5}
+    # A pretrained model takes minutes for some steps.
+    own |= {"run": "runs/mine", "max_minutes": config.max_minutes if config.policy.path else 5}
     own["warm_start.references_per_level"] = {
         level: min(num, per_level // 2) for level, num in shown.items()
     }

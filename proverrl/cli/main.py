@@ -108,8 +108,10 @@ def _run_command() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     _open_closed_streams()
+    if not sys.stderr.isatty():
+        # On a terminal the hub's client shows how far the download of a model is.
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # A warning is told in one line, without the place in our code.
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:

@@ -41,6 +41,8 @@ MAY_DIFFER = (
     "checkpoint_every",
     "pool.memory_mb",
     "pool.cache",
+    "policy.max_rows",
+    "learner.micro_batch_tokens",
     "learner.gradient_checkpointing",
     "vllm.kv_cache_gb",
     "vllm.sleep",

@@ -15,6 +15,7 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, RunError, StoppedError, UsageError
+from proverrl.files.extras import require_module
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
@@ -244,6 +245,9 @@ def open_policy(
             "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
             "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
         )
+    if lora.rank:
+        # Before a model is loaded, or got from the hub.
+        require_module("peft", "policy.lora.rank above 0")
     if checkpoint is None and not warm.exists():
         policy, base = make_policy(config, problems, mode), config.policy.path
     else:

@@ -29,7 +29,7 @@ from proverrl.errors import ConfigError, RunError, UsageError
 from proverrl.files.seal import add_seal
 from proverrl.lang.dafny import install
 from proverrl.problems.load import load_problems, load_references
-from scripts import choose_tasks, compare_search, compare_training, reproduce
+from scripts import choose_tasks, compare_search, compare_training, reproduce, split_families
 from scripts.reproduce import FIGURES
 from tests import ROOT
 from tests import report_runs as made
@@ -595,6 +595,17 @@ def test_what_a_script_cannot_use_is_one_line(
         assert said in line
         assert "error: " in line
     assert valid.read_bytes() == before
+
+
+def test_a_third_of_the_families_keeps_its_references(tmp_path: Path) -> None:
+    third, others = tmp_path / "third.jsonl", tmp_path / "others.jsonl"
+    split_families.main(third, others, whole=True)
+    rows, held = ([json.loads(line) for line in path.open()] for path in (third, others))
+    known = {row["metadata"]["family"] for row in rows if "reference" in row}
+    assert (len(rows), sum("reference" in row for row in rows), len(known)) == (2400, 824, 16)
+    assert len({row["metadata"]["family"] for row in rows}) == 46
+    unknown = {row["metadata"]["family"] for row in held}
+    assert (len(held), len(unknown), unknown & known) == (131, 30, set())
 
 
 NO_FIGURE = {"level": "all", "pass": {"1": {"value": None}}}
