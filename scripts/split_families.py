@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import UsageError
 from proverrl.files.disk import refuse_overwriting
-from proverrl.files.lines import write_whole
+from proverrl.files.lines import write_lines_atomically, write_whole
 from scripts.arguments import telling_errors
 
 CURRICULUM = Path(__file__).resolve().parents[1] / "dafny" / "curriculum"
@@ -61,7 +61,7 @@ def _keep_references(out: Path, lines: Sequence[str]) -> set[str]:
     for row in rows:
         if row["metadata"]["family"] not in kept:
             del row["reference"]
-    write_whole(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_lines_atomically(out, rows)
     return kept
 
 

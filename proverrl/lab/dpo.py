@@ -184,9 +184,14 @@ class Ranked:
     first: tuple[float, float] = (0.0, 0.0)
 
     @property
+    def longest(self) -> int:
+        """The tokens of the longer one."""
+        return max(self.chosen.num_tokens, self.rejected.num_tokens)
+
+    @property
     def num_tokens(self) -> int:
         """The tokens of both, padded to the longer one."""
-        return 2 * max(self.chosen.num_tokens, self.rejected.num_tokens)
+        return 2 * self.longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +237,10 @@ def _learn(session: Session, config: DpoOptions, preferences: Sequence[Preferenc
     ]
     context = policy.context_tokens
     for (problem, _, _), pair in zip(preferences, pairs, strict=True):
-        longest = max(pair.chosen.num_tokens, pair.rejected.num_tokens)
-        if longest > context:
+        if pair.longest > context:
             raise ProblemError(
-                f"problem {problem.id!r}: its prompt and a body of its pair are {longest} tokens, "
-                f"and the model's context has {context}; leave the pair out"
+                f"problem {problem.id!r}: its prompt and a body of its pair are {pair.longest} "
+                f"tokens, and the model's context has {context}; leave the pair out"
             )
     seed = derive_seed(session.config.seed, "preferences")
     loss = Preferring(config.beta)

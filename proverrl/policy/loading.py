@@ -231,8 +231,9 @@ def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
     if spoilt:
         return f"these weights are not all numbers: {name_some(spoilt)}"
     matrices = {name: p for name, p in model.named_parameters() if p.ndim > 1}
-    whole = [n for n, p in matrices.items() if p.abs().max() > 1 and torch.equal(p, p.round())]
-    if whole:
+    # A row shows for nearly all that they are not; each look at all of one costs copies of it.
+    rows = [n for n, p in matrices.items() if torch.equal(p[0], p[0].round())]
+    if whole := [n for n in rows if _are_whole(matrices[n])]:
         return (
             f"these weights are all whole numbers: {name_some(whole)}; they are quantised, and "
             "nothing says at which scale; take the unquantised weights of that model"
@@ -260,6 +261,10 @@ def _find_fault(model: Any, tokenizer: PreTrainedTokenizerBase) -> str:
             "sampling nor training here computes; take a model without attn_logit_softcapping"
         )
     return ""
+
+
+def _are_whole(weights: torch.Tensor) -> bool:
+    return bool(weights.abs().max() > 1) and torch.equal(weights, weights.round())
 
 
 def _allow_saving(model: Any) -> None:

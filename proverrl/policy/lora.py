@@ -37,6 +37,11 @@ _NAME = "default"
 _PREFIX = "base_model.model."
 
 
+def require_peft() -> None:
+    """Raise ``UsageError`` if what ``attach_adapter`` needs is not installed."""
+    require_module("peft", "policy.lora.rank above 0")
+
+
 def has_adapter(model: Any) -> bool:
     """True if ``attach_adapter`` was called on the model and ``merge_adapter`` was not."""
     return bool(getattr(model, "peft_config", None))
@@ -46,7 +51,7 @@ def attach_adapter(model: Any, settings: LoraConfig, *, seed: int, base: str = "
     """Put fresh adapters into the model; all other weights are frozen. B is 0, so the model
     computes what it computed before. ``base`` is where it was loaded from or saved. Raises
     ``UsageError`` if peft is not installed, or the model has no layer that it could adapt."""
-    require_module("peft", "policy.lora.rank above 0")
+    require_peft()
     import peft
 
     config = peft.LoraConfig(

@@ -15,7 +15,6 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, PolicyConfig
 from proverrl.errors import ProblemError, RecordError, RunError, StoppedError, UsageError
-from proverrl.files.extras import require_module
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
@@ -26,7 +25,7 @@ from proverrl.policy.loading import (
     load_policy,
     train_tokenizer,
 )
-from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
+from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, require_peft
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import Before, render_body, render_prompt
 from proverrl.rewards import find_hook
@@ -247,7 +246,7 @@ def open_policy(
         )
     if lora.rank:
         # Before a model is loaded, or got from the hub.
-        require_module("peft", "policy.lora.rank above 0")
+        require_peft()
     if checkpoint is None and not warm.exists():
         policy, base = make_policy(config, problems, mode), config.policy.path
     else:
