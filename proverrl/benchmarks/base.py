@@ -44,6 +44,7 @@ BenchmarkFormat = Literal[
     "mbpp_dfy",
     "vericoding",
     "dafny_code",
+    "dafny_hints",
     "verina_code",
     "clever_code",
 ]

@@ -174,12 +174,15 @@ FORMATS: Mapping[BenchmarkFormat, Format] = {
     "clover": _files(".dfy", programs.read_clover, _explain_no_clover),
     "mbpp_dfy": _files(".dfy", programs.read_mbpp, _explain_no_mbpp),
     "dafny_code": _files(".dfy", programs.read_code, lambda files: ""),
+    "dafny_hints": _files(".dfy", programs.read_hints, lambda files: ""),
     "verina_code": Format(_explain_no_verina, partial(code_blocks.read_verina, code=True)),
     "clever_code": _files(".lean", partial(code_blocks.read_clever, code=True), _explain_no_clever),
 }
 """The formats in the order in which they are tried: those that ask for more come first."""
 
-_ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(("dafny_code", "verina_code", "clever_code"))
+_ASKED_FOR: frozenset[BenchmarkFormat] = frozenset(
+    ("dafny_code", "dafny_hints", "verina_code", "clever_code")
+)
 """Formats that make another task of a source; a source is never recognised as one of them."""
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from proverrl.benchmarks.base import Collector, read_field
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
+from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.benchmark_texts import (
     cut_lemma,
@@ -28,6 +29,7 @@ from proverrl.lang.dafny.benchmark_texts import (
     restore_body,
 )
 from proverrl.lang.dafny.syntax.plain import write_ghost
+from proverrl.problems.includes import join_includes
 from proverrl.types import HOLE, Problem
 
 _NO_HINTS = "_no_hints"
@@ -193,6 +195,15 @@ def read_code(collector: Collector) -> None:
                     metadata={"dialect": DAFNY_4} if explain_dafny_4(truth) else {},
                 )
                 collector.add(problem, str(path), code)
+
+
+def read_hints(collector: Collector) -> None:
+    """Files with whole programs, each with what it includes: its hints are taken, and to be found
+    again. The id is the file's name."""
+    for path in collector.source.list_files(".dfy"):
+        with collector.reading(path.stem, str(path)):
+            text, _ = join_includes(path, find_language("dafny"), str(collector.source.path))
+            _add_stripped(collector, path.stem, str(path), text)
 
 
 def _refuse_role(path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proverrl.cli.annotate import annotate
 from proverrl.cli.compare import compare
 from proverrl.cli.init import init
 from proverrl.cli.integrity import check_problems, contamination, recheck
@@ -219,7 +220,7 @@ def cli(log_level: str) -> None:
 
 
 for command in (
-    *(verify, serve, mcp, inspect, problems, proofs, compare),
+    *(verify, annotate, serve, mcp, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search, init, plan),
 ):
     cli.add_command(command)

@@ -65,7 +65,7 @@ def mcp(
     out: Path,
     port: int | None,
 ) -> None:
-    """Serve the tools verify, goals and search to agents (MCP), on standard input and output.
+    """Serve verify, goals, annotate and search to agents (MCP), on standard input and output.
 
     In an agent's settings: {"mcpServers": {"proverrl": {"command": "proverrl", "args": ["mcp"]}}}
     """

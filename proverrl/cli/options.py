@@ -121,6 +121,21 @@ RLIMIT = click.option(
     help="Dafny's resource limit per procedure; what fails there is judged again with twice as "
     "much.  [30000000]",
 )
+ALLOW = click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="WORDS",
+    help="Have bare Dafny files rest on these, counted: assume, axiom, extern, decreases-star, "
+    "abstract.",
+)
+DAFNY_ARGUMENTS = click.option(
+    "--dafny-arg",
+    "arguments",
+    multiple=True,
+    metavar="OPTION",
+    help="Give Dafny this option, such as /arith:2; may be given more than once.",
+)
 SERVERS = click.option(
     "--server",
     "servers",

@@ -131,7 +131,7 @@ async def print_verdicts(
     router = open_router(options, rlimit)
     run = _Judging(router, strict=strict, github=github, keep=junit is not None)
     # Paranoid checks are not part of what a stored verdict rests on.
-    path = _choose_cache(run.screen) if cache and not paranoid else None
+    path = choose_cache(run.screen) if cache and not paranoid else None
     # Servers judge under limits of their own.
     appeals = None if servers else open_appeals(options, FACTOR, path)
     cached = CachedVerifier(router, path, identify=router.identify, appeals=appeals)
@@ -368,7 +368,7 @@ def _list_shown(row: Row) -> tuple[list[Complaint], list[str]]:
     return errors[:MAX_MESSAGES], [f"... and {left} more"] if left > 0 else []
 
 
-def _choose_cache(screen: PanelConsole) -> Path | None:
+def choose_cache(screen: PanelConsole) -> Path | None:
     """The cache, or None: that this user may not write it is no reason to judge nothing."""
     path = default_cache()
     try:

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from proverrl.cli.options import (
+    ALLOW,
     CONFIRM_OPTION,
+    DAFNY_ARGUMENTS,
     DAFNY_VERSION,
     FILE,
     MEMORY_MB,
@@ -46,21 +48,8 @@ from proverrl.errors import UsageError
 @CONFIRM_OPTION
 @DAFNY_VERSION
 @SERVERS
-@click.option(
-    "--allow",
-    "allowed",
-    multiple=True,
-    metavar="WORDS",
-    help="Have bare Dafny files rest on these, counted: assume, axiom, extern, decreases-star, "
-    "abstract.",
-)
-@click.option(
-    "--dafny-arg",
-    "arguments",
-    multiple=True,
-    metavar="OPTION",
-    help="Give Dafny this option, such as /arith:2; may be given more than once.",
-)
+@ALLOW
+@DAFNY_ARGUMENTS
 @click.option(
     "--cache/--no-cache",
     default=True,

@@ -1,6 +1,7 @@
 """An MCP server: agents have proofs judged, see open goals, and search (the SDK's version 2).
 
-Flows in: calls of the tools ``verify``, ``goals`` and, with a policy, ``search``. Flows out: JSON.
+Flows in: calls of the tools ``verify``, ``goals``, ``annotate`` and, with a policy, ``search``.
+Flows out: JSON.
 A bare file is judged as it is; a problem with a body is held to the problem's own text, which is
 what an agent needs that must not change what it proves. A fault of a call, or of the verifier,
 is the error of that call. Not handled here: arguments of the command line.
@@ -17,6 +18,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from proverrl.errors import ProblemError, ProverRLError
+from proverrl.jobs.annotate import Annotating, HintBudget, HintSource
 from proverrl.problems.inputs import (
     Submission,
     Unusable,
@@ -49,15 +51,18 @@ def make_server(
     opened: dict[bool, Verifier] = {}
     server = MCPServer("proverrl", version=__version__, instructions=_INSTRUCTIONS)
 
+    def choose(traced: bool) -> Verifier:
+        if traced not in opened:
+            opened[traced] = open_verifier(traced)
+            closing.push_async_callback(opened[traced].aclose)
+        return opened[traced]
+
     async def judge(
         language: str, code: str, problem: Row | None, body: str, prelude: str, *, traced: bool
     ) -> tuple[Row, Verdict]:
         with _say_errors():
             entry = _read(language, code, problem, body, prelude)
-            if traced not in opened:
-                opened[traced] = open_verifier(traced)
-                closing.push_async_callback(opened[traced].aclose)
-            verdict = await opened[traced].verify(
+            verdict = await choose(traced).verify(
                 entry.candidate, deadline_seconds=deadline_seconds
             )
         return verdict_to_json(entry, verdict), verdict
@@ -92,6 +97,19 @@ def make_server(
             {"line": line, "column": column, "goals": text} for line, column, text in verdict.states
         ]
         return row | {"states": states}
+
+    @server.tool()
+    async def annotate(code: str, language: str = "dafny", calls: int = 64) -> Row:
+        """Find the invariants, assertions and measures that a whole file lacks, with at most so
+        many verifier calls for each declaration that fails. `text` is the file with them, `solved`
+        and `left` are declarations by line. Code and contracts stay as they are."""
+        with _say_errors():
+            source = HintSource(_read(language, code, None, "", ""))
+            if calls < 1:
+                raise ProblemError("`calls` is at least 1")
+            budget = HintBudget(calls=calls, deadline_seconds=deadline_seconds)
+            found = await Annotating(source, choose(traced=False), budget).run()
+        return found.to_json() | {"text": found.text}
 
     if search is not None:
         find = search

@@ -54,7 +54,8 @@ class BackendOptions:
     was found before. ``dafny_version`` is that of ``[dafny]``. ``lean_backend``, ``confirm`` and
     ``servers`` are those of ``[pool]``, and ``cluster`` is its address with the bounds of
     ``cluster_servers``. ``allowed`` are the words of
-    ``verify --allow`` and ``arguments`` those of its ``--dafny-arg``.
+    ``verify --allow`` and ``arguments`` those of its ``--dafny-arg``. With ``solver_seed`` above 0
+    the solver begins with another random seed.
     """
 
     workers: int
@@ -74,6 +75,7 @@ class BackendOptions:
     cluster: tuple[str, int, int] = ("", 1, 1)
     allowed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    solver_seed: int = 0
 
 
 class Language(ABC):

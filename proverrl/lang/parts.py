@@ -61,6 +61,40 @@ class Pooling(Protocol):
     def list_hints(self, problem: Problem, body: str) -> list[PooledHint]:
         """The hints of a body, also of one that cannot be read as a whole."""
 
+    guessed_kinds: frozenset[str]
+    """Those of ``kinds`` for which ``guess`` and what follows, up to ``insert``, work."""
+
+    def guess(self, problem: Problem, verdict: Verdict) -> list[list[PooledHint]]:
+        """Hints that the problem's own text suggests, given the verdict on a body without any, in
+        batches in the order in which they should be pooled."""
+
+    def assert_apart(self, problem: Problem, hints: Sequence[str]) -> str:
+        """A body that shows more of these hints that fail than a body of them; empty where none
+        would. It is never proved."""
+
+    def list_false(self, body: str, verdict: Verdict) -> set[int]:
+        """The places among these hints of those that fail in that body."""
+
+    def list_failing(self, body: str, verdict: Verdict) -> dict[str, int]:
+        """The declarations of a whole program in which something fails, and their lines."""
+
+    def find_holders(self, problem: Problem, facts: Sequence[str]) -> list[str]:
+        """The declarations of a whole program that hints of it stand in, as named there."""
+
+    def pose(self, name: str, text: str) -> Problem:
+        """A file as a problem whose text is given back with hints. Raises ``ProblemError`` where
+        that cannot be done."""
+
+    def place(self, text: str, facts: Sequence[str]) -> list[tuple[int, int, str]]:
+        """Line and column, from 1, in a file's own text before which each hint of its problem
+        stands, and the hint."""
+
+    def find_fault(self, problem: Problem, text: str) -> Verdict | None:
+        """What of a file's text is more than its problem with hints; None where nothing is."""
+
+    def insert(self, text: str, facts: Sequence[str]) -> str:
+        """A file's own text with hints of its problem."""
+
     def put_together(self, problem: Problem, hints: Sequence[str]) -> str:
         """A body of hints, given by their texts."""
 

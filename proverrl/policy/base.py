@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError, name_some
-from proverrl.parallel import World
 from proverrl.problems.prompt import Before
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling
+
+if TYPE_CHECKING:
+    # It brings torch, which a search without a policy does without.
+    from proverrl.parallel import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from proverrl.report.selfplay import (
     list_played,
 )
 
-TEMPLATES = ("page.html", "macros.html", "selfplay.html")
+TEMPLATES = ("page.html", "macros.html", "selfplay.html", "hints.html")
 SCRIPTS = (
     *("page.js", "highlight.js", "listing.js", "charts.js"),
     *("problems.js", "rollouts.js"),
@@ -155,6 +155,13 @@ def _open_environment() -> Environment:
 def open_template(name: str) -> Any:
     """A template of the report, by its file's name."""
     return _open_environment().get_template(name)
+
+
+def render_plain(name: str, **given: Any) -> str:
+    """A page of its own, without scripts."""
+    style = _read("page.css")
+    page: str = open_template(name).render(policy=_content_policy(()), style=style, **given)
+    return page
 
 
 def _join_lines(template: str) -> str:

@@ -56,13 +56,14 @@ CorrectFn = Callable[[Problem, str, Verdict, int], Awaitable[Proposal]]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions that a search calls. Only ``propose`` and ``verify`` are always needed.
+    """The functions that a search calls. Only ``verify`` is always needed, and ``propose`` but for
+    hints that are guessed.
 
     ``confirm`` is a verifier with fresh workers: a proof counts only when it agrees. Its calls are
     counted apart. ``policy`` is what ``propose`` asks, for a search of somebody's own.
     """
 
-    propose: Propose
+    propose: Propose | None
     verify: Verify
     segment: SegmentFn | None = None
     correct: CorrectFn | None = None

@@ -46,6 +46,7 @@ class MeteredFunctions:
     async def propose(self, prefix: Prefix, num: int, seed: int) -> list[CountedProposal]:
         """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
         search = self._search
+        assert search.functions.propose is not None  # Only pooled hints do without.
         proposals = await search.functions.propose(search.problem, prefix, num, seed)
         for proposal in proposals:
             if proposal.is_read and not proposal.body.startswith(prefix.text):

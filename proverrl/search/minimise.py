@@ -1,10 +1,14 @@
 """Shorter proofs that still verify (hint pruning).
 
-Flows in: a proof and a verifier. Flows out: a proof of fewer lines; the caller keeps both.
+Flows in: a proof and a verifier. Flows out: a proof of fewer lines, or of fewer hints; the caller
+keeps both. This is delta debugging (Zeller and Hildebrandt 2002) without its complements.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.records import Verify
@@ -35,35 +39,54 @@ async def minimise(
     calls: int,
     confirm: Verify | None = None,
 ) -> Minimised:
-    """Drop lines of a proof while it is still proved, in at most ``calls`` calls of ``verify``.
+    """Drop lines of a proof while it is still proved (``drop_needless``), in at most ``calls``
+    calls of ``verify``. Only ``PROVED`` counts: a time limit keeps the line. ``confirm`` has the
+    last word on the shorter proof."""
+    lines = body.splitlines(keepends=True)
+    asked: dict[str, Verdict] = {}
 
-    It drops from the end, in chunks of half the lines, then a quarter, down to single lines, until
-    a pass over single lines drops nothing. This is delta debugging (Zeller and Hildebrandt 2002)
-    without its complements. Only ``PROVED`` counts: a time limit keeps the line. A body tried once
-    is not tried again. ``confirm`` has the last word on the shorter proof."""
-    parts = body.splitlines(keepends=True)
-    num_parts, used, tried = len(parts), 0, {body}
-    verdict: Verdict | None = None
-    size, complete, is_spent = max(1, num_parts // 2), not parts, False
-    while parts and not complete and not is_spent:
-        before = end = len(parts)
-        while end > 0 and not is_spent:
-            start = max(0, end - size)
-            shorter = parts[:start] + parts[end:]
-            text = "".join(shorter)
-            is_spent = text not in tried and used >= calls
-            if text not in tried and not is_spent:
-                tried.add(text)
-                used += 1
-                found = await verify(Candidate(problem, text))
-                if found.proved:
-                    parts, verdict = shorter, found
-            end = start
-        complete = size == 1 and len(parts) == before and not is_spent
-        size = max(1, size // 2)
-    text, dropped = "".join(parts), num_parts - len(parts)
+    async def holds(fewer: list[str]) -> bool:
+        text = "".join(fewer)
+        asked[text] = await verify(Candidate(problem, text))
+        return asked[text].proved
+
+    kept, complete = await drop_needless(lines, holds, calls=calls)
+    text, used, dropped = "".join(kept), len(asked), len(lines) - len(kept)
     if dropped and confirm is not None:
         second = await confirm(Candidate(problem, text))
         if not second.proved:
             return Minimised(body, None, used, 0, complete=False, refuted=text)
-    return Minimised(text, verdict, used, dropped, complete or not parts)
+    return Minimised(text, asked.get(text), used, dropped, complete)
+
+
+async def drop_needless(
+    pieces: Sequence[str],
+    holds: Callable[[list[str]], Awaitable[bool]],
+    *,
+    calls: int,
+    until: float = math.inf,
+) -> tuple[list[str], bool]:
+    """Leave out pieces as long as what is left still ``holds``, from the end, in chunks of half of
+    them, then a quarter, down to single ones, until a pass over single ones leaves out nothing. At
+    most ``calls`` questions are asked, none twice, and none after ``until``, a time of the clock
+    ``time.monotonic``. The second value says that no single piece of
+    the rest can be left out."""
+    left, used, size = list(pieces), 0, max(1, len(pieces) // 2)
+    tried = {tuple(left)}
+    while left:
+        before = end = len(left)
+        while end > 0:
+            start = max(0, end - size)
+            fewer = left[:start] + left[end:]
+            if tuple(fewer) not in tried:
+                if used >= calls or time.monotonic() > until:
+                    return left, False
+                tried.add(tuple(fewer))
+                used += 1
+                if await holds(fewer):
+                    left = fewer
+            end = start
+        if size == 1 and len(left) == before:
+            break
+        size = max(1, size // 2)
+    return left, True

@@ -105,7 +105,8 @@ class PooledHints(Search):
     @property
     def calls_left(self) -> int:
         """Calls that may still be made; 0 too when the proofs are enough."""
-        return 0 if self._stop_reason() else self.config.calls - self.calls
+        left = self.config.calls - self.calls - self._held_back
+        return 0 if self._stop_reason() else max(0, left)
 
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
         """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
@@ -263,10 +264,12 @@ class PooledHints(Search):
         self._written = _WRITTEN.validate_python(state["written"])
 
     def _begin(self) -> None:
+        self._held_back = 0
         self.pool: dict[str, PooledHint] = {}
         self.counts: Counter[str] = Counter()
         self.refuted: set[str] = set()
         self.standing: list[str] = []
+        self._left_out: list[str] = []
         self.turns: list[dict[str, Any]] = []
         self.bodies: list[list[str]] = []
         self.continued: Counter[str] = Counter()
@@ -275,12 +278,42 @@ class PooledHints(Search):
     async def _work(self) -> None:
         """Rounds of whole bodies and of the pool."""
         self._begin()
-        number, moved = 0, True
+        await self._guess()
+        number, moved = 0, self.functions.propose is not None
         while self.calls_left and moved:
             before = self.decide(f"round {number}", self.calls)
             await self._run_round(number)
             moved = self.calls > before
             number += 1
+
+    async def _guess(self) -> None:
+        """What the problem's own text suggests, pooled before a policy writes anything; that takes
+        at most half of the calls from it."""
+        if self.problem.kind not in self._pooling.guessed_kinds:
+            return
+        bare = self._pooling.put_together(self.problem, [])
+        if await self.prove(bare):
+            return
+        if self.functions.propose is not None:
+            most = self.decide("guesses/calls", math.ceil(self.config.calls / 2))
+            self._held_back = self.config.calls - most
+        verdict = self.spent.verdicts.get(bare)
+        batches = self._pooling.guess(self.problem, verdict) if verdict else []
+        for batch in batches:
+            for hint in batch:
+                self.pool.setdefault(hint.key, hint)
+        # What stood already when a batch was asked: what does not hold may do so beside more.
+        asked = [-1] * len(batches)
+        while self.calls_left and min(asked, default=0) < len(self.standing):
+            number = asked.index(min(asked))
+            new = [hint.key for hint in batches[number] if hint.key not in self.standing]
+            self._left_out.clear()
+            await self._settle(new, again=False)
+            asked[number] = len(self.standing)
+            if 0 < len(self._left_out) < len(new):
+                batches.append([self.pool[key] for key in self._left_out])
+                asked.append(-1)
+        self._held_back = 0
 
     async def _run_round(self, number: int) -> None:
         """Whole bodies with a share of the calls; then the pool, until nothing new is written."""
@@ -340,16 +373,21 @@ class PooledHints(Search):
             self.refuted |= refused.refuted
         return refused
 
-    async def _settle(self, new: list[str]) -> None:
-        """Find what stands: first what stood with what is new (all, where nothing stood); then, as
-        long as that helped, all others after it. What stood stays when no more was found."""
-        asked = [*self.standing, *new] if self.standing else list(self.pool)
+    async def _settle(self, new: list[str], *, again: bool = True) -> None:
+        """Find what stands: first what stood with what is new; then, if ``again``, and as long as
+        that helped, all others after it, which are asked at once where nothing stood. What stood
+        stays when no more was found."""
+        asked = [*self.standing, *new] if self.standing or not again else list(self.pool)
         found = await self._let_stand(asked)
         while len(found) > len(self.standing):
             self.standing = found
             others = [key for key in self.pool if key not in found]
             was_whole = len(asked) == len(self.pool)
-            if not others or (was_whole and not self._pooling.is_ordered(self.problem)):
+            if (
+                not again
+                or not others
+                or (was_whole and not self._pooling.is_ordered(self.problem))
+            ):
                 break
             asked = [*found, *others]
             found = await self._let_stand(asked)
@@ -362,9 +400,25 @@ class PooledHints(Search):
         hints = [self.pool[key] for key in keys if key not in self.refuted]
         alive = [h.key for h in sorted(hints, key=lambda h: h.rank) if not h.measure]
         queues = self._line_up(hints)
+        settled = set[str]()
         while alive or any(any(queue) for queue in queues.values()):
             chosen = [*alive, *(queue[0] for queue in queues.values() if queue[0])]
-            body = self._pooling.put_together(self.problem, [self.pool[key].text for key in chosen])
+            texts = [self.pool[key].text for key in chosen]
+            if (apart := self._pooling.assert_apart(self.problem, texts)) and apart not in settled:
+                settled.add(apart)
+                verdict = await self.judge(apart)
+                if verdict is None:
+                    return self.standing
+                failing = {chosen[i] for i in self._pooling.list_false(apart, verdict)}
+                if refused := self._pooling.find_refused(Candidate(self.problem, apart), verdict):
+                    failing |= refused.failed & set(alive)
+                if not verdict.obligations:
+                    # What cannot be resolved hides what fails.
+                    self.refuted |= failing
+                if failing:
+                    alive = [key for key in alive if key not in failing]
+                    continue
+            body = self._pooling.put_together(self.problem, texts)
             candidate = Candidate(self.problem, body)
             verdict = await self.judge(body)
             if verdict is None:
@@ -380,6 +434,7 @@ class PooledHints(Search):
                 fresh = [key for key in alive if key not in stood]
                 if fresh:
                     kept = [*stood, *self._choose_common(fresh, len(fresh) // 2)]
+                    self._left_out += [key for key in fresh if key not in kept]
                 else:
                     kept = self._choose_common(alive, len(alive) // 2)
                 queues = {name: q[:1] if kept else [""] for name, q in queues.items()}
@@ -439,6 +494,7 @@ class PooledHints(Search):
     async def _write(self, name: str, opening: str) -> None:
         seed = derive_seed(self.seed, self.problem.id, name)
         width = self.config.width or _WIDTH
+        assert self.functions.propose is not None
         written = await self.functions.propose(self.problem, Prefix(opening, ""), width, seed)
         for one in written:
             body = one.body if one.is_read else ""

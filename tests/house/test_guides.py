@@ -179,6 +179,15 @@ def test_verification_in_ci(guide: Followed) -> None:
     assert 'tests="2" failures="0"' in (guide.folder / "verdicts.xml").read_text()
 
 
+@follows("annotate")
+def test_annotate(guide: Followed) -> None:
+    # One of its three methods is wrong.
+    assert list(guide.statuses.values()) == [1, 1, 1]
+    written = (guide.folder / "sums.dfy").read_text("utf-8")
+    assert written.count("invariant ") == 4
+    assert "h := n / 2;" in written
+
+
 @follows("endpoint")
 def test_an_endpoint(guide: Followed) -> None:
     assert list(guide.statuses.values()) == [0, 0]

@@ -83,7 +83,7 @@ def test_a_source_of_no_format_names_all_that_were_tried(tmp_path: Path) -> None
         # Another task of the same files, which has to be asked for.
         name
         for name in FORMATS
-        if not name.endswith("_code")
+        if not name.endswith(("_code", "_hints"))
     ]
     where = f"{path}, line 1"
     assert f"  problems: {where}: field 'language' is missing" in lines

@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 
 from proverrl.integrations.mcp import make_server
 from proverrl.problems.load import load_references, make_row
-from proverrl.types import Problem
+from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
 from tests import ROOT
 from tests.builders import build_problem
@@ -58,7 +58,7 @@ async def test_a_file_and_a_body_are_judged() -> None:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         good = await call(client, "verify", language="dafny", code="good")
         held = await call(client, "verify", problem=PROBLEM, body="bad")
-    assert tools == {"verify", "goals"}
+    assert tools == {"verify", "goals", "annotate"}
     assert (good["status"], held["status"]) == ("proved", "rejected")
     assert [candidate.problem.kind for candidate in fake.calls] == ["file", "invariants"]
 
@@ -88,6 +88,27 @@ async def test_a_policy_adds_the_search() -> None:
         assert (await call(client, "search", problem=PROBLEM))["calls"] is None
         refused = await call(client, "search", problem={"id": "p"})
         assert "is missing" in refused["error"]
+
+
+@in_loop
+async def test_hints_are_found_for_a_whole_file() -> None:
+    def judge_loop(candidate: Candidate) -> Verdict:
+        if "invariant i <= n" in candidate.body:
+            return Verdict(Status.PROVED, checks=("believes",))
+        error = Diagnostic("error", "assertion might not hold", 5, 3, 5, 3)
+        counts = (Obligations("M", 2, 1),)
+        return Verdict(Status.REJECTED, (error,), obligations=counts, stage=Stage.PROVER)
+
+    loop = "method M(n: nat)\n{\n  var i := 0;\n  while i < n { i := i + 1; }\n  assert i == n;\n}"
+    async with connect(FakeVerifier(judge_loop)) as client:
+        found = await call(client, "annotate", code=loop)
+        assert "at least 1" in (await call(client, "annotate", code=loop, calls=0))["error"]
+        assert "whole files" in (await call(client, "annotate", code="x", language="lean"))["error"]
+    assert "error" not in found, found
+    assert found["text"] == loop.replace("n { i", "n\n    invariant i <= n\n  { i")
+    hint = {"line": 4, "column": 15, "text": "invariant i <= n"}
+    assert (found["status"], found["hints"], found["left"]) == ("solved", [hint], {})
+    assert found["solved"] == {"M": 1}
 
 
 @pytest.mark.dafny

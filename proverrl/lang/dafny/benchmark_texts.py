@@ -18,14 +18,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang.dafny.audit.strip import DAFNY_4, cut_lines, explain_dafny_4, read_whole
-from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.syntax.declarations import parse_text
+from proverrl.lang.dafny.syntax.text import scan_tokens
 from proverrl.types import ANNOTATE, HOLE, Problem
 
 _LOST_BODY = "{if (n == 0) then 1 else a * power(a, n - 1)}"
@@ -41,9 +42,6 @@ _PLACE = re.compile(
 )
 _INCLUDE = re.compile(r'^[ \t]*include[ \t]+"([^"]*)"[ \t]*\n?', re.MULTILINE)
 _EMPTY_BODY = re.compile(r"\{\s*\}\s*\Z")
-_DECLARING = frozenset(
-    "function predicate lemma method module datatype type newtype const codatatype class".split()
-)
 
 
 def make_annotate(
@@ -152,40 +150,7 @@ def _list_included(path: Path, text: str, seen: frozenset[Path] = frozenset()) -
         if place in seen:
             continue
         included = read_text(place)
-        names |= _list_declared(scan_tokens(included))
+        program = parse_text(included, admitted=True, trusts=True)
+        names |= {e.name for e in list_elements(program.root)} | program.constructors
         names |= _list_included(place, included, seen | {place})
     return names
-
-
-def _list_declared(tokens: list[tuple[str, str]]) -> set[str]:
-    """Names that a file declares: names behind a declaring word, and constructors of datatypes."""
-    names = set()
-    for place, (_, word) in enumerate(tokens):
-        if word not in _DECLARING:
-            continue
-        following = place + 1
-        while following < len(tokens) and tokens[following][0] == "attribute":
-            following = _skip_attribute(tokens, following)
-        if following < len(tokens) and tokens[following][0] == "name":
-            names.add(tokens[following][1])
-        if word in ("datatype", "codatatype"):
-            names |= _list_constructors(tokens, following)
-    return names - KEYWORDS
-
-
-def _skip_attribute(tokens: list[tuple[str, str]], place: int) -> int:
-    while place < len(tokens) and tokens[place][1] != "}":
-        place += 1
-    return place + 1
-
-
-def _list_constructors(tokens: list[tuple[str, str]], place: int) -> set[str]:
-    found: set[str] = set()
-    depth = 0
-    for (_, word), (kind, name) in pairwise(tokens[place:]):
-        depth += {"(": 1, ")": -1}.get(word, 0)
-        if depth == 0 and (word in ("{", "}") or (word in _DECLARING and found)):
-            break
-        if depth == 0 and word in ("=", "|") and kind == "name":
-            found.add(name)
-    return found

@@ -17,7 +17,7 @@ from proverrl.lang.dafny.audit.files import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
-from proverrl.lang.dafny.syntax.program import parse_program
+from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file, scan_any
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from tests import ROOT
@@ -251,7 +251,7 @@ ONLY_WHOLE = [
 def test_a_hole_refuses_what_only_whole_programs_may_hold(statement: str) -> None:
     program, findings = read_file(f"method M()\n{{\n{statement}\n}}\n")
     assert findings == []
-    assert parse_program(program).slots[0].elements[0].name == "M"
+    assert read_program(program).root.slots[0].elements[0].name == "M"
     tokens, findings = read_file(statement)
     assert findings == []
     with pytest.raises(GrammarError) as caught:

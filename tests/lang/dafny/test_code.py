@@ -184,6 +184,28 @@ def test_programs_of_a_benchmark_become_code_to_be_written(tmp_path: Path) -> No
         open_benchmark(str(tmp_path))
 
 
+def test_programs_of_a_tree_lose_their_hints(tmp_path: Path) -> None:
+    one = "method One()\n{\n  var i := 0;\n  while i < 9\n    invariant i <= 9\n  { i := i + 1; }\n"
+    uses = 'include "deep/one.dfy"\nmethod Two() { One(); assert true; }\n'
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "one.dfy").write_text(f"{one}}}\n")
+    (tmp_path / "two.dfy").write_text(uses)
+    (tmp_path / "three.dfy").write_text("method Three() { }\n")
+    found = open_benchmark(str(tmp_path), format_name="dafny_hints")
+    by_id = {problem.id: problem for problem in found.problems}
+    assert sorted(by_id) == ["one", "two"]
+    bare = one.replace("    invariant i <= 9\n", "")
+    assert by_id["one"].statement == f"{bare}}}\n\n{HOLE}"
+    assert by_id["one"].kind == "annotate"
+    # With what it includes, whose hints are taken too.
+    assert "assert" not in by_id["two"].statement
+    assert bare in by_id["two"].statement
+    assert "invariant i <= 9" in found.references["two"]
+    assert [refused.reason for refused in found.refused] == [
+        "it holds no proof hints, so that nothing is left to write"
+    ]
+
+
 @pytest.mark.dafny
 @pytest.mark.usefixtures("recorded_dafny")
 def test_attributes_and_a_head_in_the_preamble_do_not_hide_the_method() -> None:

@@ -76,6 +76,12 @@ def check_arguments(arguments: Sequence[str], version: str) -> None:
             raise UsageError(f"--dafny-arg {argument}: {reason}")
 
 
+def write_seed(number: int, version: str) -> tuple[str, ...]:
+    """The option by which the solver begins with another random seed; none for 0, its own."""
+    option = "/randomSeed" if version.startswith("2.") else "--boogie=/randomSeed"
+    return (f"{option}:{number}",) if number else ()
+
+
 def explain_refusal(argument: str, version: str) -> str:
     """The reason why this Dafny may not be given an option; empty where it may."""
     known = _OPTIONS[version.partition(".")[0]]

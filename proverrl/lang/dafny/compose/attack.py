@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, read_problem, substitute
 from proverrl.lang.dafny.syntax.declarations import Declaration, parse_text, split_at
-from proverrl.lang.dafny.syntax.parsed import ParsedProgram
-from proverrl.lang.dafny.syntax.program import Element
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.types import HOLE, Candidate, Problem
 
 RUN_NAME = "RunProbe"

@@ -8,13 +8,13 @@ declaration that holds the hole; annotate problems.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import Element, parse_program
-from proverrl.lang.dafny.syntax.tokens import Token, find_close, find_places, read_file
-from proverrl.lang.records import Finding
+from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.syntax.declarations import parse_text
+from proverrl.lang.dafny.syntax.tokens import find_close
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 
 TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
@@ -49,57 +49,29 @@ def build_requires_probe(problem: Problem) -> Candidate | None:
     """
     if problem.kind not in TRIVIAL_BODIES or problem.kind in ("file", ANNOTATE):
         return None
-    text = problem.preamble + problem.statement
-    # The place of the hole among the tokens; the text with an empty hole is a whole program.
-    num_before = len(_read(problem, text.partition(HOLE)[0])) - 1
-    text = text.replace(HOLE, "", 1)
-    tokens = _read(problem, text)
+    before, _, after = (problem.preamble + problem.statement).partition(HOLE)
+    text = before + after
     try:
-        root = parse_program(tokens)
-    except GrammarError as error:
-        raise _refuse(problem, error.finding) from error
-    member = _find_member(root, num_before)
-    if member is None or not member.slots:
+        program = parse_text(text)
+    except ProblemError as error:
+        said = f"problem {problem.id!r}: its program cannot be read: {error}"
+        raise ProblemError(said) from error
+    place = bisect_left(program.places, len(before))
+    around = [e for e in list_elements(program.root) if e.start <= place < e.end]
+    members = [e for e in around if e.slots and e.slots[0].kind == "member-clauses"]
+    if not members:
         return None
-    places = find_places(text, tokens)
-
-    def cut(start: int, end: int) -> str:
-        return text[places[start] : places[end - 1] + len(tokens[end - 1].text)]
-
+    member = members[-1]
     clauses = member.slots[0].elements
-    requires = [cut(c.start, c.end) for c in clauses if c.word == "requires"]
+    requires = [program.cut(c.start, c.end) for c in clauses if c.word == "requires"]
     if not requires:
         return None
-    head = [token.text for token in tokens[member.start : member.slots[0].start]]
+    head = [token.text for token in program.tokens[member.start : member.slots[0].start]]
     start = head.index("(")
     first = head.index(member.name) if member.name in head else start
-    given = cut(member.start + first + 1, find_close(tokens, member.start + start) + 1)
+    closed = find_close(program.tokens, member.start + start)
+    given = program.cut(member.start + first + 1, closed + 1)
     lemma = f"lemma {{:induction false}} {_PROBE}{given}\n{' '.join(requires)}\nensures false {{}}"
-    behind = places[member.end - 1] + len(tokens[member.end - 1].text)
+    behind = program.end(member.end - 1)
     probe = Problem(f"{problem.id}#requires", "dafny", "file", "", HOLE)
     return Candidate(probe, f"{text[:behind]}\n{lemma}\n{text[behind:]}")
-
-
-def _find_member(element: Element, place: int) -> Element | None:
-    """The innermost declaration with a contract around the token at ``place``."""
-    for slot in element.slots:
-        for inner in slot.elements:
-            if slot.kind == "declarations" and inner.start <= place < inner.end:
-                if inner.slots and inner.slots[0].kind == "member-clauses":
-                    return inner
-                return _find_member(inner, place)
-    return None
-
-
-def _read(problem: Problem, text: str) -> list[Token]:
-    tokens, findings = read_file(text)
-    if findings:
-        raise _refuse(problem, findings[0])
-    return tokens
-
-
-def _refuse(problem: Problem, finding: Finding) -> ProblemError:
-    return ProblemError(
-        f"problem {problem.id!r}: its program cannot be read: "
-        f"line {finding.line}: {finding.message}"
-    )

@@ -8,24 +8,40 @@ and what speaks of that (left out); programs that change more than their hints (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.audit.annotated import Alignment, OurProgram, align, get_program_text
+from proverrl.lang.dafny.audit.annotated import (
+    Alignment,
+    OurProgram,
+    align,
+    get_program_text,
+    read_our_program,
+)
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.audit.hints import AddedHint
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
+from proverrl.lang.dafny.search.guesses import guess_hints, name_place
 from proverrl.lang.dafny.search.states import (
     find_unknown,
     list_errors,
     offset,
     write_line,
 )
-from proverrl.lang.dafny.syntax.parsed import ElementSlot
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, ParsedProgram
+from proverrl.lang.dafny.syntax.plain import SYMBOLS, write_file
+from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import is_endless
 from proverrl.lang.dafny.syntax.tokens import find_lines, find_places
+from proverrl.lang.dafny.verify.walls.edited import find_word
 from proverrl.lang.records import PooledHint, RefusedHints
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 
+_CONDITION = "guessed"
+_FEW_HINTS = 6
+_ASSERTED = re.compile(rf"assert {_CONDITION}\d+ == (\d+) ==> ")
 _CLAUSES = ("loop-clauses", "member-clauses")
 
 
@@ -44,21 +60,70 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     return list({one.hint.key: one.hint for one in placed}.values())
 
 
+def pose(name: str, text: str) -> Problem:
+    """A file as a problem: its text as it is audited, to be given back with hints. Raises
+    ``ProblemError`` where that cannot be done."""
+    problem = Problem(name, "dafny", ANNOTATE, "", f"{write_file(text).text}{HOLE}")
+    read_our_program(problem)
+    return problem
+
+
+def place(text: str, facts: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Line and column, from 1, in a file's own text before which each hint of its problem stands,
+    and the hint."""
+    return [(line + 1, column + 1, hint) for line, column, hint in _place(text, facts)]
+
+
+def insert(text: str, facts: Sequence[str]) -> str:
+    """A file's own text with hints of its problem."""
+    return _insert(text, _place(text, facts))
+
+
+def find_fault(problem: Problem, text: str) -> Verdict | None:
+    """What of a file's text is more than its problem with hints; None where nothing is."""
+    return audit_candidate(Candidate(problem, write_file(text).text))
+
+
+def _place(text: str, facts: Sequence[str]) -> list[tuple[int, int, str]]:
+    written, lines = write_file(text), text.split("\n")
+    placed = []
+    for line, column, hint in map(_split, facts):
+        column = written.find_column(line + 1, column)
+        # A word that is written for a symbol begins behind a blank, which has the symbol's place.
+        is_symbol = SYMBOLS.get(lines[line][column - 1 : column], "").startswith(" ")
+        placed.append((line, column - is_symbol, hint))
+    return placed
+
+
 def put_together(problem: Problem, facts: Sequence[str]) -> str:
     """The program with these hints, those of one place in the order in which they are given."""
-    text = get_program_text(problem)
+    return _insert(get_program_text(problem), [_split(fact) for fact in facts])
+
+
+def _insert(text: str, placed: Iterable[tuple[int, int, str]]) -> str:
+    """A text with hints, each on a line of its own before a line and column from 0."""
     lines, starts = text.split("\n"), find_lines(text)
-    pieces: dict[int, str] = {}
-    for fact in facts:
-        line, column, hint = _split(fact)
-        before = lines[line][:column]
-        indent = before[: len(before) - len(before.lstrip())]
-        place = starts[line] + column
-        opening = "" if place in pieces or not before.strip() else f"\n{indent}"
-        pieces[place] = pieces.get(place, "") + f"{opening}{hint}\n{indent}"
-    for place in sorted(pieces, reverse=True):
-        text = text[:place] + pieces[place] + text[place:]
+    end = "\r\n" if "\r\n" in text else "\n"
+    grouped: dict[tuple[int, int], list[str]] = {}
+    for line, column, hint in placed:
+        grouped.setdefault((line, column), []).append(hint)
+    for (line, column), hints in sorted(grouped.items(), reverse=True):
+        before, at = lines[line][:column], starts[line] + column
+        blank = before[: len(before) - len(before.lstrip())]
+        rest = text[at:]
+        written = "".join(f"{_indent(blank, hint, rest)}{hint}{end}" for hint in hints)
+        if before.strip():
+            kept = text[:at].rstrip(" \t")
+            text = f"{kept}{end}{written}{blank}{rest}"
+        else:
+            text = f"{text[: starts[line]]}{written}{text[starts[line] :]}"
     return text
+
+
+def _indent(blank: str, hint: str, after: str) -> str:
+    """The blanks before a hint: clauses, and what ends a block, stand deeper than what follows."""
+    is_inner = after.startswith("}") or hint.startswith(("invariant ", "decreases "))
+    return blank + "  " * is_inner
 
 
 def begin(problem: Problem, facts: Sequence[str]) -> str:
@@ -87,6 +152,113 @@ def find_refused(candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
     return RefusedHints(frozenset(refuted), frozenset(failed), frozenset(endless))
 
 
+def guess(problem: Problem, verdict: Verdict) -> list[list[PooledHint]]:
+    """Hints that the text suggests where the bare program fails, in batches in which they should be
+    pooled; what the grammar or the audit does not admit is left out."""
+    errors = list_errors(verdict)
+    endless = {error.line for error in errors if is_endless(error.message)}
+    program = read_text(get_program_text(problem), admitted=True, trusts=True)
+    batches = guess_hints(program, {error.line for error in errors}, endless)
+    return [hints for batch in batches if (hints := _list_admitted(problem, batch))]
+
+
+def _list_admitted(problem: Problem, facts: list[str]) -> list[PooledHint]:
+    """Of one that is not admitted its halves are asked, since it spoils the whole."""
+    hints = list_hints(problem, put_together(problem, facts))
+    if hints or len(facts) < 2:
+        return hints
+    middle = len(facts) // 2
+    parts = (_list_admitted(problem, part) for part in (facts[:middle], facts[middle:]))
+    return [hint for part in parts for hint in part]
+
+
+def assert_apart(problem: Problem, hints: Sequence[str]) -> str:
+    """The program with these hints, and with assertions of what each invariant says before its loop
+    and at the end of its body, under a condition of which nothing is known. Whatever fails is
+    assumed behind it, so that without the condition one that fails would hide others. It is never
+    proved, since one assertion says that the condition is false; empty where it would tell no more
+    than the hints by themselves."""
+    program = read_text(get_program_text(problem), admitted=True, trusts=True)
+    words = read_our_program(problem).words
+    loops = {}
+    for element in list_elements(program.root):
+        kinds = {slot.kind: slot for slot in element.slots}
+        # The counter of ``for`` is not known outside, and is one ahead at the end of the body.
+        if (
+            find_word(program, element) == "while"
+            and "loop-clauses" in kinds
+            and "statements" in kinds
+        ):
+            anchor = program.tokens[kinds["loop-clauses"].end]
+            places = (element.start, kinds["statements"].end)
+            loops[name_place(anchor)] = [name_place(program.tokens[p]) for p in places]
+    asked: dict[str, list[str]] = {}
+    for number, hint in enumerate(hints, start=1):
+        where, _, text = hint.partition(" ")
+        word, _, said = text.partition(" ")
+        for spot in loops.get(where, ()) if word == "invariant" else ():
+            asked.setdefault(spot, []).append(f"== {number} ==> ({said.rstrip('; ')});")
+    if sum(map(len, asked.values())) < 2 * _FEW_HINTS:
+        return ""
+    facts = list(hints)
+    for number, (spot, asserted) in enumerate(asked.items()):
+        name = f"{_CONDITION}{number}"
+        if name in words:
+            return ""
+        # No hint has the number 0, which the first assertion excludes for those behind it.
+        facts.append(f"{spot} ghost var {name}: int :| 0 <= {name};")
+        facts += [f"{spot} assert {name} {text}" for text in ("!= 0;", *asserted)]
+    return put_together(problem, facts)
+
+
+def list_false(body: str, verdict: Verdict) -> set[int]:
+    """The places among the hints of what fails in such a program, where each has a line."""
+    lines = body.split("\n")
+    failing = (lines[e.body_line - 1].strip() for e in list_errors(verdict) if e.body_line)
+    return {int(found[1]) - 1 for line in failing if (found := _ASSERTED.match(line))}
+
+
+def list_failing(body: str, verdict: Verdict) -> dict[str, int]:
+    """The declarations of a program in which something fails, by their names with those of the
+    types and modules around them, and their lines."""
+    written = write_file(body).text
+    program, starts = read_text(written, admitted=True, trusts=True), find_lines(written)
+    failing: dict[str, int] = {}
+    for error in list_errors(verdict):
+        if error.line < 1:
+            continue  # It is about the whole, such as a limit.
+        spot = starts[error.line - 1] + max(0, error.column)
+        name, first = _find_named(program, spot) or (f"line {error.line}", error.line)
+        failing.setdefault(name, first)
+    return failing
+
+
+def find_holders(problem: Problem, facts: Sequence[str]) -> list[str]:
+    """The names of the declarations that hints stand in, as ``list_failing`` has them."""
+    text = get_program_text(problem)
+    program, starts = read_text(text, admitted=True, trusts=True), find_lines(text)
+    spots = (starts[line] + column for line, column, _ in map(_split, facts))
+    found = (_find_named(program, spot) for spot in spots)
+    return [one[0] if one else "" for one in found]
+
+
+def _find_named(program: ParsedProgram, spot: int) -> tuple[str, int] | None:
+    """The innermost declaration around a place in characters, with those around it, and its
+    line."""
+    place = bisect_right(program.places, spot) - 1
+    around = [e for e in list_elements(program.root) if e.named >= 0 and e.start <= place < e.end]
+    name = ".".join(_name(program, element) for element in around)
+    return (name, program.tokens[around[-1].start].line) if around else None
+
+
+def _name(program: ParsedProgram, element: Element) -> str:
+    """What it declares, of a module the whole of it (``A.B``)."""
+    end = element.named + 1
+    while element.word == "module" and program.tokens[end].text == ".":
+        end += 2
+    return program.cut(element.named, end) if element.name else element.word
+
+
 def is_covered(problem: Problem, body: str) -> bool:
     """True if all that a body adds is pooled."""
     placed, aligned = _read(problem, body)
@@ -113,7 +285,7 @@ def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_P
         line = write_line(text)
         anchor = next((ours_of[i] for i in range(added.end, len(tokens)) if i in ours_of), -1)
         token = aligned.ours.tokens[anchor]
-        where = f"{token.line}:{token.column + 1}"
+        where = name_place(token)
         measure = _find_slot(aligned.ours, anchor) if words[0] == "decreases" else ""
         is_clause = words[0] in ("invariant", "decreases")
         key = f"{where} {' '.join(words[: len(words) - (is_clause and words[-1] == ';')])}"

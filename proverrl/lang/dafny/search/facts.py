@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.declarations import parse_text
-from proverrl.lang.dafny.syntax.program import Element
+from proverrl.lang.dafny.syntax.parsed import Element
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
 
 Path = tuple[str, ...] | None
 """The conditions under which a place is reached; None when they cannot be said in the names that
 are known outside."""
-
-_HEAD = "lemma L() {"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +49,18 @@ class _ProofReader:
     """Reads the statements of a proof; places are characters of ``text``."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
         self.assertions: list[ProofLine] = []
         self.calls: list[ProofLine] = []
         try:
-            parsed = parse_text(f"{_HEAD}{text}\n}}")
+            self.program = parse_text(f"lemma L() {{{text}\n}}")
         except ProblemError:
             return
-        self.words = [token.text for token in parsed.tokens]
-        self.places = [place - len(_HEAD) for place in parsed.places]
-        self.read(parsed.root.slots[0].elements[0].slots[-1].elements, _Scope())
-
-    def end(self, token: int) -> int:
-        return self.places[token] + len(self.words[token])
+        self.words = [token.text for token in self.program.tokens]
+        self.read(self.program.root.slots[0].elements[0].slots[-1].elements, _Scope())
 
     def between(self, token: int, other: int) -> str:
         """The text after one token and before another."""
-        return self.text[self.end(token) : self.places[other]]
+        return self.program.cut(token + 1, other)
 
     def read(self, elements: Sequence[Element], scope: _Scope) -> None:
         for element in elements:
@@ -81,10 +74,10 @@ class _ProofReader:
             elif element.word == "assert":
                 has_proof = self.words[last] == "}"
                 stop = element.slots[-1].start - 2 if has_proof else last
-                said = self.between(first, stop).strip()
+                said = self.between(first, stop)
                 self.assertions.append(self.make_step(said, scope, has_proof=has_proof))
             elif self.words[last] == ";":
-                said = self.text[self.places[first] : self.end(last)]
+                said = self.program.cut(first, last + 1)
                 self.calls.append(self.make_step(said, scope, has_proof=False))
 
     def make_step(self, said: str, scope: _Scope, *, has_proof: bool) -> ProofLine:
@@ -98,7 +91,7 @@ class _ProofReader:
                 continue
             inner = denied
             if self.words[at] == "if":
-                condition = self.between(at, block.start - 1).strip()
+                condition = self.between(at, block.start - 1)
                 is_said = ":|" not in condition
                 inner = denied.narrow(condition if is_said else None)
                 denied = denied.narrow(f"!({condition})" if is_said and condition else None)
@@ -111,7 +104,7 @@ class _ProofReader:
             return
         head = next(i for i in range(cases[0].start - 1, 0, -1) if self.words[i] == "case")
         opening = head - (self.words[head - 1] == "{")
-        subject = self.between(element.start, opening).strip()
+        subject = self.between(element.start, opening)
         for case in cases:
             arrow = case.start - 1
             name = self.words[head + 1]

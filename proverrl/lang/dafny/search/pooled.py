@@ -34,6 +34,9 @@ _CLAUSE_KINDS = frozenset({"invariants", "assertions"})
 kinds = frozenset({"statements", ANNOTATE, *_CLAUSE_KINDS})
 """Kinds of problems whose bodies have hints that can be pooled."""
 
+guessed_kinds = frozenset({ANNOTATE})
+"""Kinds of problems whose own text suggests hints."""
+
 _LOOP = "loop"
 """The one thing that ends or not in a body of ``invariants``."""
 
@@ -70,6 +73,22 @@ def _condition(path: Sequence[str], statement: str) -> str:
     text = " ".join(statement.split())
     known = path[0] if len(path) == 1 else " && ".join(f"({part})" for part in path)
     return f"if {known} {{ {text} }}" if path else text
+
+
+guess = annotated.guess
+pose = annotated.pose
+place = annotated.place
+insert = annotated.insert
+list_false = annotated.list_false
+list_failing = annotated.list_failing
+find_holders = annotated.find_holders
+find_fault = annotated.find_fault
+
+
+def assert_apart(problem: Problem, hints: Sequence[str]) -> str:
+    """A body that shows more of these hints that fail than a body of them; empty where none
+    would. It is never proved."""
+    return annotated.assert_apart(problem, hints) if problem.kind == ANNOTATE else ""
 
 
 def put_together(problem: Problem, hints: Sequence[str]) -> str:

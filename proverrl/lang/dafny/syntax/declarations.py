@@ -20,7 +20,7 @@ from proverrl.types import HOLE
 Formal = tuple[str, str]
 """A parameter: its name and its type."""
 
-_MEMBERS = ("function", "predicate", "method", "lemma")
+_MEMBERS = ("function", "predicate", "method", "lemma", "constructor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +66,30 @@ class Declaration:
         return replace(changed, text=_write(changed))
 
 
-def parse_text(text: str) -> ParsedProgram:
-    """A program, its tokens and where they stand. Raises ``ProblemError`` for what is none."""
+def parse_text(text: str, **kinds: bool) -> ParsedProgram:
+    """As ``read_text``; raises ``ProblemError`` for what is no program."""
     try:
-        return read_text(text)
+        return read_text(text, **kinds)
     except GrammarError as error:
         raise ProblemError(f"line {error.finding.line}: {error}") from error
 
 
-def _read_element(program: ParsedProgram, element: Element) -> Declaration:
+def read_element(
+    program: ParsedProgram, element: Element, *, is_generic: bool = False
+) -> Declaration:
+    """A declaration of a program. Raises ``ProblemError`` for one without parameters, or with type
+    parameters, which ``is_generic`` passes over."""
     whole = program.cut(element.start, element.end)
     if not _is_member(element):
         return Declaration(element.word, whole)
     words = [token.text for token in program.tokens]
     clauses = element.slots[0]
     named = words.index(element.name, element.start)
-    if words[named + 1] != "(":
+    has_types = is_generic and words[named + 1 : named + 2] == ["<"]
+    opened = words.index(">", named) + 1 if has_types else named + 1
+    if words[opened : opened + 1] != ["("]:
         raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
-    closed = find_close(program.tokens, named + 1)
+    closed = find_close(program.tokens, opened)
     rest, returns = closed + 1, ""
     if rest < clauses.start and words[rest] == "returns":
         rest = find_close(program.tokens, rest + 1) + 1
@@ -93,7 +99,7 @@ def _read_element(program: ParsedProgram, element: Element) -> Declaration:
         text=whole,
         name=element.name,
         prefix=program.cut(element.start, named),
-        formals=_read_formals(program.cut(named + 2, closed)),
+        formals=_read_formals(program.cut(opened + 1, closed)),
         returns=_read_formals(returns),
         result=program.cut(rest, clauses.start),
         clauses=tuple(
@@ -112,7 +118,7 @@ def _is_member(element: Element) -> bool:
 def read_declarations(text: str) -> tuple[Declaration, ...]:
     """The top-level declarations of a program. Raises ``ProblemError``."""
     program = parse_text(text)
-    return tuple(_read_element(program, e) for e in program.root.slots[0].elements)
+    return tuple(read_element(program, e) for e in program.root.slots[0].elements)
 
 
 def _read_formals(text: str) -> tuple[Formal, ...]:
@@ -131,7 +137,7 @@ def split_at(text: str, mark: str, *, is_type: bool = False) -> list[str]:
     opening, closing = ("([{<", ")]}>") if is_type else ("([{", ")]}")
     parts, depth, start = [], 0, 0
     for _, piece, place in scan_places(text):
-        depth += (piece in opening) - (piece in closing)
+        depth += (piece in opening or piece.startswith("{:")) - (piece in closing)
         if piece == mark and depth == 0:
             parts.append(text[start:place].strip())
             start = place + len(mark)

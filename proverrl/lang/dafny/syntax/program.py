@@ -16,14 +16,11 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name
 from proverrl.lang.dafny.syntax.parsed import (
     Binding,
     BodylessMember,
-    Element,
     ParsedProgram,
     TypePart,
 )
 from proverrl.lang.dafny.syntax.statements import StatementElements
 from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
-
-__all__ = ["Element", "parse_program", "read_program"]
 
 _MODIFIERS = frozenset("abstract ghost static protected".split())
 # Words that Dafny 2.3 or 4 take for a modifier only before a declaration.
@@ -454,8 +451,3 @@ def read_text(text: str, *, admitted: bool = False, trusts: bool = False) -> Par
     program = read_program(tokens, admitted=admitted, trusts=trusts)
     program.text, program.places = text, find_places(text, tokens)
     return program
-
-
-def parse_program(tokens: list[Token]) -> Element:
-    """The root of a program's elements; raises ``GrammarError`` at what is not in the grammar."""
-    return read_program(tokens).root

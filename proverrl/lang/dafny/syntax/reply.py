@@ -67,6 +67,7 @@ _ENDLESS = (
     "decreases expression",
     "cannot prove termination",
     "failure to decrease termination measure",
+    "decreases clause might not decrease",
 )
 _ON_ENTRY = (
     "This loop invariant might not hold on entry",

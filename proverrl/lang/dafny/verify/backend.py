@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from proverrl.lang.base import BackendOptions
-from proverrl.lang.dafny.audit.arguments import check_arguments
+from proverrl.lang.dafny.audit.arguments import check_arguments, write_seed
 from proverrl.lang.dafny.audit.bodies import AUDIT_VERSION, audit_candidate
 from proverrl.lang.dafny.verify.canaries import CANARIES
 from proverrl.lang.dafny.verify.known import KnownProblems
@@ -74,7 +74,9 @@ def open_dafny(options: BackendOptions) -> Backend:
     """Raises ``ToolchainError`` with the command that brings Dafny."""
     toolchain = options.toolchain or find_dafny_toolchain(options.dafny_version)
     check_arguments(options.arguments, toolchain.dafny_version)
-    toolchain = replace(toolchain, allowed=options.allowed, arguments=options.arguments)
+    seeded = write_seed(options.solver_seed, toolchain.dafny_version)
+    arguments = (*options.arguments, *seeded)
+    toolchain = replace(toolchain, allowed=options.allowed, arguments=arguments)
     limits = options.limits
     if options.memory_mb is not None:
         limits = replace(limits, memory_mb=options.memory_mb)

@@ -54,6 +54,8 @@ _SPELLED = (
 )
 _NO_BODY = "has no body"
 _MAX_DIAGNOSTICS = 20
+_MAX_OF_WHOLE = 200
+"""Of a whole program: who adds hints to it drops all that fail."""
 _SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
     "error": "error",
     "limit": "error",
@@ -331,8 +333,9 @@ def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, .
         owned.append((owner, message))
     pairs = [pair for pair in dict.fromkeys(owned) if pair[1].kind != "info"]
     pairs.sort(key=lambda pair: pair[0] is not None and pair[0].kind == "warning")
-    told = [message for _, message in pairs]
-    return tuple(_make_diagnostic(message, candidate) for message in told[:_MAX_DIAGNOSTICS])
+    is_whole = candidate.problem.kind in (ANNOTATE, FILE)
+    most = _MAX_OF_WHOLE if is_whole else _MAX_DIAGNOSTICS
+    return tuple(_make_diagnostic(message, candidate) for _, message in pairs[:most])
 
 
 def _make_diagnostic(message: ReplyMessage, candidate: Candidate) -> Diagnostic:

@@ -72,12 +72,17 @@ def list_members(root: Element) -> Iterator[Element]:
                 yield element
 
 
-def find_word(program: ParsedProgram, element: Element) -> str:
-    """The word that a statement begins with behind its labels."""
+def find_begin(program: ParsedProgram, element: Element) -> int:
+    """Where a statement begins behind its labels."""
     place = element.start
     while program.tokens[place].text == "label":
         place += 3
-    return program.tokens[place].text
+    return place
+
+
+def find_word(program: ParsedProgram, element: Element) -> str:
+    """The word there."""
+    return program.tokens[find_begin(program, element)].text
 
 
 _HINTS = frozenset("invariant decreases ensures assert calc reveal ghost forall".split())

@@ -21,6 +21,7 @@ from proverrl.lang.dafny.verify.walls.edited import (
     WITH_STATEMENTS,
     EditedProgram,
     OwnedProgram,
+    find_begin,
     list_members,
 )
 from proverrl.lang.dafny.verify.walls.questions import CLAIMS
@@ -160,9 +161,7 @@ class _Havoc:
                     self.walk(inner)
 
     def _forget(self, element: Element) -> None:
-        start, end = element.start, element.end
-        while self._words[start] == "label":
-            start += 3
+        start, end = find_begin(self._program, element), element.end
         word = self._words[start]
         if word == "return":
             self._forget_return(start, end)
