@@ -353,10 +353,10 @@ class Annotating:
             return {}
         if not _reached_prover(verdict):
             return None
-        body = self._source.candidate(text).body
-        self._unproved = self._pooling.list_failing(body, verdict)
-        found, _ = self._list_failing(text, verdict)
-        return {name: line for name, line in failing.items() if name in found}
+        found = self._pooling.list_failing(self._source.candidate(text).body, verdict)
+        self._unproved = found
+        own = {name for name, line in found.items() if line <= _count_lines(text)}
+        return {name: line for name, line in failing.items() if name in own}
 
     async def _find_unstable(self, text: str, left: Places) -> str:
         """The complaint that under a random seed of the solver more fails of the file with this

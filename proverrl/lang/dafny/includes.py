@@ -45,7 +45,7 @@ def split_includes(text: str) -> Includes:
     ill = [name for name, _ in files if not name.startswith('"') or "\\" in name]
     fault = f"{ill[0]}: name a file in plain quotes, with / between folders" if ill else ""
     words = frozenset(token.text for token in program.tokens if token.kind == "word")
-    own = frozenset(_list_own(program))
+    own = frozenset(map(program.find_name, program.root.slots[0].elements))
     return Includes(rest, names, fault, own | _name_constructors(program), words, own)
 
 
@@ -59,18 +59,6 @@ def _name_constructors(program: ParsedProgram) -> frozenset[str]:
         for place in places
         if element.start <= place < element.end
     )
-
-
-def _list_own(program: ParsedProgram) -> Iterator[str]:
-    """What is declared outside of modules, and the modules, ``A.B`` whole."""
-    for element in program.root.slots[0].elements:
-        if element.word != "module":
-            yield element.name
-            continue
-        end = element.named + 1
-        while program.tokens[end].text == ".":
-            end += 2
-        yield "".join(token.text for token in program.tokens[element.named : end])
 
 
 def are_modular(texts: Mapping[str, str], seen: Mapping[str, set[str]]) -> bool:

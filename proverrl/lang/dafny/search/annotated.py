@@ -30,7 +30,7 @@ from proverrl.lang.dafny.search.states import (
     offset,
     write_line,
 )
-from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot, ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import ElementSlot, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import SYMBOLS, write_file
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import is_endless
@@ -247,16 +247,8 @@ def _find_named(program: ParsedProgram, spot: int) -> tuple[str, int] | None:
     line."""
     place = bisect_right(program.places, spot) - 1
     around = [e for e in list_elements(program.root) if e.named >= 0 and e.start <= place < e.end]
-    name = ".".join(_name(program, element) for element in around)
+    name = ".".join(program.find_name(element) or element.word for element in around)
     return (name, program.tokens[around[-1].start].line) if around else None
-
-
-def _name(program: ParsedProgram, element: Element) -> str:
-    """What it declares, of a module the whole of it (``A.B``)."""
-    end = element.named + 1
-    while element.word == "module" and program.tokens[end].text == ".":
-        end += 2
-    return program.cut(element.named, end) if element.name else element.word
 
 
 def is_covered(problem: Problem, body: str) -> bool:

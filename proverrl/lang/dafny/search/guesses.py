@@ -83,7 +83,7 @@ def guess_hints(program: ParsedProgram, lines: set[int], endless: set[int]) -> l
     those in which a line of ``endless`` is not shown to end."""
     members = read_members(program)
     failing = [m for m in members if not lines.isdisjoint(_list_lines(program, m))]
-    functions = {m.said.name for m in members if m.result}
+    functions = {m.said.name: m for m in members if m.result}
     # What one that fails concludes may be false.
     lemmas = [m for m in members if m.said.word == "lemma" and m not in failing]
     # Where functions are partial, the invariants of a loop are sent as one that nests as deep.
@@ -107,7 +107,7 @@ def guess_hints(program: ParsedProgram, lines: set[int], endless: set[int]) -> l
         if body is not None and not member.loops:
             add(0, body.start, "{}", _list_lemma_calls(member, functions, lemmas, member.formals))
         for loop in member.loops:
-            guesses = _Guesses(member, loop, members)
+            guesses = _Guesses(member, loop, functions)
             bounds = list(dict.fromkeys(guesses.list_bounds()))
             facts = _share(guesses.list_facts(), bounds)
             add(0, loop.anchor, "decreases {}", () if ends else guesses.list_measures())
@@ -151,7 +151,9 @@ def _find_measure_place(program: ParsedProgram, member: Member) -> int:
 def _measure(member: Member) -> Iterator[str]:
     """Measures of the inputs of a declaration that Dafny does not try by itself."""
     whole = [name for name, kind in member.formals.items() if kind in _WHOLE]
-    sizes = _list_lengths(member.formals.items(), ("seq", "string", "set"))
+    formals = member.formals.items()
+    sizes = [f"|{n}|" for n, kind in formals if kind.startswith(("seq", "string", "set"))]
+    sizes += [f"{n}.Length" for n, kind in formals if kind.startswith("array<")]
     for left, right in permutations([*whole, *sizes], 2):
         yield f"{left} - {right}"
         if left < right:
@@ -160,22 +162,19 @@ def _measure(member: Member) -> Iterator[str]:
     yield from [*whole[1:], *sizes, *(n for n in member.formals if n not in whole[:1])]
 
 
-def _list_lengths(types: Iterable[tuple[str, str]], counted: tuple[str, ...]) -> list[str]:
-    types = list(types)
-    found = [f"|{n}|" for n, t in types if t.startswith(counted)]
-    return found + [f"{n}.Length" for n, t in types if t.startswith("array<")]
-
-
 def _list_lines(program: ParsedProgram, member: Member) -> range:
     tokens = program.tokens[member.element.start : member.element.end]
     return range(tokens[0].line, tokens[-1].line + 1)
 
 
 def _list_lemma_calls(
-    member: Member, functions: set[str], lemmas: Sequence[Member], types: Mapping[str, str]
+    member: Member,
+    functions: Mapping[str, Member],
+    lemmas: Sequence[Member],
+    types: Mapping[str, str],
 ) -> list[str]:
     """Calls of lemmas that conclude something of a function that the contract speaks of."""
-    spoken = functions & list_names(" ".join(text for _, text in member.clauses))
+    spoken = functions.keys() & list_names(" ".join(text for _, text in member.clauses))
     calls = list[str]()
     for lemma in lemmas:
         if not spoken & list_names(" ".join(lemma.list_clauses("ensures"))):
@@ -194,9 +193,8 @@ def _list_lemma_calls(
 class _Guesses:
     """What may hold at each round of a loop."""
 
-    def __init__(self, member: Member, loop: LoopText, members: Sequence[Member]) -> None:
-        self.member, self.loop = member, loop
-        self.functions = {m.said.name: m for m in members if m.result}
+    def __init__(self, member: Member, loop: LoopText, functions: Mapping[str, Member]) -> None:
+        self.member, self.loop, self.functions = member, loop, functions
         self.types = loop.types
         self.around = [loop]
         while (outer := self.around[-1].outer) is not None:
@@ -204,7 +202,7 @@ class _Guesses:
         self.counters = [name for one in self.around for name in self._list_counters(one)]
         self.sequences = [n for n, t in self.types.items() if t.startswith(("seq", "string"))]
         self.arrays = [n for n, t in self.types.items() if t.startswith("array<")]
-        self.slices = [*((s, s, f"|{s}|") for s in self.sequences)]
+        self.slices = [(s, s, f"|{s}|") for s in self.sequences]
         self.slices += [(f"{a}[..]", a, f"{a}.Length") for a in self.arrays]
         self.lengths = [length for _, _, length in self.slices]
         parts = [part for one in self.around for part in split(one.guard, "&&")]

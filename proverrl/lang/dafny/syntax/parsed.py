@@ -167,6 +167,15 @@ class ParsedProgram:
         """False when Dafny has nothing to infer that a hint could share."""
         return any(binding.kind != "value" for binding in self.bindings)
 
+    def find_name(self, element: Element) -> str:
+        """What an element declares, of a module the whole of it (``A.B``)."""
+        if element.word != "module":
+            return element.name
+        end = element.named + 1
+        while self.tokens[end].text == ".":
+            end += 2
+        return "".join(token.text for token in self.tokens[element.named : end])
+
     def end(self, place: int) -> int:
         """The end of the token at ``place`` in the text."""
         return self.places[place] + len(self.tokens[place].text)
