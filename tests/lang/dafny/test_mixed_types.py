@@ -103,6 +103,37 @@ def test_everyday_files_are_proved(real: DafnyToolchain) -> None:
     assert (verdict.status, verdict.rule) == (Status.PROVED, "")
 
 
+NODES = """class Node {
+  ghost var Repr: set<object>
+  ghost var all: set<Node>
+  const next: Node?
+  constructor(n: Node, m: Node?) { next := n; Repr := {this} + n.Repr; all := n.all + {this}; }
+  constructor Second(n: Node) { Repr := {this} + n.Repr; new; Repr := {this} + Repr; }
+  constructor Last(n: Node) { Repr := {this} + n.Repr; all := {}; next := n; }
+}
+"""
+
+
+def test_sums_in_constructors_are_asked(real: DafnyToolchain) -> None:
+    # In the last one what is asked for would be behind the only place of its constant.
+    last = NODES.index("  constructor Last")
+    verdicts = judge(real, *(make(FILE, HOLE, text) for text in (f"{NODES[:last]}}}\n", NODES)))
+    assert [(v.status, v.rule) for v in verdicts] == [
+        (Status.PROVED, ""),
+        (Status.UNSOUND, "narrow-type"),
+    ]
+    begun = DECLARED.replace(
+        "lemma False(", "class W { ghost var all: set<object> constructor Make("
+    )
+    false = [
+        f"{begun}{{ {body} all := {{this}} + {{c}}; }} }}\n"
+        for body in BELIEVED.splitlines()
+        if "old(" not in body
+    ]
+    found = judge(real, *(make(FILE, HOLE, text) for text in false))
+    assert [(v.status, v.rule) for v in found] == [(Status.UNSOUND, "narrow-type")] * 20
+
+
 SELECTED = """lemma nn(x: nat) ensures x >= 0 {{ }}
 datatype Two<+A, B> = Two(x: A, y: B)
 function Id<T>(x: T): T {{ x }}

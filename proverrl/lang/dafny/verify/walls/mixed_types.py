@@ -25,7 +25,7 @@ from proverrl.lang.dafny.known_bugs.narrow_types import (
 )
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import Element, Mixed, ParsedProgram
-from proverrl.lang.dafny.syntax.plain import WrittenText, insert
+from proverrl.lang.dafny.syntax.plain import Insertion, WrittenText, insert
 from proverrl.lang.dafny.syntax.program import TYPES
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.verify.known import DafnyProcess
@@ -336,9 +336,34 @@ async def _ask_types(
     process: DafnyProcess, program: ParsedProgram, spans: Iterable[Span], *, as_ghost: bool
 ) -> Mapping[Span, str]:
     """The types that Dafny infers; what has none by itself, such as ``[]``, is left out."""
+    spans = list(spans)
+    text, insertions = _divide_constructors(program, spans)
+    found = await _ask_types_in(process, program, spans, text, insertions, as_ghost=as_ghost)
+    if insertions and not found:
+        found = await _ask_types_in(process, program, spans, program.text, [], as_ghost=as_ghost)
+    return found
+
+
+async def _ask_types_in(
+    process: DafnyProcess,
+    program: ParsedProgram,
+    spans: Sequence[Span],
+    text: str,
+    insertions: Sequence[Insertion],
+    *,
+    as_ghost: bool,
+) -> Mapping[Span, str]:
+    """The types in this text of the program with these insertions."""
     places = {(program.places[start], program.end(end - 1)): (start, end) for start, end in spans}
+    written = insert(text, insertions)
+
+    def move(place: int) -> int:
+        return place + sum(len(text) for start, text in insertions if start <= place)
+
     for _ in range(_MAX_ROUNDS):
-        reply, types = await process.ask_value_types(program.text, [*places], as_ghost=as_ghost)
+        moved = [(move(start), move(end)) for start, end in places]
+        answer = await process.ask_value_types(written.text, moved, as_ghost=as_ghost)
+        reply, types = written.restore(answer[0]), answer[1]
         errors = [message for message in reply.messages if message.kind == "error"]
         if not errors:
             return dict(zip(places.values(), types, strict=True))
@@ -355,6 +380,24 @@ async def _ask_types(
         if len(places) == num_places:
             break
     return {}
+
+
+def _divide_constructors(
+    program: ParsedProgram, spans: Sequence[Span]
+) -> tuple[str, list[Insertion]]:
+    """The program's text, and what lets the second part of each constructor begin where the first
+    of these values stands: no variable can hold it in the first part. No type depends on that."""
+    text, found = program.text, []
+    for element in list_elements(program.root):
+        steps = next((s.elements for s in element.slots if s.kind == "statements"), [])
+        asked = [s.start for s in steps if any(s.start <= start < s.end for start, _ in spans)]
+        marks = [step for step in steps if step.word == "new"]
+        if element.word == "constructor" and asked and all(m.start > asked[0] for m in marks):
+            found.append((program.places[asked[0]], "new; "))
+            for mark in marks:
+                start, end = program.places[mark.start], program.end(mark.end - 1)
+                text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+    return text, found
 
 
 def _is_selected_from(program: ParsedProgram, end: int) -> bool:
