@@ -2,10 +2,12 @@
 """How many programs ``proverrl annotate`` proves without a model, and with what hints.
 
     python scripts/measure_annotate.py dafnybench-dafny4 OUT.jsonl --calls 40 --minutes 2
+    python scripts/measure_annotate.py lean/benchmark.jsonl OUT.jsonl
 
-The programs are those of a benchmark of the kind ``annotate``, by its name, folder or file, that
-are read and fail without hints. A row for each is added to OUT.jsonl; a program that has one is not
-repeated, so that an interrupted measurement goes on.
+The programs are those of a benchmark, by its name, folder or file, that are read and fail without
+hints: of the kind ``annotate``, or theorems of Lean with ``sorry`` for their proofs. A row for each
+is added to OUT.jsonl; a program that has one is not repeated, so that an interrupted measurement
+goes on.
 
 It prints the share that is solved (with intervals of Clopper and Pearson) by what fails first, what
 hints the solved ones need, and what one that is solved takes.
@@ -28,11 +30,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.cli.second_look import RLIMIT
 from proverrl.concurrency import finish_all
-from proverrl.jobs.annotate import Annotating, HintBudget, HintSource
+from proverrl.jobs.annotate import open_annotating
+from proverrl.jobs.hint_files import HintBudget, HintSource
+from proverrl.lang import find_language
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import Submission, make_file_candidate
 from proverrl.statistics import clopper_pearson
-from proverrl.types import ANNOTATE, HOLE
+from proverrl.types import ANNOTATE, HOLE, Problem
 from scripts.arguments import at_least, telling_errors
 
 Row = dict[str, Any]
@@ -56,7 +60,8 @@ def name_fault(messages: Sequence[str]) -> str:
 async def measure(options: argparse.Namespace, rows: list[Row]) -> None:
     """Add the rows of programs that have none."""
     known = {row["id"] for row in rows}
-    whole = [p for p in open_benchmark(options.source).problems if p.kind == ANNOTATE]
+    kinds = (ANNOTATE, "tactics", "term")
+    whole = [p for p in open_benchmark(options.source).problems if p.kind in kinds]
     problems = [problem for problem in whole[:: options.every] if problem.id not in known]
     # As the command has them: the file's own limit, and a tenth of it for what is tried.
     verifier = open_verifier(workers=options.workers, rlimit=RLIMIT)
@@ -64,17 +69,21 @@ async def measure(options: argparse.Namespace, rows: list[Row]) -> None:
     free = asyncio.Semaphore(options.workers)
     budget = HintBudget(calls=options.calls, minutes=options.minutes)
 
-    async def annotate(name: str, text: str) -> None:
+    async def annotate(problem: Problem) -> None:
+        name, language = problem.id, find_language(problem.language)
+        text = (problem.preamble + problem.statement).replace(HOLE, "")
+        if problem.kind != ANNOTATE:
+            text = language.show_problem(problem)
         async with free:
-            candidate = make_file_candidate(name, text)
+            candidate = make_file_candidate(name, text, problem.language)
             source = HintSource(Submission(name, candidate))
             verdict = await verifier.verify(candidate, deadline_seconds=budget.deadline_seconds)
-            found = await Annotating(source, verifier, budget, quick=quick).run()
+            found = await open_annotating(source, verifier, budget, quick=quick).run()
         said = [d.message for d in verdict.diagnostics if d.severity == "error"]
         row: Row = {
             "id": name,
             "status": found.status,
-            "fault": name_fault(said),
+            "fault": f"level {problem.level}" if language.filling else name_fault(said),
             "hints": [hint.text.split()[0] for hint in found.hints],
             "message": found.message,
             "calls": found.calls,
@@ -84,9 +93,8 @@ async def measure(options: argparse.Namespace, rows: list[Row]) -> None:
         add_line(options.out, row)
         print(f"{len(rows)}: {name}: {found.status}, {found.calls} calls", flush=True)
 
-    texts = {p.id: (p.preamble + p.statement).replace(HOLE, "") for p in problems}
     try:
-        await finish_all(annotate(*pair) for pair in texts.items())
+        await finish_all(map(annotate, problems))
     finally:
         await verifier.aclose()
         await quick.aclose()

@@ -34,14 +34,14 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import ProblemError, RunError, ToolchainError, UsageError
 from proverrl.files.extras import require_module
 from proverrl.files.lines import check_place
 from proverrl.monitor.console import printable
 
 if TYPE_CHECKING:
     from proverrl.config import Config
-    from proverrl.jobs.annotate import Annotated, HintBudget, HintSource
+    from proverrl.jobs.hint_files import Annotated, HintBudget, HintSource
     from proverrl.lang.base import BackendOptions
     from proverrl.monitor.console import PanelConsole
     from proverrl.problems.inputs import VerifyInput
@@ -74,6 +74,7 @@ _STATUSES = {"verifies": "verifies as it is", "partly": "partly solved", "open":
 @OVERRIDES
 @count_option("--calls", 64, "Verifier calls for each declaration that fails.")
 @click.option("--minutes", default=5.0, type=FiniteRange(0.01), help="Minutes for each of them.")
+@click.option("--allow-lemmas", is_flag=True, help="Let a model add lemmas and functions.")
 @click.option("--stable", is_flag=True, help=f"Ask {_SEEDS} random seeds of the solver, too.")
 @workers_option("Verifier processes; so many files are tried at once.", "-j")
 @timeout_option("Seconds for one call.")
@@ -91,6 +92,7 @@ def annotate(
     overrides: tuple[str, ...],
     calls: int,
     minutes: float,
+    allow_lemmas: bool,
     stable: bool,
     workers: int,
     timeout: float,
@@ -102,13 +104,14 @@ def annotate(
     report: Path | None,
 ) -> None:
     """Find the invariants, assertions and measures that .dfy files, folders or projects lack, and
-    print them as a patch. Code and contracts stay as they are.
+    tactics for each sorry of .lean files, and print them as a patch. Code, contracts and statements
+    stay as they are.
 
     Exit status: 0 all is proved with them, 1 not all, 2 an input is wrong, 3 the verifier is
     broken.
     """
     from proverrl.cli import second_look
-    from proverrl.jobs.annotate import HintBudget
+    from proverrl.jobs.hint_files import HintBudget
     from proverrl.lang.base import CANARY_RATE, BackendOptions
     from proverrl.monitor.console import open_console
     from proverrl.problems.input_paths import check_output, expand_paths, open_project
@@ -130,6 +133,8 @@ def annotate(
     )
     budget = HintBudget(calls=calls, minutes=minutes, deadline_seconds=timeout)
     chosen = _read_model(model, config_file, overrides)
+    if allow_lemmas and chosen is None:
+        raise UsageError("--allow-lemmas is for a model: name it with --model")
 
     def read(files: Sequence[str]) -> Iterator[VerifyInput]:
         return read_inputs(files, sys.stdin.buffer, project)
@@ -141,7 +146,17 @@ def annotate(
             raise UsageError(f"--report {report}: give it a name that ends in .html")
         check_output(report, files, sys.stdin.buffer, option="--report")
         check_place(report)
-    run = _Run(options, budget, mode, as_json, stable, chosen, open_console(stderr=True), read)
+    run = _Run(
+        options,
+        budget,
+        mode,
+        as_json,
+        allow_lemmas,
+        stable,
+        chosen,
+        open_console(stderr=True),
+        read,
+    )
     how = "files that were written stay so, and the same command goes on from stored verdicts"
     status = run_until_interrupted(run.annotate_all(entries, rlimit), how)
     if report is not None:
@@ -207,6 +222,7 @@ class _Run:
     budget: HintBudget
     mode: str
     as_json: bool
+    allow_lemmas: bool
     stable: bool
     model: tuple[Config, Path | None] | None
     screen: PanelConsole
@@ -227,7 +243,10 @@ class _Run:
         verifiers = [
             _open(options, cache, rlimit, looks_twice=True),
             _open(replace(options, limits=low), cache, low.rlimit),
-            *(_open(replace(options, workers=1, solver_seed=s), cache, rlimit) for s in seeds),
+            *(
+                _open(replace(options, workers=1, solver_seed=seed), cache, rlimit)
+                for seed in seeds
+            ),
         ]
         free = asyncio.Semaphore(self.options.workers)
         async with AsyncExitStack() as stack:
@@ -277,8 +296,10 @@ class _Run:
         tools: Tools | None,
         tell: Callable[[str], None],
     ) -> int:
-        """One file; 0 if it is proved then, 1 if not, 2 if it cannot be used."""
-        from proverrl.jobs.annotate import Annotating, HintSource
+        """One file; 0 if it is proved then, 1 if not, 2 if it cannot be used, 3 without
+        its verifier."""
+        from proverrl.jobs.annotate import open_annotating
+        from proverrl.jobs.hint_files import HintSource
         from proverrl.problems.inputs import Unusable
 
         if isinstance(entry, Unusable):
@@ -288,7 +309,7 @@ class _Run:
             source = HintSource(entry)
             if not source.is_file:
                 raise ProblemError("a line of JSON has no place for hints")  # noqa: TRY301
-            work = Annotating(
+            work = open_annotating(
                 source,
                 verifiers[0],
                 self.budget,
@@ -296,12 +317,16 @@ class _Run:
                 search=self.model[0].search if self.model else None,
                 tools=tools,
                 seeded=verifiers[2:],
+                allow_lemmas=self.allow_lemmas,
                 tell=tell,
             )
             found = await work.run(only_check=self.mode == "check")
             patch = "".join(make_patch(source, found))
             if self.mode == "write" and found.hints and found.status != "unstable":
                 source.write(found.text)
+        except ToolchainError as error:
+            self._refuse(entry.id, f"{entry.id}: {error}")
+            return 3
         except (ProblemError, UsageError) as error:
             return self._refuse(entry.id, f"{entry.id}: {error}", found, patch)
         except RunError as error:
@@ -314,7 +339,7 @@ class _Run:
         self, name: str, message: str, found: Annotated | None = None, patch: str = ""
     ) -> int:
         """Tell what cannot be used or written, with what was found before."""
-        from proverrl.jobs.annotate import Annotated
+        from proverrl.jobs.hint_files import Annotated
 
         self._show(replace(found or Annotated(name, "unusable", ""), message=message), patch)
         self.screen.print(printable(f"error: {message}"), soft_wrap=True)
@@ -331,7 +356,11 @@ class _Run:
 
 
 def _open(
-    options: BackendOptions, cache: Path | None, rlimit: int | None, *, looks_twice: bool = False
+    options: BackendOptions,
+    cache: Path | None,
+    rlimit: int | None,
+    *,
+    looks_twice: bool = False,
 ) -> Verifier:
     """A verifier that remembers; ``looks_twice`` as ``proverrl verify`` does."""
     from proverrl.cli.second_look import FACTOR, SecondLook
@@ -339,7 +368,6 @@ def _open(
     from proverrl.verifier.cache import CachedVerifier
 
     router = open_router(options, rlimit)
-    router.open_backend("dafny")
     appeals = open_appeals(options, FACTOR, cache) if looks_twice else None
     cached = CachedVerifier(router, cache, identify=router.identify, appeals=appeals)
     return SecondLook(cached, options.limits.rlimit) if looks_twice else cached

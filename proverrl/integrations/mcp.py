@@ -18,7 +18,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from proverrl.errors import ProblemError, ProverRLError
-from proverrl.jobs.annotate import Annotating, HintBudget, HintSource
+from proverrl.jobs.annotate import open_annotating
+from proverrl.jobs.hint_files import HintBudget, HintSource
 from proverrl.problems.inputs import (
     Submission,
     Unusable,
@@ -108,7 +109,7 @@ def make_server(
             if calls < 1:
                 raise ProblemError("`calls` is at least 1")
             budget = HintBudget(calls=calls, deadline_seconds=deadline_seconds)
-            found = await Annotating(source, choose(traced=False), budget).run()
+            found = await open_annotating(source, choose(traced=False), budget).run()
         return found.to_json() | {"text": found.text}
 
     if search is not None:

@@ -1,222 +1,99 @@
 """Finds the proof hints that somebody's own files lack.
 
 Flows in: files that are read but not proved. Flows out: for each, which declarations fail, the
-hints with which they are proved, and the text with these; on request the file itself is replaced.
-Code and contracts stay, token by token: each try is audited as an annotated program. A hint stays
-only if something fails without it, and what is called solved was verified as a file, as it is
-written. Not handled here: which hints are tried (``Pooling`` of a language, a policy).
+hints with which they are proved, and the text with these. Code and contracts stay, token by token:
+each try is audited as an annotated program. A hint stays only if something fails without it, and
+what is called solved was verified as a file, as it is written. Where a language has holes instead,
+they are filled (``proverrl.jobs.fill``). Not handled here: which hints are tried (``Pooling`` of a
+language, a policy).
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
-import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import ProblemError
-from proverrl.files.disk import saving
-from proverrl.lang import find_language, list_languages
-from proverrl.lang.parts import Pooling
-from proverrl.lang.trusted import REMEDY
-from proverrl.problems.includes import is_nothing, place_diagnostic, read_program_text
-from proverrl.problems.inputs import Submission
+from proverrl.errors import ProblemError, UsageError
+from proverrl.jobs.fill import FillingHoles
+from proverrl.jobs.hint_files import (
+    CALLS_USED,
+    Annotated,
+    AnnotateStatus,
+    Annotating,
+    HintBudget,
+    HintSource,
+    PlacedHint,
+    Places,
+    count_lines,
+    reached_prover,
+)
+from proverrl.problems.includes import is_nothing
 from proverrl.search.base import Functions, Search
 from proverrl.search.minimise import drop_needless
 from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.wiring import Tools, choose_states, make_search
-from proverrl.types import FILE, Candidate, Diagnostic, Problem, Stage, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
 
-AnnotateStatus = Literal["verifies", "solved", "unstable", "partly", "open", "unusable"]
-Places = dict[str, int]
-"""Declarations by their names, and their lines."""
+
+def open_annotating(
+    source: HintSource,
+    verifier: Verifier,
+    budget: HintBudget,
+    *,
+    search: SearchConfig | None = None,
+    tools: Tools | None = None,
+    seeded: Sequence[Verifier] = (),
+    allow_lemmas: bool = False,
+    **how: Any,
+) -> Annotating:
+    """The work on a file, in the way of its language. Raises ``UsageError`` if a model is named for
+    a language whose holes no model fills."""
+    if source.language.pooling is None:
+        if tools is not None:
+            raise UsageError(f"no model fills the holes of {source.language.title}: leave --model")
+        return FillingHoles(source, verifier, budget, **how)
+    return PoolingHints(
+        source, verifier, budget, search, tools, seeded, allow_lemmas=allow_lemmas, **how
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedHint:
-    """A hint before a line and column, from 1, of the text that a file had; ``fate`` says what
-    became of it."""
-
-    line: int
-    column: int
-    text: str
-    fate: str = "needed"
-
-    def to_json(self) -> dict[str, Any]:
-        """For an editor."""
-        return {"line": self.line, "column": self.column, "text": self.text}
-
-
-@dataclass(frozen=True, slots=True)
-class HintBudget:
-    """``calls`` of the verifier and ``minutes`` for each declaration that fails, and as much again
-    for leaving out what is not needed; ``deadline_seconds`` for one call."""
-
-    calls: int = 64
-    minutes: float = 5.0
-    deadline_seconds: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Annotated:
-    """What became of a file. ``text`` is its own with the hints. ``tried`` are hints that were
-    pooled. ``solved`` and ``left`` are declarations. ``message`` says why nothing could be tried,
-    or what else is missing: of what is ``unstable``, under which random seed it fails."""
-
-    name: str
-    status: AnnotateStatus
-    text: str
-    hints: tuple[PlacedHint, ...] = ()
-    tried: tuple[PlacedHint, ...] = ()
-    solved: Places | None = None
-    left: Places | None = None
-    calls: int = 0
-    seconds: float = 0.0
-    message: str = ""
-
-    @property
-    def is_proved(self) -> bool:
-        """True if all of the file is, with the hints."""
-        return self.status in ("verifies", "solved")
-
-    def to_json(self) -> dict[str, Any]:
-        """A line for an editor."""
-        return {
-            "file": self.name,
-            "status": self.status,
-            "solved": self.solved or {},
-            "left": self.left or {},
-            "hints": [hint.to_json() for hint in self.hints],
-            "calls": self.calls,
-            "seconds": round(self.seconds, 2),
-            "message": self.message,
-        }
-
-
-class HintSource:
-    """A file as it was when it was read, or a text that is of none. Raises ``ProblemError``: it is
-    of no language with hints, cannot be read, or was changed meanwhile."""
-
-    def __init__(self, entry: Submission) -> None:
-        problem = entry.candidate.problem
-        self.entry, self.path = entry, Path(entry.file)
-        # A line of JSON, or what an agent gave, is a text without a file.
-        self.is_file = bool(entry.file) and not entry.line
-        self.language = find_language(problem.language)
-        if problem.kind != FILE or self.language.pooling is None:
-            names = ", ".join(one.title for one in list_languages() if one.pooling is not None)
-            raise ProblemError(f"hints are found for whole files in {names}, and this is none")
-        self.pooling: Pooling = self.language.pooling
-        self.text = whole = entry.candidate.body
-        self._rest = ""
-        if self.is_file:
-            self._raw = self._read_raw()
-            self.text, _ = read_program_text(self.path)
-            lines = whole.split("\n")
-            # What is included stands behind it, and is not spoken of in it.
-            num = entry.included[0].before if entry.included else len(lines)
-            given = "\n".join(lines[:num]).rstrip("\n")
-            self._is_joined = given != self.text.rstrip("\n")
-            if self._stand_alone(self.text) != given:
-                raise ProblemError("it was changed while it was read; give the command again")
-            self._rest = whole[len(given) :]
-
-    def _stand_alone(self, text: str) -> str:
-        """The text as it stands before what it includes."""
-        own = self.language.split_includes(text).text if self._is_joined else text
-        return own.rstrip("\n")
-
-    def candidate(self, text: str) -> Candidate:
-        """The file, if it had this text, with all that it includes."""
-        body = f"{self._stand_alone(text)}{self._rest}" if self.is_file else text
-        return replace(self.entry.candidate, body=body)
-
-    @property
-    def has_mark(self) -> bool:
-        """True if the file begins with a byte order mark."""
-        return self.is_file and self._raw[0].startswith(codecs.BOM_UTF8)
-
-    def write(self, text: str) -> None:
-        """Replace the file: written beside it, then renamed. Raises ``ProblemError`` if it, or what
-        it includes, is not what it was, ``RunError`` if it cannot be written."""
-        place = Path(os.path.realpath(self.path))
-        if not place.stat().st_mode & 0o222:
-            raise ProblemError("it is read-only: it is left as it is")
-        mark = codecs.BOM_UTF8 if self.has_mark else b""
-        with saving(place):
-            descriptor, beside = tempfile.mkstemp(prefix=".proverrl-", dir=place.parent)
-            try:
-                with open(descriptor, "wb") as file:
-                    file.write(mark + text.encode())
-                    file.flush()
-                    os.fsync(descriptor)
-                shutil.copymode(place, beside)
-                if os.geteuid() == 0:
-                    os.chown(beside, place.stat().st_uid, place.stat().st_gid)
-                if self._read_raw() != self._raw:
-                    raise ProblemError(
-                        "it, or what it includes, was changed while hints were sought: it is left "
-                        "as it is; give the command again"
-                    )
-                os.replace(beside, place)
-            finally:
-                Path(beside).unlink(missing_ok=True)
-
-    def _read_raw(self) -> list[bytes]:
-        paths = [self.path, *(Path(part.name) for part in self.entry.included)]
-        try:
-            return [path.read_bytes() for path in paths]
-        except OSError as error:
-            raise ProblemError(f"{error.filename} cannot be read: {error.strerror}") from error
-
-
-class Annotating:
-    """One file, and the calls that are spent on it. ``verifier`` says what the file is worth,
-    ``quick`` is asked for what to keep. ``search`` is by pooled hints, or one of whole bodies that
-    asks ``tools`` for them. Each of ``seeded`` has another random seed of the solver, under all of
-    which a result must be proved; ``tell`` hears what is done."""
+class PoolingHints(Annotating):
+    """Hints that are put in: by ``search``, that of pooled hints or one of whole bodies, which asks
+    ``tools`` for them. Each of ``seeded`` has another random seed of the solver, under all of which
+    a result must be proved. Only if ``allow_lemmas``, lemmas and functions are declared."""
 
     def __init__(
         self,
         source: HintSource,
         verifier: Verifier,
         budget: HintBudget,
-        *,
-        quick: Verifier | None = None,
         search: SearchConfig | None = None,
         tools: Tools | None = None,
         seeded: Sequence[Verifier] = (),
-        tell: Callable[[str], None] = lambda _: None,
+        *,
+        allow_lemmas: bool = False,
+        **how: Any,
     ) -> None:
-        self._source, self._verifier, self._budget = source, verifier, budget
-        self._quick, self._seeded, self._tell = quick or verifier, seeded, tell
+        super().__init__(source, verifier, budget, **how)
+        assert source.language.pooling is not None
+        self._pooling = source.language.pooling
         self._config, self._tools = search or SearchConfig(name="pooled_hints"), tools
-        self._pooling = source.pooling
-        self._name = source.entry.id
-        self._calls = 0
+        self._seeded, self._allow_lemmas = seeded, allow_lemmas
+        self._declared = set[str]()
         self._fates: dict[str, str] = {}
         self._unproved: Places = {}
-        self._stopped = ""
 
-    async def run(self, *, only_check: bool = False) -> Annotated:
-        """Find the hints; with ``only_check`` say only what fails."""
-        started = time.monotonic()
-        found = await self._run(only_check)
+    def _list_tried(self) -> tuple[PlacedHint, ...]:
         placed = self._pooling.place(self._source.text, list(self._fates))
-        tried = tuple(
+        return tuple(
             PlacedHint(*where, fate)
             for where, fate in zip(placed, self._fates.values(), strict=True)
         )
-        seconds = time.monotonic() - started
-        return replace(found, calls=self._calls, seconds=seconds, tried=tried)
 
     async def _run(self, only_check: bool) -> Annotated:
         name, text = self._name, self._source.text
@@ -225,7 +102,7 @@ class Annotating:
             if verdict.proved and (fails := await self._find_unstable(text, {})):
                 return Annotated(name, "unstable", text, message=fails)
             return Annotated(name, "verifies", text)
-        if not _reached_prover(verdict):
+        if not reached_prover(verdict):
             status: AnnotateStatus = "unusable" if verdict.status.judged else "open"
             return Annotated(name, status, text, message=self._explain(verdict))
         failing, foreign = self._list_failing(text, verdict)
@@ -266,34 +143,33 @@ class Annotating:
         def watch(search: Search) -> None:
             self._tell(f"{search.calls} of {config.calls} calls")
 
-        limit = asyncio.timeout(60 * budget.minutes * num)
-        try:
-            async with limit:
-                await search.run(watch)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            self._stopped = "the time is up: raise --minutes"
+        await self._limit(search.run(watch), num)
         if search.calls >= config.calls:
-            self._stopped = "the calls are used up: raise --calls"
+            self._stopped = CALLS_USED
         hints: list[str] = []
         if isinstance(search, PooledHints):
             self._fates = {
                 hint.text: "holds" if key in search.standing else "does not hold"
                 for key, hint in search.pool.items()
                 # Those of what it includes stand behind its own text.
-                if int(hint.text.partition(":")[0]) <= _count_lines(self._source.text)
+                if int(hint.text.partition(":")[0]) <= count_lines(self._source.text)
             }
             hints = [search.pool[key].text for key in search.standing]
-        if proofs := search.all_proofs:
-            body = min((proof.body for proof in proofs), key=len)
-            hints = [hint.text for hint in self._pooling.list_hints(problem, body)]
+        bodies = sorted((proof.body for proof in search.all_proofs), key=len)
+        added = [self._pooling.list_added(problem, body) for body in bodies]
+        allowed = [a for a in added if self._allow_lemmas or not any(h.declares for h in a)]
+        if allowed:
+            hints = [hint.text for hint in allowed[0]]
+            self._declared = {hint.text for hint in allowed[0] if hint.declares}
+        elif added:
+            self._stopped = "a proof was found that adds lemmas or functions: --allow-lemmas"
         return self._select(problem, hints, failing.keys())
 
     def _select(self, problem: Problem, hints: Sequence[str], names: Collection[str]) -> list[str]:
-        """The hints of these declarations."""
+        """The hints of these declarations, and what is declared for them."""
         holders = self._pooling.find_holders(problem, hints)
-        return [hint for hint, holder in zip(hints, holders, strict=True) if holder in names]
+        pairs = zip(hints, holders, strict=True)
+        return [hint for hint, holder in pairs if holder in names or hint in self._declared]
 
     async def _finish(
         self, problem: Problem, hints: list[str], failing: Places, left: Places
@@ -322,7 +198,7 @@ class Annotating:
         body = self._source.candidate(text).body
         refusal = await asyncio.to_thread(self._pooling.find_fault, problem, body)
         result = Annotated(self._name, "open", self._source.text, left=failing)
-        if refusal is not None or not (verdict.proved or _reached_prover(verdict)):
+        if refusal is not None or not (verdict.proved or reached_prover(verdict)):
             return replace(result, message=self._explain(refusal or verdict))
         left, foreign = ({}, "") if verdict.proved else self._list_failing(text, verdict)
         solved = {name: line for name, line in failing.items() if name not in left}
@@ -351,11 +227,11 @@ class Annotating:
         verdict = await self._ask(self._quick, self._source.candidate(text))
         if verdict.proved:
             return {}
-        if not _reached_prover(verdict):
+        if not reached_prover(verdict):
             return None
         found = self._pooling.list_failing(self._source.candidate(text).body, verdict)
         self._unproved = found
-        own = {name for name, line in found.items() if line <= _count_lines(text)}
+        own = {name for name, line in found.items() if line <= count_lines(text)}
         return {name: line for name, line in failing.items() if name in own}
 
     async def _find_unstable(self, text: str, left: Places) -> str:
@@ -365,7 +241,7 @@ class Annotating:
             self._tell(f"random seed {number}")
             verdict = await self._ask(verifier, self._source.candidate(text))
             fails = {} if verdict.proved else self._list_failing(text, verdict)[0]
-            if not (verdict.proved or _reached_prover(verdict)) or not fails.keys() <= left.keys():
+            if not (verdict.proved or reached_prover(verdict)) or not fails.keys() <= left.keys():
                 return f"not proved with the solver's random seed {number}"
         return ""
 
@@ -373,22 +249,20 @@ class Annotating:
         """The declarations that fail of the file with this text, and a word on those that it
         includes."""
         found = self._pooling.list_failing(self._source.candidate(text).body, verdict)
-        num_lines = _count_lines(text)
+        num_lines = count_lines(text)
         own = {name: line for name, line in found.items() if line <= num_lines}
         if len(own) == len(found):
             return own, ""
-        more = num_lines - _count_lines(self._source.text)
+        more = num_lines - count_lines(self._source.text)
         errors = [d for d in verdict.diagnostics if d.severity == "error" and d.line > num_lines]
         moved = [replace(error, line=error.line - more) for error in errors]
         return own, self._explain(replace(verdict, diagnostics=tuple(moved)))
 
-    async def _verify(self, text: str) -> Verdict:
-        return await self._ask(self._verifier, self._source.candidate(text))
-
     async def _try(self, candidate: Candidate) -> Verdict:
         """The verdict on the file with hints, if they are nothing else: what a wall says of the
         proof of a problem, no file is asked."""
-        refusal = await asyncio.to_thread(self._source.language.audit, candidate)
+        fault = self._pooling.find_fault
+        refusal = await asyncio.to_thread(fault, candidate.problem, candidate.body)
         if refusal is not None:
             return refusal
         whole = replace(self._source.entry.candidate, body=candidate.body)
@@ -398,27 +272,3 @@ class Annotating:
             # With all these hints it is too much to be read; half of them may be tried.
             said = Diagnostic("error", str(error))
             return Verdict(Status.EXHAUSTED, (said,), stage=Stage.PROVER)
-
-    async def _ask(self, verifier: Verifier, candidate: Candidate) -> Verdict:
-        self._calls += 1
-        return await verifier.verify(candidate, deadline_seconds=self._budget.deadline_seconds)
-
-    def _explain(self, verdict: Verdict) -> str:
-        """The first error at its place in its own file."""
-        said = [d for d in verdict.diagnostics if d.severity == "error"]
-        if not said:
-            return verdict.status.value
-        found = place_diagnostic(said[0], self._source.entry.included)
-        where = f"line {found.line}: " if found.line else ""
-        # No hint may rest on what `verify` can be told to believe.
-        return f"{verdict.status.value}: {where}{REMEDY.sub('', found.message)}"
-
-
-def _reached_prover(verdict: Verdict) -> bool:
-    """True if it says what fails; one that ran out of a limit does that too."""
-    is_judged = verdict.status in (Status.REJECTED, Status.EXHAUSTED)
-    return is_judged and verdict.stage is Stage.PROVER
-
-
-def _count_lines(text: str) -> int:
-    return text.rstrip("\n").count("\n") + 1

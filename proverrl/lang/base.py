@@ -19,6 +19,7 @@ from proverrl.errors import ProblemError, UsageError
 from proverrl.lang.kinds import Kind, find_kind, list_kinds
 from proverrl.lang.parts import (
     Composing,
+    Filling,
     Pooling,
     Searching,
 )
@@ -119,6 +120,11 @@ class Language(ABC):
     @property
     def pooling(self) -> Pooling | None:
         """Proof hints that bodies share, where it has them."""
+        return None
+
+    @property
+    def filling(self) -> Filling | None:
+        """Holes in the proofs of files, where there are words for them."""
         return None
 
     @property

@@ -1,24 +1,26 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Pooling``) and composers (``Composing``)
+Flows out: what searches (``Searching``, ``Pooling``, ``Filling``) and composers (``Composing``)
 ask of it. Methods with a body here are defaults.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from proverrl.config.search import SearchStates
 from proverrl.lang.records import (
+    Failure,
+    Hole,
     Operator,
     PooledHint,
     Prefix,
     RefusedHints,
     SegmentFn,
 )
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Candidate, Diagnostic, Problem, Verdict
 from proverrl.verifier.body_place import hole_column
 
 
@@ -61,8 +63,12 @@ class Pooling(Protocol):
     def list_hints(self, problem: Problem, body: str) -> list[PooledHint]:
         """The hints of a body, also of one that cannot be read as a whole."""
 
+    def list_added(self, problem: Problem, body: str) -> list[PooledHint]:
+        """All that a whole program adds, with what it declares and what speaks of that."""
+
     guessed_kinds: frozenset[str]
-    """Those of ``kinds`` for which ``guess`` and what follows, up to ``insert``, work."""
+    """Those of ``kinds`` for which ``list_added``, ``guess`` and what follows, up to ``insert``,
+    work."""
 
     def guess(self, problem: Problem, verdict: Verdict) -> list[list[PooledHint]]:
         """Hints that the problem's own text suggests, given the verdict on a body without any, in
@@ -109,6 +115,35 @@ class Pooling(Protocol):
 
     def is_ordered(self, problem: Problem) -> bool:
         """True if a hint may hold only behind another."""
+
+
+class Filling(Protocol):
+    """Holes that the author of a whole file left in its proofs, filled by tactics on one line."""
+
+    failing: str
+    """A filling that is read, and always fails."""
+
+    def find_holes(self, text: str) -> list[Hole]:
+        """The holes of a file in order."""
+
+    def suggest(self, text: str, hole: Hole, unproved: Collection[str]) -> list[str]:
+        """Fillings for one hole, in the order in which they should be tried, that use nothing of
+        what is ``unproved``."""
+
+    def fill(self, text: str, holes: Sequence[Hole], fillings: Sequence[str]) -> str:
+        """The file's text with these holes filled, as it should be kept."""
+
+    def try_out(self, text: str, holes: Sequence[Hole], fillings: Sequence[str]) -> str:
+        """The same, so that what does not fill its hole fails at its place."""
+
+    def list_failures(
+        self, text: str, holes: Sequence[Hole], fillings: Sequence[str], verdict: Verdict
+    ) -> tuple[list[Failure | None], list[Diagnostic]]:
+        """What the verdict on ``try_out`` says of each filling, None where it found no fault; and
+        its errors elsewhere, whose lines are those of the file."""
+
+    def find_holder(self, text: str, line: int) -> tuple[str, int]:
+        """The declaration at a line, and its own line."""
 
 
 class Composing(ABC):

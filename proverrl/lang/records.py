@@ -72,12 +72,33 @@ class PooledHint:
     """A proof hint of a body, on one line, that may stand in other bodies. Two with one ``key`` say
     the same. Those of lower ``rank`` come first, because later ones may need them to have a
     meaning. ``measure`` names the loop or declaration whose measure it is, empty for what is none;
-    a body may have one of each."""
+    a body may have one of each. What ``declares`` a lemma or a function is no hint of other bodies,
+    and may have more lines."""
 
     text: str
     key: str
     rank: int = 0
     measure: str = ""
+    declares: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A ``word`` that the author of a file left in place of a proof: its ``line`` (from 1) and
+    ``column`` (from 0), its place in characters, the declaration with its line, and whether a term
+    belongs there."""
+
+    line: int
+    column: int
+    word: str
+    offset: int
+    holder: str
+    holder_line: int
+    is_term: bool
+
+
+Failure = Literal["failed", "unreadable"]
+"""What became of a filling that did not fit: ``unreadable`` if it is no text of the language."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,11 +17,18 @@ from click.testing import CliRunner, Result
 from proverrl.cli.annotate import make_patch
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError, UsageError
-from proverrl.jobs.annotate import Annotated, Annotating, HintBudget, HintSource
+from proverrl.jobs.annotate import open_annotating
+from proverrl.jobs.hint_files import Annotated, Annotating, HintBudget, HintSource
 from proverrl.lang.dafny.audit.strip import strip_hints
-from proverrl.problems.inputs import Submission, make_file_candidate, read_inputs
+from proverrl.lang.dafny.language import DAFNY
+from proverrl.lang.records import Prefix
+from proverrl.problems.inputs import Submission, read_inputs
+from proverrl.search.base import Proposal
+from proverrl.search.wiring import Tools
 from proverrl.types import (
+    ANNOTATE,
     FILE,
+    HOLE,
     Candidate,
     Diagnostic,
     Obligations,
@@ -29,7 +37,9 @@ from proverrl.types import (
     Status,
     Verdict,
 )
+from proverrl.verifier.base import Verifier
 from tests.fake_verifier import FakeVerifier
+from tests.shared_verifier import ask_verifier
 
 SUM = """function Sum(n: nat): nat { if n == 0 then 0 else n + Sum(n - 1) }
 
@@ -69,7 +79,7 @@ def read_one(path: Path) -> Submission:
 
 def work_on(path: Path, verify: Callable[[Candidate], Verdict], **limits: int) -> Annotating:
     verifier = FakeVerifier(verify)
-    return Annotating(HintSource(read_one(path)), verifier, HintBudget(**limits))
+    return open_annotating(HintSource(read_one(path)), verifier, HintBudget(**limits))
 
 
 def reject(body: str, *texts: str) -> Verdict:
@@ -132,14 +142,12 @@ def test_the_failing_loop_gets_its_hints_and_nothing_else_changes(
 
 
 def test_bad_input_is_told_in_a_line(tmp_path: Path) -> None:
-    lean, lines, broken = (tmp_path / name for name in ("a.lean", "b.jsonl", "c.dfy"))
-    lean.write_text("theorem t : True := sorry\n")
+    lines, broken = tmp_path / "b.jsonl", tmp_path / "c.dfy"
     lines.write_text('{"id": "x", "language": "dafny", "code": "method M() {}"}\n')
     broken.write_bytes(b"method \xff")
-    for path, said in ((lean, "whole files in Dafny"), (lines, "x: a line of JSON has no place")):
-        done = annotate(str(path))
-        assert done.exit_code == 2
-        assert said in done.stderr
+    done = annotate(str(lines))
+    assert done.exit_code == 2
+    assert "x: a line of JSON has no place" in done.stderr
     done = annotate(str(broken))
     assert done.exit_code == 2
     assert "c.dfy: not UTF-8: invalid start byte at byte 7" in done.stderr
@@ -288,7 +296,7 @@ def test_a_proof_that_a_seed_does_not_find_is_not_called_solved(tmp_path: Path) 
     def run(*needed: str) -> Annotated:
         plain = FakeVerifier(lambda c: judge(c, "i <= n", "r == Sum(i)"))
         seeded = FakeVerifier(lambda c: judge(c, "i <= n", "r == Sum(i)", *needed))
-        work = Annotating(HintSource(read_one(path)), plain, HintBudget(), seeded=[seeded])
+        work = open_annotating(HintSource(read_one(path)), plain, HintBudget(), seeded=[seeded])
         return asyncio.run(work.run())
 
     assert [hint.text for hint in run().hints] == ["invariant i <= n", "invariant r == Sum(i)"]
@@ -347,7 +355,7 @@ def test_patches_are_ones_that_git_applies(tmp_path: Path, monkeypatch: pytest.M
         mark = b"\xef\xbb\xbf" * (number == 1)
         path.write_bytes(mark + SUM.removesuffix("\n").encode())
         source = HintSource(read_one(path))
-        new = source.pooling.insert(source.text, ["3:1 assert true;", "9:3 invariant i <= n"])
+        new = DAFNY.pooling.insert(source.text, ["3:1 assert true;", "9:3 invariant i <= n"])
         found = Annotated(name, "solved", new)
         patch = "".join(make_patch(source, found))
         Path("patch").write_bytes(patch.encode())
@@ -363,10 +371,11 @@ def test_what_stops_one_file_does_not_stop_the_others(
     (tmp_path / "empty.jsonl").write_text("\n")
     (tmp_path / "lines.jsonl").write_text('{"id": "x", "language": "dafny", "code": "x"}\n')
     (tmp_path / "t.lean").write_text("theorem t : True := sorry\n")
+    monkeypatch.setenv("PROVERRL_LEAN", str(tmp_path / "no-lean"))
     assert annotate("empty.jsonl").exit_code == 1
     done = annotate("lines.jsonl", "t.lean", "./t.lean", "--json")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert sorted((row["file"], row["status"]) for row in rows) == [
         ("t.lean", "unusable"),
         ("x", "unusable"),
@@ -380,7 +389,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     link.symlink_to(path)
     source = HintSource(read_one(link))
     hints = ["9:3 invariant i <= n", "9:3 invariant r == Sum(i)"]
-    new = source.pooling.insert(source.text, hints)
+    new = DAFNY.pooling.insert(source.text, hints)
     source.write(new)
     # The mark at its beginning, the ends of lines and the link stay.
     hinted = HINTED.replace("\n", "\r\n")
@@ -400,5 +409,42 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path.write_text(SUM[:40])
     with pytest.raises(ProblemError, match="it was changed while it was read"):
         HintSource(entry)
-    with pytest.raises(ProblemError, match="whole files in Dafny"):
-        HintSource(Submission("x", make_file_candidate("x", "theorem", "lean")))
+    with pytest.raises(ProblemError, match="whole files in Dafny and Lean"):
+        HintSource(Submission("x", Candidate(Problem("x", "dafny", ANNOTATE, "", HOLE), SUM)))
+
+
+TWICE = """function Sum(n: nat): nat { if n == 0 then 0 else n + Sum(n - 1) }
+
+method Show(n: nat) returns (r: nat)
+  ensures r == 2 * Sum(n)
+{
+  r := n * (n + 1);
+}
+"""
+
+
+@pytest.mark.dafny
+def test_helper_lemmas_of_a_model_need_leave(tmp_path: Path) -> None:
+    path = tmp_path / "twice.dfy"
+    path.write_text(TWICE)
+    lemma = "lemma Gauss(n: nat)\n  ensures n * (n + 1) == 2 * Sum(n)\n{\n}\n"
+    body = TWICE.replace("\nmethod", f"\n{lemma}\nmethod").replace("  r :=", "  Gauss(n);\n  r :=")
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        return [Proposal(body, 9, 0.0)] * num
+
+    async def work(verifier: Verifier, *, allow_lemmas: bool) -> Annotated:
+        tools = Tools(cast(Any, propose), cast(Any, None), verifier, verifier, 60)
+        work = open_annotating(
+            HintSource(read_one(path)), verifier, HintBudget(calls=8),
+            tools=tools, allow_lemmas=allow_lemmas,
+        )  # fmt: skip
+        return await work.run()
+
+    found = ask_verifier(lambda verifier: work(verifier, allow_lemmas=True))
+    assert (found.status, found.solved) == ("solved", {"Show": 3})
+    assert found.text == body
+    assert [hint.text for hint in found.hints] == [lemma.rstrip("\n"), "Gauss(n);"]
+    refused = ask_verifier(lambda verifier: work(verifier, allow_lemmas=False))
+    assert (refused.status, refused.text, refused.left) == ("open", TWICE, {"Show": 3})
+    assert refused.message.endswith("adds lemmas or functions: --allow-lemmas")

@@ -25,6 +25,7 @@ from proverrl.lang.lean.syntax.words import CORE_NAMES, TACTICS
 from proverrl.lang.lean.verify.canaries import CANARIES
 from proverrl.lang.parts import (
     Composing,
+    Filling,
     Searching,
 )
 from proverrl.lang.records import Extraction, Part
@@ -60,6 +61,12 @@ class Lean(Language):
         from proverrl.lang.lean.search.states import SEARCHING
 
         return SEARCHING
+
+    @property
+    def filling(self) -> Filling:
+        from proverrl.lang.lean.search.holes import FILLING
+
+        return FILLING
 
     @property
     def composing(self) -> Composing:

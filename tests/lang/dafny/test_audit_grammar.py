@@ -623,6 +623,20 @@ def test_what_hides_nothing_is_no_cheat(head: str, body: str, status: str, messa
     assert verdict.diagnostics[0].message == f"keywords: {message}"
 
 
+def test_our_program_may_have_the_attributes_of_a_bare_file() -> None:
+    for text, said in (
+        ('module {:options "-functionSyntax:4"} M { method {:test} T(x: int) { } }', ""),
+        ('module {:options "/noVerify"} M { }', "the attribute 'options' is not allowed"),
+    ):
+        problem = Problem("p", "dafny", ANNOTATE, "", f"{text}{HOLE}")
+        body = text.replace("{ }", "{ assert true; }", 1)
+        if said:
+            with pytest.raises(ProblemError, match=said):
+                audit_candidate(Candidate(problem, body))
+        else:
+            assert audit_candidate(Candidate(problem, body)) is None
+
+
 @pytest.mark.parametrize(
     ("attribute", "status", "rule"),
     [

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit.bodies import audit_candidate
 from proverrl.lang.dafny.search.guesses import guess_hints
-from proverrl.lang.dafny.search.pooled import list_hints, pose, put_together
+from proverrl.lang.dafny.search.pooled import find_fault, list_hints, pose, put_together
 from proverrl.lang.dafny.search.terms import is_single, plain, split, split_chain, substitute
 from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.types import Candidate
 
 
 def guess(text: str, line: int) -> list[list[str]]:
@@ -264,3 +267,23 @@ def test_lemmas_are_called_that_conclude_something_of_what_is_ensured() -> None:
     )
     calls = [hint for hint in guess(looped, 14)[-1] if "Square" in hint]
     assert calls == [f"{at} Square({name});" for at in ("19:5", "21:1") for name in "nmri"]
+
+
+def test_names_with_a_prime_are_known() -> None:
+    problem = pose("add", "method Add'(n': nat) {\n  var i' := 0;\n  while i' < n' {}\n}\n")
+    hints = ["3:17 invariant i' <= n'", "3:17 invariant forall k' :: 0 <= k'"]
+    assert [hint.text for hint in list_hints(problem, put_together(problem, hints))] == hints
+    unknown = put_together(problem, ["3:17 invariant j' <= n'"])
+    assert list_hints(problem, unknown) == []
+
+
+def test_a_file_may_hold_what_a_newer_dafny_is_asked_about() -> None:
+    text = "method M(s: seq<nat>, t: seq<int>)\n{\n  var r: seq<int> := s + t;\n}\n"
+    problem = pose("c", text)
+    asserted = text.replace("var r", "assert true; var r")
+    assert find_fault(problem, asserted) is None
+    with pytest.raises(ProblemError, match="wider collection"):
+        audit_candidate(Candidate(problem, asserted))
+    changed = find_fault(problem, text.replace("s + t", "t + s"))
+    assert changed is not None
+    assert changed.rule == "changed-program"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit.files import ALLOWED_ATTRIBUTES, audit_program
+from proverrl.lang.dafny.audit.files import FILE_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.audit.hints import AddedHint, read_hint
 from proverrl.lang.dafny.known_bugs.believed import find_bit_measures, has_bit_types
 from proverrl.lang.dafny.known_bugs.unallocated import find_empty_types
@@ -26,7 +26,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
-_OUR_ATTRIBUTES = ALLOWED_ATTRIBUTES | {"autocontracts"}
+_OUR_ATTRIBUTES = FILE_ATTRIBUTES | {"autocontracts"}
 # What claims no more and no less with them.
 _STEERING_ATTRIBUTES = frozenset(
     "autocontracts nowarn split_here tailrecursion vcs_split_on_every_assert verify".split()
@@ -57,41 +57,42 @@ def get_program_text(problem: Problem) -> str:
     return problem.preamble + before
 
 
-def read_our_program(problem: Problem) -> OurProgram:
-    """Read a problem's program; raises ``ProblemError`` when nothing could be held to it."""
-    program = _read_program(get_program_text(problem))
-    if isinstance(program, str):
-        raise ProblemError(
-            f"problem {problem.id!r}: no proof can be held to its program: {program}"
-        )
+def read_our_program(problem: Problem, *, is_asked: bool = False) -> OurProgram:
+    """Read a problem's program; raises ``ProblemError`` when nothing could be held to it. If
+    ``is_asked``, a newer prover is asked about what only an older one believes."""
+    program, findings = _read_program(get_program_text(problem))
+    findings = [finding for finding in findings if not (finding.older and is_asked)]
+    if findings or program is None:
+        found = f"line {findings[0].line}: {findings[0].message}"
+        raise ProblemError(f"problem {problem.id!r}: no proof can be held to its program: {found}")
     return program
 
 
 @cache_texts
-def _read_program(text: str) -> OurProgram | str:
+def _read_program(text: str) -> tuple[OurProgram | None, list[Finding]]:
     program, findings = audit_program(text, _OUR_ATTRIBUTES)
     findings = [*findings, *(find_empty_types(program) if program else ())]
-    if findings or program is None:
-        return f"line {findings[0].line}: {findings[0].message}"
+    if program is None or any(not finding.older for finding in findings):
+        return None, [finding for finding in findings if not finding.older]
     tokens, methods = program.tokens, list_methods(program.tokens)
     words = frozenset(token.text for token in tokens if is_name(token))
     lemmas = list_declared(tokens, *_LEMMA_WORDS) - methods
-    return OurProgram(tokens, program.root, words, frozenset(methods), frozenset(lemmas))
+    ours = OurProgram(tokens, program.root, words, frozenset(methods), frozenset(lemmas))
+    return ours, findings
 
 
 def audit_annotated(problem: Problem, body: str) -> list[Finding]:
-    """Findings about an annotated program; an empty list admits it. Raises as ``align``."""
-    aligned = align(problem, body)
-    return aligned if isinstance(aligned, list) else []
+    """Findings about an annotated program; an empty list admits it. Raises ``ProblemError`` when
+    our program assumes or leaves out something or is not in the grammar."""
+    read_our_program(problem)
+    aligned = _align(get_program_text(problem), body)
+    return aligned if isinstance(aligned, list) else aligned.older
 
 
 def align(problem: Problem, body: str) -> Alignment | list[Finding]:
-    """The place of each of our program's tokens in an annotated one, or why it is none.
-
-    Raises ``ProblemError`` when our program assumes or leaves out something or is not in the
-    grammar.
-    """
-    read_our_program(problem)
+    """The place of each of our program's tokens in an annotated one, or why it is none. Nothing is
+    said of what only an older prover believes. Raises ``ProblemError`` as ``audit_annotated``."""
+    read_our_program(problem, is_asked=True)
     return _align(get_program_text(problem), body)
 
 
@@ -107,15 +108,17 @@ def align_admitted(problem: Problem, body: str) -> Alignment:
 
 @cache_texts
 def _align(text: str, body: str) -> Alignment | list[Finding]:
-    ours = _read_program(text)
-    assert not isinstance(ours, str)
+    ours, _ = _read_program(text)
+    assert ours is not None
     program, findings = audit_program(body, _OUR_ATTRIBUTES)
-    if findings or program is None:
+    older = [finding for finding in findings if finding.older]
+    if program is None or older != findings:
         return findings
-    alignment = Alignment(ours, program.tokens)
+    alignment = Alignment(ours, program.tokens, older)
     if not alignment.match(ours.root, program.root):
-        return [alignment.report()]
-    return list(_check_names(ours, program.tokens, alignment.added)) or alignment
+        return [alignment.report(), *older]
+    names = list(_check_names(ours, program.tokens, alignment.added))
+    return [*names, *older] if names else alignment
 
 
 def list_entry_names(source: str, *words: str) -> frozenset[str]:
@@ -130,10 +133,12 @@ def list_entry_names(source: str, *words: str) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Alignment:
-    """A walk over our program and theirs: the hints, and the places of our tokens in theirs."""
+    """A walk over our program and theirs: the hints, and the places of our tokens in theirs; and
+    what in theirs an older prover believes."""
 
     ours: OurProgram
     theirs: list[Token]
+    older: list[Finding] = field(default_factory=list)
     added: list[AddedHint] = field(default_factory=list)
     matched: dict[int, int] = field(default_factory=dict)
     _member: Element | None = None

@@ -31,7 +31,7 @@ from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Diagnostic, Problem,
 from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column, find_body_place, find_offset
 
-AUDIT_VERSION = 52
+AUDIT_VERSION = 53
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 

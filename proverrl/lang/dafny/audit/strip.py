@@ -32,14 +32,21 @@ def strip_hints(text: str) -> tuple[str, int]:
 
     Raises ``ProblemError`` when it cannot be read.
     """
+    hints = find_hints(text)
+    for start, end in reversed(hints):
+        text = cut_lines(text, start, end)
+    return text, len(hints)
+
+
+def find_hints(text: str) -> list[tuple[int, int]]:
+    """From where to where each hint of a program stands, in characters. Raises ``ProblemError``
+    when it cannot be read."""
     tokens, findings = read_file(text)
     if findings:
         raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
     program = read_whole(text)
-    hints = list(_iter_hints(tokens, program.root))
-    for hint in reversed(hints):
-        text = cut_lines(text, program.places[hint.start], program.end(hint.end - 1))
-    return text, len(hints)
+    hints = _iter_hints(tokens, program.root)
+    return [(program.places[hint.start], program.end(hint.end - 1)) for hint in hints]
 
 
 def read_whole(text: str) -> ParsedProgram:

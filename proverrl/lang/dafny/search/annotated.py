@@ -2,8 +2,8 @@
 
 Flows in: a program with hints, or hints; such a program with its verdict. Flows out: the hints,
 whose texts begin with ``LINE:COLUMN``, the place in the problem's program before which they stand;
-a program that holds hints; those in which something fails. Not handled here: what a hint declares,
-and what speaks of that (left out); programs that change more than their hints (they have none).
+a program that holds hints; those in which something fails. Not pooled: what a hint declares, and
+what speaks of that; programs that change more than their hints (they have none).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from proverrl.lang.dafny.audit.annotated import (
     get_program_text,
     read_our_program,
 )
-from proverrl.lang.dafny.audit.bodies import audit_candidate
-from proverrl.lang.dafny.audit.hints import AddedHint
+from proverrl.lang.dafny.audit.bodies import refuse
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.search.guesses import guess_hints, name_place
 from proverrl.lang.dafny.search.states import (
@@ -36,7 +35,7 @@ from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.reply import is_endless
 from proverrl.lang.dafny.syntax.tokens import find_lines, find_places
 from proverrl.lang.dafny.verify.walls.edited import find_word
-from proverrl.lang.records import PooledHint, RefusedHints
+from proverrl.lang.records import Finding, PooledHint, RefusedHints
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 
 _CONDITION = "guessed"
@@ -60,11 +59,18 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
     return list({one.hint.key: one.hint for one in placed}.values())
 
 
+def list_added(problem: Problem, body: str) -> list[PooledHint]:
+    """All that a program adds, with what it declares and what speaks of that."""
+    aligned = align(problem, body)
+    added = () if isinstance(aligned, list) else _iter_added(body, aligned)
+    return list({one.hint.key: one.hint for one in added}.values())
+
+
 def pose(name: str, text: str) -> Problem:
     """A file as a problem: its text as it is audited, to be given back with hints. Raises
     ``ProblemError`` where that cannot be done."""
     problem = Problem(name, "dafny", ANNOTATE, "", f"{write_file(text).text}{HOLE}")
-    read_our_program(problem)
+    read_our_program(problem, is_asked=True)
     return problem
 
 
@@ -80,8 +86,14 @@ def insert(text: str, facts: Sequence[str]) -> str:
 
 
 def find_fault(problem: Problem, text: str) -> Verdict | None:
-    """What of a file's text is more than its problem with hints; None where nothing is."""
-    return audit_candidate(Candidate(problem, write_file(text).text))
+    """What of a file's text is more than its problem with hints; None where nothing is. The prover
+    is asked about the file, too."""
+    candidate = Candidate(problem, write_file(text).text)
+    try:
+        aligned = align(problem, candidate.body)
+    except RecursionError:
+        aligned = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]
+    return refuse(candidate, aligned) if isinstance(aligned, list) else None
 
 
 def _place(text: str, facts: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -111,13 +123,18 @@ def _insert(text: str, placed: Iterable[tuple[int, int, str]]) -> str:
         before, at = lines[line][:column], starts[line] + column
         blank = before[: len(before) - len(before.lstrip())]
         rest = text[at:]
-        written = "".join(f"{_indent(blank, hint, rest)}{hint}{end}" for hint in hints)
+        written = "".join(f"{_indent(blank, hint, rest)}{_end(hint, end)}" for hint in hints)
         if before.strip():
             kept = text[:at].rstrip(" \t")
             text = f"{kept}{end}{written}{blank}{rest}"
         else:
             text = f"{text[: starts[line]]}{written}{text[starts[line] :]}"
     return text
+
+
+def _end(hint: str, end: str) -> str:
+    """A hint with its line ends; an empty line follows a declaration."""
+    return hint.replace("\n", end) + end * (1 + ("\n" in hint))
 
 
 def _indent(blank: str, hint: str, after: str) -> str:
@@ -179,7 +196,7 @@ def assert_apart(problem: Problem, hints: Sequence[str]) -> str:
     proved, since one assertion says that the condition is false; empty where it would tell no more
     than the hints by themselves."""
     program = read_text(get_program_text(problem), admitted=True, trusts=True)
-    words = read_our_program(problem).words
+    words = read_our_program(problem, is_asked=True).words
     loops = {}
     for element in list_elements(program.root):
         kinds = {slot.kind: slot for slot in element.slots}
@@ -266,15 +283,22 @@ def _read(problem: Problem, body: str) -> tuple[list[_Placed], Alignment | None]
 
 
 def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_Placed]:
+    added = _iter_added(body, aligned)
+    for one, placed in zip(aligned.added, added, strict=True):
+        words = [token.text for token in aligned.theirs[one.start : one.end]]
+        declares = one.added is not None or bool(one.local or one.assigned)
+        if not declares and not find_unknown(words, problem):
+            yield placed
+
+
+def _iter_added(body: str, aligned: Alignment) -> Iterator[_Placed]:
     tokens, places = aligned.theirs, find_places(body, aligned.theirs)
     ours_of = _turn(aligned.matched)
     for added in aligned.added:
         words = [token.text for token in tokens[added.start : added.end]]
-        if _declares(added) or find_unknown(words, problem):
-            continue
         start, end = places[added.start], places[added.end - 1] + len(words[-1])
         text = body[start:end]
-        line = write_line(text)
+        line = text if added.added else write_line(text)
         anchor = next((ours_of[i] for i in range(added.end, len(tokens)) if i in ours_of), -1)
         token = aligned.ours.tokens[anchor]
         where = name_place(token)
@@ -282,11 +306,8 @@ def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_P
         is_clause = words[0] in ("invariant", "decreases")
         key = f"{where} {' '.join(words[: len(words) - (is_clause and words[-1] == ';')])}"
         rank = int(words[0] == "invariant" and "[" in words)
-        yield _Placed(PooledHint(f"{where} {line}", key, rank, measure), start, end)
-
-
-def _declares(added: AddedHint) -> bool:
-    return added.added is not None or bool(added.local or added.assigned)
+        hint = PooledHint(f"{where} {line}", key, rank, measure, added.added is not None)
+        yield _Placed(hint, start, end)
 
 
 def _holds(placed: _Placed, place: int | None) -> bool:

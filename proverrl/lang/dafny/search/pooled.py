@@ -75,6 +75,7 @@ def _condition(path: Sequence[str], statement: str) -> str:
     return f"if {known} {{ {text} }}" if path else text
 
 
+list_added = annotated.list_added
 guess = annotated.guess
 pose = annotated.pose
 place = annotated.place

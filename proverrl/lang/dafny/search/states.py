@@ -49,6 +49,7 @@ NOTHING_KNOWN = "nothing else is known to be open"
 
 _BINDERS = frozenset({"forall", "exists", "set", "iset", "map", "imap", "var"})
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
+_WHOLE_NAME = re.compile(r"[A-Za-z_][\w'?]*")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 
 
@@ -230,7 +231,7 @@ def _read_term(step: tuple[str, ...]) -> list[str]:
 def known_words(problem: Problem) -> frozenset[str]:
     """Names that mean the same in every body of the problem."""
     text = problem.preamble + problem.statement.replace(HOLE, "")
-    return frozenset(_NAME.findall(text)) | KEYWORDS
+    return frozenset((*_NAME.findall(text), *_WHOLE_NAME.findall(text))) | KEYWORDS
 
 
 def write_line(text: str) -> str:
