@@ -539,6 +539,11 @@ TRAIT = "trait T {{ {} }}\nclass C extends T {{ {} }}\n"
             "",
         ),
         ("method {:tailrecursion false} M() { }", None, ""),
+        (
+            "lemma L(f: int -> int) requires forall x {:matchinglooprewrite false} :: f(x) > 0 {}",
+            None,
+            "",
+        ),
         ("method {:verify false} M() { }", "unsound", "the attribute 'verify' is not allowed"),
         ("method {:verify} M() { }", "unsound", "the attribute 'verify' is not allowed"),
         ("method {:rlimit 9} {:test} {:isolate_assertions} M() { }", None, ""),

@@ -37,6 +37,8 @@ ALLOWED_ATTRIBUTES = frozenset(
     split_here vcs_split_on_every_assert""".split()
 )
 FILE_ATTRIBUTES = ALLOWED_ATTRIBUTES | {
+    # Chooses triggers, as ``autotriggers`` does.
+    "matchinglooprewrite",
     # Says what ``dafny test`` runs.
     "test",
     "@Test",
