@@ -77,13 +77,18 @@ async def measure(options: argparse.Namespace, rows: list[Row]) -> None:
         async with free:
             candidate = make_file_candidate(name, text, problem.language)
             source = HintSource(Submission(name, candidate))
-            verdict = await verifier.verify(candidate, deadline_seconds=budget.deadline_seconds)
+            fault = f"level {problem.level}"
+            if language.pooling is not None:
+                limit = budget.deadline_seconds
+                verdict = await verifier.verify(candidate, deadline_seconds=limit)
+                fault = name_fault(
+                    [d.message for d in verdict.diagnostics if d.severity == "error"]
+                )
             found = await open_annotating(source, verifier, budget, quick=quick).run()
-        said = [d.message for d in verdict.diagnostics if d.severity == "error"]
         row: Row = {
             "id": name,
             "status": found.status,
-            "fault": f"level {problem.level}" if language.filling else name_fault(said),
+            "fault": fault,
             "hints": [hint.text.split()[0] for hint in found.hints],
             "message": found.message,
             "calls": found.calls,

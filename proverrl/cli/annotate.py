@@ -313,7 +313,8 @@ class _Run:
                 source,
                 verifiers[0],
                 self.budget,
-                quick=verifiers[1],
+                # Under a lower limit; Lean has but one.
+                quick=verifiers[1] if source.language.pooling else None,
                 search=self.model[0].search if self.model else None,
                 tools=tools,
                 seeded=verifiers[2:],

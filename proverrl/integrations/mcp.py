@@ -101,8 +101,9 @@ def make_server(
 
     @server.tool()
     async def annotate(code: str, language: str = "dafny", calls: int = 64) -> Row:
-        """Find the invariants, assertions and measures that a whole file lacks, with at most so
-        many verifier calls for each declaration that fails. `text` is the file with them, `solved`
+        """Find the invariants, assertions and measures that a whole Dafny file lacks, or a tactic
+        for each sorry of a Lean file, with at most so many verifier calls for each declaration that
+        fails. `text` is the file with them, `solved`
         and `left` are declarations by line. Code and contracts stay as they are."""
         with _say_errors():
             source = HintSource(_read(language, code, None, "", ""))

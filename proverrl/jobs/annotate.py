@@ -11,6 +11,7 @@ language, a policy).
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -29,7 +30,6 @@ from proverrl.jobs.hint_files import (
     PlacedHint,
     Places,
     count_lines,
-    reached_prover,
 )
 from proverrl.problems.includes import is_nothing
 from proverrl.search.base import Functions, Search
@@ -38,6 +38,10 @@ from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.wiring import Tools, choose_states, make_search
 from proverrl.types import Candidate, Diagnostic, Problem, Stage, Status, Verdict
 from proverrl.verifier.base import Verifier
+
+_NEEDS_LEAVE = "answers that add lemmas or functions were not tried: --allow-lemmas"
+# A statement that is a call, or the value of a variable.
+_CALLED = re.compile(r"(?:^|[{;]|:=)\s*([\w'?.]+)\(")
 
 
 def open_annotating(
@@ -84,7 +88,8 @@ class PoolingHints(Annotating):
         self._pooling = source.language.pooling
         self._config, self._tools = search or SearchConfig(name="pooled_hints"), tools
         self._seeded, self._allow_lemmas = seeded, allow_lemmas
-        self._declared = set[str]()
+        # The names of what hints declare, by these.
+        self._declared: dict[str, str] = {}
         self._fates: dict[str, str] = {}
         self._unproved: Places = {}
 
@@ -102,7 +107,7 @@ class PoolingHints(Annotating):
             if verdict.proved and (fails := await self._find_unstable(text, {})):
                 return Annotated(name, "unstable", text, message=fails)
             return Annotated(name, "verifies", text)
-        if not reached_prover(verdict):
+        if not verdict.failed_in_prover:
             status: AnnotateStatus = "unusable" if verdict.status.judged else "open"
             return Annotated(name, status, text, message=self._explain(verdict))
         failing, foreign = self._list_failing(text, verdict)
@@ -123,9 +128,14 @@ class PoolingHints(Annotating):
         return await self._finish(problem, hints, failing, left)
 
     def _rests_on(self, hint: str) -> bool:
-        """True for a call of what was not proved at the last look: it shows nothing."""
-        called = hint.partition(" ")[2].partition("(")[0]
-        return called in {name.rpartition(".")[2] for name in self._unproved}
+        """True for a hint with a call of what was not proved at the last look: it shows nothing."""
+        called = {name.rpartition(".")[2] for name in _CALLED.findall(hint.partition(" ")[2])}
+        return not called.isdisjoint(name.rpartition(".")[2] for name in self._unproved)
+
+    def _has_open_lemma(self, hints: Sequence[str], failing: Collection[str]) -> bool:
+        """True if one of these hints declares something that fails."""
+        own = {self._declared[hint] for hint in hints if hint in self._declared}
+        return not own.isdisjoint(name.rpartition(".")[2] for name in failing)
 
     async def _search(self, problem: Problem, failing: Places) -> list[str]:
         """Hints of what fails that hold together; none of other declarations."""
@@ -156,13 +166,10 @@ class PoolingHints(Annotating):
             }
             hints = [search.pool[key].text for key in search.standing]
         bodies = sorted((proof.body for proof in search.all_proofs), key=len)
-        added = [self._pooling.list_added(problem, body) for body in bodies]
-        allowed = [a for a in added if self._allow_lemmas or not any(h.declares for h in a)]
-        if allowed:
-            hints = [hint.text for hint in allowed[0]]
-            self._declared = {hint.text for hint in allowed[0] if hint.declares}
-        elif added:
-            self._stopped = "a proof was found that adds lemmas or functions: --allow-lemmas"
+        found = (self._pooling.list_added(problem, body) for body in bodies)
+        if added := next(filter(None, found), None):
+            hints = [hint.text for hint in added]
+            self._declared = {hint.text: hint.declares for hint in added if hint.declares}
         return self._select(problem, hints, failing.keys())
 
     def _select(self, problem: Problem, hints: Sequence[str], names: Collection[str]) -> list[str]:
@@ -198,9 +205,11 @@ class PoolingHints(Annotating):
         body = self._source.candidate(text).body
         refusal = await asyncio.to_thread(self._pooling.find_fault, problem, body)
         result = Annotated(self._name, "open", self._source.text, left=failing)
-        if refusal is not None or not (verdict.proved or reached_prover(verdict)):
+        if refusal is not None or not (verdict.proved or verdict.failed_in_prover):
             return replace(result, message=self._explain(refusal or verdict))
         left, foreign = ({}, "") if verdict.proved else self._list_failing(text, verdict)
+        if self._has_open_lemma(kept, left):
+            return replace(result, message=self._explain(verdict))
         solved = {name: line for name, line in failing.items() if name not in left}
         if not solved:
             return replace(result, message=foreign)
@@ -227,10 +236,12 @@ class PoolingHints(Annotating):
         verdict = await self._ask(self._quick, self._source.candidate(text))
         if verdict.proved:
             return {}
-        if not reached_prover(verdict):
+        if not verdict.failed_in_prover:
             return None
         found = self._pooling.list_failing(self._source.candidate(text).body, verdict)
         self._unproved = found
+        if self._has_open_lemma(hints, found):
+            return None
         own = {name for name, line in found.items() if line <= count_lines(text)}
         return {name: line for name, line in failing.items() if name in own}
 
@@ -241,7 +252,7 @@ class PoolingHints(Annotating):
             self._tell(f"random seed {number}")
             verdict = await self._ask(verifier, self._source.candidate(text))
             fails = {} if verdict.proved else self._list_failing(text, verdict)[0]
-            if not (verdict.proved or reached_prover(verdict)) or not fails.keys() <= left.keys():
+            if not (verdict.proved or verdict.failed_in_prover) or not fails.keys() <= left.keys():
                 return f"not proved with the solver's random seed {number}"
         return ""
 
@@ -265,6 +276,11 @@ class PoolingHints(Annotating):
         refusal = await asyncio.to_thread(fault, candidate.problem, candidate.body)
         if refusal is not None:
             return refusal
+        added = self._pooling.list_added(candidate.problem, candidate.body)
+        if not self._allow_lemmas and any(hint.declares for hint in added):
+            self._stopped = _NEEDS_LEAVE
+            said = Diagnostic("error", _NEEDS_LEAVE)
+            return Verdict(Status.REJECTED, (said,), stage=Stage.AUDIT)
         whole = replace(self._source.entry.candidate, body=candidate.body)
         try:
             return await self._ask(self._quick, whole)

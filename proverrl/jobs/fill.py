@@ -1,175 +1,209 @@
 """Fills the holes in the proofs of somebody's own files.
 
 Flows in: a file whose author left ``sorry`` in place of proofs. Flows out: the file with as many of
-them filled as could be. In each call every open hole has its next filling, since what fails is told
-at its place. A hole that was not reached, because something before it failed, would not fail
-either: so a filling counts only where one that always fails was told of just before, beside the
-same others. Not handled here: what is tried (``Filling`` of a language).
+them filled as could be; it was verified as it is written. In each call every open hole has its next
+filling, since what fails is told at its place. What fails may hide what stands behind it, so what
+seems to fit is asked once more beside holes that are left as they are. Not handled here: what is
+tried (``Filling`` of a language).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from proverrl.jobs.hint_files import (
     CALLS_USED,
     Annotated,
-    AnnotateStatus,
     Annotating,
     PlacedHint,
     Places,
-    reached_prover,
 )
-from proverrl.lang.records import Failure, Hole
+from proverrl.lang.records import Failure
 from proverrl.problems.includes import is_nothing
-from proverrl.types import Verdict
+from proverrl.types import Stage, Status, Verdict
 
-_HOLDS, _FAILS = "needed", "does not hold"
+Fillings = dict[int, str]
+"""Texts by the numbers of their holes."""
+
+_LAST_LOOKS = 2
 
 
 class FillingHoles(Annotating):
-    """One file with holes."""
+    """One file with holes. A declaration is ``solved`` if all of its own holes are filled: it may
+    still rest on others that are not."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
         assert self._source.language.filling is not None
         self._filling = self._source.language.filling
         self._holes = self._filling.find_holes(self._source.text)
-        self._filled: dict[Hole, str] = {}
-        self._queues: dict[Hole, list[str]] = {}
-        self._tried: list[tuple[Hole, str]] = []
+        self._filled: dict[int, str] = {}
+        self._queues: dict[int, list[str]] = {}
+        self._unproved: dict[int, Places] = {}
+        self._tried: list[tuple[int, str]] = []
+        # Holes whose fillings were read, and those that take the other kind of text.
+        self._read = set[int]()
+        self._turned = set[int]()
+        self._given_up = set[int]()
+        # Fillings that this tool does not know.
         self._unknown = set[str]()
-        self._unjudged: Verdict | None = None
-        self._foreign: Verdict | None = None
 
     def _list_tried(self) -> tuple[PlacedHint, ...]:
         return tuple(
-            self._place(hole, text, _HOLDS if self._filled.get(hole) == text else _FAILS)
-            for hole, text in self._tried
+            self._place(
+                number, text, "needed" if self._filled.get(number) == text else "does not hold"
+            )
+            for number, text in self._tried
         )
 
     async def _run(self, only_check: bool) -> Annotated:
         text = self._source.text
-        result = Annotated(self._name, "open", text)
-        if not self._holes:
-            return self._conclude(await self._verify(text), result)
-        reached = await self._list_reached()
-        if self._unjudged is not None:
-            return self._conclude(self._unjudged, result)
-        num = len(self._list_open())
-        if not only_check:
-            await self._limit(self._fill(reached, self._budget.calls * num), num)
-        message = self._stopped or (self._explain(self._foreign) if self._foreign else "")
-        left = self._list_left()
-        if not self._filled:
-            return replace(result, left=left, message=message)
-        holes = [hole for hole in self._holes if hole in self._filled]
-        found = replace(
-            result,
-            status="partly",
-            text=self._filling.fill(text, holes, [self._filled[hole] for hole in holes]),
-            hints=tuple(self._place(hole, self._filled[hole], _HOLDS) for hole in holes),
-            solved={hole.holder: hole.holder_line for hole in holes if hole.holder not in left},
-            left=left,
-            message=message,
-        )
-        is_open = len(holes) < len(self._holes)
-        return found if is_open else self._conclude(await self._verify(found.text), found)
-
-    def _conclude(self, verdict: Verdict, found: Annotated) -> Annotated:
-        """The result on a text without holes, or on one that is no file to fill."""
+        verdict = await self._verify(text)
         if verdict.proved or is_nothing(verdict):
-            return replace(found, status="solved" if found.hints else "verifies")
-        is_read = found.hints or reached_prover(verdict) or not verdict.status.judged
-        status: AnnotateStatus = "open" if is_read else "unusable"
-        left = (found.solved or {}) | (found.left or {})
-        message = self._explain(verdict)
-        return Annotated(self._name, status, self._source.text, left=left, message=message)
+            return Annotated(self._name, "verifies", text)
+        failing = self._list_failing(verdict)
+        result = Annotated(self._name, "open", text, left=failing, message=self._explain(verdict))
+        if not (self._holes and _is_read(verdict)):
+            is_refused = verdict.status.judged and not verdict.failed_in_prover
+            return replace(result, status="unusable" if is_refused else "open")
+        if not only_check:
+            num = len(self._list_open())
+            await self._limit(self._fill(self._budget.calls * num), num)
+        message = self._explain(verdict) if failing else self._stopped
+        return await self._conclude(replace(result, message=message))
 
-    async def _fill(self, reached: list[Hole], calls: int) -> None:
-        """Fill holes, the reached ones first, until no filling is left, in so many calls."""
-        while asked := {hole: text for hole in reached if (text := self._take_next(hole))}:
-            if self._calls >= calls:
-                self._stopped = CALLS_USED
-                return
-            self._tell(f"{self._calls} of {calls} calls, {len(self._filled)} holes filled")
-            failures = await self._try_out(self._filled | asked)
-            unread = [hole for hole in asked if failures.get(hole) == "unreadable"]
-            if unread:
-                # Nothing behind it was read. The tool may not know this word at all.
-                self._unknown |= {_first_word(asked[hole]) for hole in unread}
-                for hole in asked.keys() - set(unread):
-                    self._queues[hole].insert(0, asked[hole])
-                continue
-            self._tried += asked.items()
-            if fits := {
-                hole: asked[hole] for hole in asked if failures.get(hole, "failed") is None
-            }:
-                self._filled |= fits
-                reached = await self._list_reached()
-
-    async def _list_reached(self) -> list[Hole]:
-        """The open holes at which something fails that always does, beside the filled ones, of
-        which those that fail now are open again. A hole that takes the other kind of text is
-        changed."""
-        while True:
-            failures = await self._try_out(self._filled)
-            turned = {
-                hole: replace(hole, is_term=not hole.is_term)
-                for hole in self._holes
-                if failures.get(hole) == "unreadable" and hole not in self._queues
+    async def _conclude(self, result: Annotated) -> Annotated:
+        """The result with the fillings that stand in the whole file."""
+        failing = result.left or {}
+        for _ in range(_LAST_LOOKS if self._filled else 0):
+            numbers = sorted(self._filled)
+            filled = [self._filled[number] for number in numbers]
+            text = self._filling.fill(
+                self._source.text, [self._holes[number] for number in numbers], filled
+            )
+            verdict = await self._verify(text)
+            is_proved = verdict.proved or is_nothing(verdict)
+            broken = self._list_failing(verdict).keys() - failing.keys()
+            if is_proved or (_is_read(verdict) and not broken):
+                left = {} if is_proved else self._list_open() | failing
+                own = [self._holes[number] for number in numbers]
+                return replace(
+                    result,
+                    status="solved" if is_proved else "partly",
+                    text=text,
+                    hints=tuple(self._place(n, self._filled[n], "needed") for n in numbers),
+                    solved={h.holder: h.holder_line for h in own if h.holder not in left},
+                    left=left,
+                    message=result.message or ("" if is_proved or left else self._explain(verdict)),
+                )
+            result = replace(result, message=self._explain(verdict))
+            self._filled = {
+                number: text
+                for number, text in self._filled.items()
+                if _is_read(verdict) and self._holes[number].holder not in broken
             }
-            if not turned:
-                break
-            self._holes = [turned.get(hole, hole) for hole in self._holes]
-            self._queues |= {hole: self._suggest(hole) for hole in turned.values()}
-        if self._unjudged is not None:
-            self._stopped = self._explain(self._unjudged)
-            return []
-        self._filled = {h: t for h, t in self._filled.items() if failures.get(h, "") is None}
-        return [hole for hole in self._holes if failures.get(hole) == "failed"]
+        self._filled = {}
+        return replace(result, left=self._list_open() | failing)
 
-    async def _try_out(self, fillings: Mapping[Hole, str]) -> Mapping[Hole, Failure | None]:
-        """What the verifier says of each hole, where one without a filling fails; nothing where it
-        has no verdict."""
-        texts = [fillings.get(hole, self._filling.failing) for hole in self._holes]
-        text = self._filling.try_out(self._source.text, self._holes, texts)
-        verdict = await self._ask(self._quick, self._source.candidate(text))
-        self._unjudged = None if verdict.proved or reached_prover(verdict) else verdict
-        if self._unjudged is not None:
+    async def _fill(self, calls: int) -> None:
+        """Fill holes until no filling is left, in so many calls."""
+        while not self._stopped and (asked := self._take_next()):
+            self._tell(f"{self._calls} of {calls} calls, {len(self._filled)} holes filled")
+            fits = await self._find_fits(asked, calls)
+            if not fits:
+                continue
+            together = self._filled | fits
+            failures = await self._try_out(together)
+            if failures is not None:
+                self._filled = {n: text for n, text in together.items() if failures[n] is None}
+
+    async def _find_fits(self, asked: Fillings, calls: int) -> dict[int, str]:
+        """Those of these fillings at whose places nothing fails."""
+        # What fits is asked once more.
+        if self._calls + 2 > calls:
+            self._stopped = CALLS_USED
+        if self._stopped or not asked:
             return {}
-        failures, rest = self._filling.list_failures(self._source.text, self._holes, texts, verdict)
-        self._foreign = replace(verdict, diagnostics=tuple(rest)) if rest else None
-        return dict(zip(self._holes, failures, strict=True))
+        failures = await self._try_out(self._filled | asked)
+        if failures is None and len(asked) > 1:
+            # One of them may have ended the tool, or run for ever.
+            pairs, middle = list(asked.items()), len(asked) // 2
+            first = await self._find_fits(dict(pairs[:middle]), calls)
+            return first | await self._find_fits(dict(pairs[middle:]), calls)
+        failures = failures or dict.fromkeys(asked, "failed")
+        if unread := [number for number in asked if failures[number] == "unreadable"]:
+            # Nothing behind it was read.
+            dropped = {number for number in unread if not self._turn(number, asked[number])}
+            again = {number: text for number, text in asked.items() if number not in dropped}
+            return await self._find_fits(again, calls)
+        self._read |= asked.keys()
+        self._tried += asked.items()
+        return {number: text for number, text in asked.items() if failures[number] is None}
 
-    def _take_next(self, hole: Hole) -> str:
-        """The next filling of a hole; empty where none is left."""
-        if hole not in self._queues:
-            self._queues[hole] = self._suggest(hole)
-        queue = self._queues[hole]
-        while queue:
-            if _first_word(text := queue.pop(0)) not in self._unknown:
-                return text
-        return ""
+    def _turn(self, number: int, filling: str) -> bool:
+        """Whether a hole whose filling cannot be read may take it as the other kind of text. One
+        that takes neither is given up; where others were read, the tool does not know this one."""
+        if number in self._read:
+            self._unknown.add(filling)
+        elif number in self._turned:
+            self._given_up.add(number)
+        else:
+            self._turned.add(number)
+            hole = self._holes[number]
+            self._holes[number] = replace(hole, is_term=not hole.is_term)
+            return True
+        return False
 
-    def _suggest(self, hole: Hole) -> list[str]:
-        return self._filling.suggest(self._source.text, hole, self._list_open())
+    async def _try_out(self, fillings: Fillings) -> dict[int, Failure | None] | None:
+        """What the verifier says of each of these fillings; None where it has no verdict."""
+        numbers = sorted(fillings)
+        holes, texts = [self._holes[n] for n in numbers], [fillings[n] for n in numbers]
+        text = self._filling.try_out(self._source.text, holes, texts)
+        verdict = await self._ask(self._quick, self._source.candidate(text))
+        if not (verdict.proved or is_nothing(verdict) or _is_read(verdict)):
+            return None
+        failures = self._filling.list_failures(self._source.text, holes, texts, verdict)
+        return dict(zip(numbers, failures, strict=True))
+
+    def _take_next(self) -> dict[int, str]:
+        """The next filling of each open hole that has one left."""
+        found = {}
+        for number, hole in enumerate(self._holes):
+            if number in self._filled or number in self._given_up:
+                continue
+            queue = self._queues.setdefault(number, [])
+            if not queue and self._unproved.get(number) != (unproved := self._list_open()):
+                # What was proved since may help.
+                self._unproved[number] = unproved
+                known = {text for tried, text in self._tried if tried == number}
+                fresh = self._filling.suggest(self._source.text, hole, unproved)
+                queue += [text for text in fresh if text not in known]
+            while queue and number not in found:
+                text = queue.pop(0)
+                if self._unknown.isdisjoint({text, text.partition(" ")[0]}):
+                    found[number] = text
+        return found
 
     def _list_open(self) -> Places:
         """The declarations with open holes, and their lines."""
-        return {h.holder: h.holder_line for h in self._holes if h not in self._filled}
+        rest = (hole for n, hole in enumerate(self._holes) if n not in self._filled)
+        return {hole.holder: hole.holder_line for hole in rest}
 
-    def _list_left(self) -> Places:
-        """Those, and what fails elsewhere."""
-        errors = self._foreign.diagnostics if self._foreign else ()
-        text = self._source.text
-        return self._list_open() | dict(self._filling.find_holder(text, e.line) for e in errors)
+    def _list_failing(self, verdict: Verdict) -> Places:
+        """The declarations in which a verdict on the file has an error; a filling is on one line,
+        so that lines are the same."""
+        if is_nothing(verdict):
+            return {}
+        lines = [d.line for d in verdict.diagnostics if d.severity == "error" and d.line]
+        return dict(self._filling.find_holder(self._source.text, line) for line in lines)
 
-    def _place(self, hole: Hole, text: str, fate: str) -> PlacedHint:
+    def _place(self, number: int, text: str, fate: str) -> PlacedHint:
+        hole = self._holes[number]
         return PlacedHint(hole.line, hole.column + 1, text, fate)
 
 
-def _first_word(filling: str) -> str:
-    return filling.partition(" ")[0].rstrip(";")
+def _is_read(verdict: Verdict) -> bool:
+    """True if the tool read all of the file, and says what fails or is left open."""
+    is_open = verdict.status is Status.INCOMPLETE and verdict.stage is Stage.PROVER
+    return is_open or verdict.failed_in_prover

@@ -26,7 +26,7 @@ from proverrl.lang.base import Language
 from proverrl.lang.trusted import REMEDY
 from proverrl.problems.includes import place_diagnostic, read_program_text
 from proverrl.problems.inputs import Submission
-from proverrl.types import FILE, Candidate, Stage, Status, Verdict
+from proverrl.types import FILE, Candidate, Verdict
 from proverrl.verifier.base import Verifier
 
 AnnotateStatus = Literal["verifies", "solved", "unstable", "partly", "open", "unusable"]
@@ -239,12 +239,6 @@ class Annotating(ABC):
 
 def _has_hints(language: Language) -> bool:
     return language.pooling is not None or language.filling is not None
-
-
-def reached_prover(verdict: Verdict) -> bool:
-    """True if it says what fails; one that ran out of a limit does that too."""
-    is_judged = verdict.status in (Status.REJECTED, Status.EXHAUSTED)
-    return is_judged and verdict.stage is Stage.PROVER
 
 
 def count_lines(text: str) -> int:

@@ -20,7 +20,7 @@ from proverrl.lang.records import (
     RefusedHints,
     SegmentFn,
 )
-from proverrl.types import Candidate, Diagnostic, Problem, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.body_place import hole_column
 
 
@@ -120,27 +120,24 @@ class Pooling(Protocol):
 class Filling(Protocol):
     """Holes that the author of a whole file left in its proofs, filled by tactics on one line."""
 
-    failing: str
-    """A filling that is read, and always fails."""
-
     def find_holes(self, text: str) -> list[Hole]:
         """The holes of a file in order."""
 
     def suggest(self, text: str, hole: Hole, unproved: Collection[str]) -> list[str]:
-        """Fillings for one hole, in the order in which they should be tried, that use nothing of
+        """Fillings for one hole, in the order in which they should be tried, that name nothing of
         what is ``unproved``."""
 
     def fill(self, text: str, holes: Sequence[Hole], fillings: Sequence[str]) -> str:
         """The file's text with these holes filled, as it should be kept."""
 
     def try_out(self, text: str, holes: Sequence[Hole], fillings: Sequence[str]) -> str:
-        """The same, so that what does not fill its hole fails at its place."""
+        """The same, so that what does not fill its hole, or no proof is wanted there, fails at its
+        place."""
 
     def list_failures(
         self, text: str, holes: Sequence[Hole], fillings: Sequence[str], verdict: Verdict
-    ) -> tuple[list[Failure | None], list[Diagnostic]]:
-        """What the verdict on ``try_out`` says of each filling, None where it found no fault; and
-        its errors elsewhere, whose lines are those of the file."""
+    ) -> list[Failure | None]:
+        """What the verdict on ``try_out`` says of each filling; None where it found no fault."""
 
     def find_holder(self, text: str, line: int) -> tuple[str, int]:
         """The declaration at a line, and its own line."""

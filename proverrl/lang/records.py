@@ -72,14 +72,14 @@ class PooledHint:
     """A proof hint of a body, on one line, that may stand in other bodies. Two with one ``key`` say
     the same. Those of lower ``rank`` come first, because later ones may need them to have a
     meaning. ``measure`` names the loop or declaration whose measure it is, empty for what is none;
-    a body may have one of each. What ``declares`` a lemma or a function is no hint of other bodies,
-    and may have more lines."""
+    a body may have one of each. What ``declares`` the lemma or function of this name is no hint of
+    other bodies, and may have more lines."""
 
     text: str
     key: str
     rank: int = 0
     measure: str = ""
-    declares: bool = False
+    declares: str = ""
 
 
 @dataclass(frozen=True, slots=True)

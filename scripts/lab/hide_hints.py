@@ -22,13 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from proverrl.cli.second_look import RLIMIT
 from proverrl.errors import ProblemError
 from proverrl.files.lines import write_lines_atomically
+from proverrl.lang import find_language
 from proverrl.lang.dafny.audit.strip import cut_lines, find_hints, read_whole
 from proverrl.lang.dafny.known_bugs.misjudged import list_elements
 from proverrl.lang.dafny.search.annotated import pose
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import Submission, make_file_candidate, read_inputs
 from proverrl.problems.load import make_row
-from proverrl.types import Problem, Status
+from proverrl.types import Problem
 from proverrl.verifier.base import Verifier
 from scripts.arguments import at_least, telling_errors
 
@@ -68,7 +69,7 @@ async def choose(
         if len(found) < num:
             asked = make_file_candidate(f"{name}.{holder}", bare)
             verdict = await verifier.verify(asked, deadline_seconds=_SECONDS)
-            if verdict.status is Status.REJECTED:
+            if verdict.failed_in_prover:
                 found += _pose(f"{name}.{holder}", bare)
     print(f"{name}: {len(hidden)} with hints, {len(found)} chosen", flush=True)
     return found
@@ -76,10 +77,12 @@ async def choose(
 
 def _pose(name: str, text: str) -> list[Problem]:
     try:
-        return [pose(name, text)]
+        problem = pose(name, text)
+        find_language("dafny").check_problem(problem)
     except ProblemError as error:
         print(error, flush=True)
         return []
+    return [problem]
 
 
 async def work(options: argparse.Namespace) -> list[Problem]:

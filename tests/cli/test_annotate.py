@@ -447,4 +447,4 @@ def test_helper_lemmas_of_a_model_need_leave(tmp_path: Path) -> None:
     assert [hint.text for hint in found.hints] == [lemma.rstrip("\n"), "Gauss(n);"]
     refused = ask_verifier(lambda verifier: work(verifier, allow_lemmas=False))
     assert (refused.status, refused.text, refused.left) == ("open", TWICE, {"Show": 3})
-    assert refused.message.endswith("adds lemmas or functions: --allow-lemmas")
+    assert refused.message.endswith("were not tried: --allow-lemmas")

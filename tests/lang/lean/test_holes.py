@@ -90,13 +90,14 @@ def test_errors_belong_to_the_filling_at_their_place() -> None:
         Diagnostic("warning", "unused", 5, 30),
     )
     verdict = Verdict(Status.REJECTED, errors, stage=Stage.PROVER)
-    failures, rest = FILLING.list_failures(TEXT, holes, texts, verdict)
+    failures = FILLING.list_failures(TEXT, holes, texts, verdict)
     assert failures == [None, "failed", None, "unreadable", None, None]
-    assert [error.message for error in rest] == ["of something else"]
-    assert FILLING.find_holder(TEXT, rest[0].line) == ("Pairs.both", 11)
-    # Behind the last of fifty messages nothing is known.
+    assert FILLING.find_holder(TEXT, 11) == ("Pairs.both", 10 + 1)
+    # Behind the last of fifty errors nothing is known.
     many = Verdict(Status.REJECTED, errors[:1] * 50, stage=Stage.PROVER)
-    assert FILLING.list_failures(TEXT, holes, texts, many)[0] == [None, "failed", *["failed"] * 4]
+    assert FILLING.list_failures(TEXT, holes, texts, many) == [None, "failed", *["failed"] * 4]
+    few = Verdict(Status.REJECTED, errors[:1] + errors[3:] * 49, stage=Stage.PROVER)
+    assert FILLING.list_failures(TEXT, holes, texts, few) == [None, "failed", *[None] * 4]
 
 
 def fill(
@@ -120,7 +121,9 @@ def judge_by(right: Mapping[int, str], candidate: Candidate, *, known: str = "")
             elif tried[1] != right.get(number) and not hidden:
                 errors.append(Diagnostic("error", "it fails", number, tried.start()))
                 hidden = True
-    status = Status.REJECTED if errors or "sorry" in candidate.body else Status.PROVED
+    is_open = "sorry" in candidate.body or "admit" in candidate.body
+    status = Status.INCOMPLETE if is_open else Status.PROVED
+    status = Status.REJECTED if errors else status
     return Verdict(status, tuple(errors), stage=Stage.PROVER, checks=("judged",))
 
 
@@ -171,19 +174,20 @@ def test_the_limits_are_told(tmp_path: Path) -> None:
     found = fill(tmp_path / "a.lean", BLOCK, lambda c: judge_by({}, c), calls=3)
     assert (found.status, found.text, found.left) == ("open", BLOCK, {"t": 1, "u": 6})
     assert found.message == "the calls are used up: raise --calls"
-    assert found.calls == 6
+    assert found.calls == 5
 
 
 def test_what_is_believed_in_pieces_only_is_not_called_solved(tmp_path: Path) -> None:
     def judge(candidate: Candidate) -> Verdict:
-        if _TRIED.search(candidate.body):
+        if _TRIED.search(candidate.body) or "sorry" in candidate.body:
             return judge_by({2: "assumption", 3: "simp", 7: "rfl"}, candidate)
         error = Diagnostic("error", "the kernel says no", 1, 0)
         return Verdict(Status.REJECTED, (error,), stage=Stage.PROVER)
 
     found = fill(tmp_path / "a.lean", BLOCK, judge)
-    assert (found.status, found.text, found.hints) == ("open", BLOCK, ())
-    assert found.left == {"t": 1, "u": 6}
+    # What else was filled stays.
+    assert (found.status, found.solved, found.left) == ("partly", {"u": 6}, {"t": 1})
+    assert found.text == BLOCK.replace("  sorry\n", "  rfl\n")
     assert found.message == "rejected: line 1: the kernel says no"
 
 
@@ -239,3 +243,30 @@ def test_holes_of_a_real_lean(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(cli, ["verify", str(path)])
     assert json.loads(done.stdout)["status"] == "proved"
+
+
+def test_a_call_without_a_verdict_is_asked_in_halves(tmp_path: Path) -> None:
+    def judge(candidate: Candidate) -> Verdict:
+        tried = _TRIED.findall(candidate.body)
+        if "decide" in tried and "have a : p := by sorry" not in candidate.body:
+            return Verdict(Status.TIMEOUT, cause="deadline")
+        return judge_by({7: "decide"}, candidate)
+
+    found = fill(tmp_path / "a.lean", BLOCK, judge)
+    assert (found.status, found.solved, found.left) == ("partly", {"u": 6}, {"t": 1})
+
+
+def test_a_hole_that_takes_a_term_is_turned(tmp_path: Path) -> None:
+    text = "theorem t : True := by\n  exact id\n    sorry\n"
+
+    def judge(candidate: Candidate) -> Verdict:
+        line = candidate.body.split("\n")[2]
+        errors = [Diagnostic("error", "unexpected token '('; expected term", 3, 6)]
+        if "sorry" in line:
+            return Verdict(Status.INCOMPLETE, stage=Stage.PROVER)
+        if "show" in line and "(by" not in line:
+            return Verdict(Status.REJECTED, tuple(errors), stage=Stage.PROVER)
+        return Verdict(Status.PROVED, stage=Stage.PROVER, checks=("judged",))
+
+    found = fill(tmp_path / "a.lean", text, judge)
+    assert (found.status, found.text) == ("solved", text.replace("sorry", "(by rfl)"))

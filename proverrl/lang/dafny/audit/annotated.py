@@ -25,11 +25,12 @@ from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
-# What our own text may carry besides; it is ours, so it need not be harmless in other hands.
+# What our text may carry, and so a text that must be ours with hints.
 _OUR_ATTRIBUTES = FILE_ATTRIBUTES | {"autocontracts"}
 # What claims no more and no less with them.
 _STEERING_ATTRIBUTES = frozenset(
-    "autocontracts nowarn split_here tailrecursion vcs_split_on_every_assert verify".split()
+    """autocontracts isolate_assertions nowarn split_here tailrecursion test
+    vcs_split_on_every_assert verify""".split()
 )
 # Names that Dafny itself gives a meaning when a program declares them.
 _MAGIC_NAMES = frozenset("Valid Repr Main MoveNext".split())
@@ -93,7 +94,8 @@ def align(problem: Problem, body: str) -> Alignment | list[Finding]:
     """The place of each of our program's tokens in an annotated one, or why it is none. Nothing is
     said of what only an older prover believes. Raises ``ProblemError`` as ``audit_annotated``."""
     read_our_program(problem, is_asked=True)
-    return _align(get_program_text(problem), body)
+    aligned = _align(get_program_text(problem), body)
+    return [f for f in aligned if not f.older] if isinstance(aligned, list) else aligned
 
 
 def align_admitted(problem: Problem, body: str) -> Alignment:

@@ -61,6 +61,7 @@ def list_hints(problem: Problem, body: str) -> list[PooledHint]:
 
 def list_added(problem: Problem, body: str) -> list[PooledHint]:
     """All that a program adds, with what it declares and what speaks of that."""
+    body = write_file(body).text
     aligned = align(problem, body)
     added = () if isinstance(aligned, list) else _iter_added(body, aligned)
     return list({one.hint.key: one.hint for one in added}.values())
@@ -286,8 +287,9 @@ def _iter_placed(problem: Problem, body: str, aligned: Alignment) -> Iterator[_P
     added = _iter_added(body, aligned)
     for one, placed in zip(aligned.added, added, strict=True):
         words = [token.text for token in aligned.theirs[one.start : one.end]]
-        declares = one.added is not None or bool(one.local or one.assigned)
-        if not declares and not find_unknown(words, problem):
+        # What is said of a name of its own has no meaning in other bodies.
+        names = one.added or one.local or one.assigned
+        if not names and not find_unknown(words, problem):
             yield placed
 
 
@@ -306,7 +308,8 @@ def _iter_added(body: str, aligned: Alignment) -> Iterator[_Placed]:
         is_clause = words[0] in ("invariant", "decreases")
         key = f"{where} {' '.join(words[: len(words) - (is_clause and words[-1] == ';')])}"
         rank = int(words[0] == "invariant" and "[" in words)
-        hint = PooledHint(f"{where} {line}", key, rank, measure, added.added is not None)
+        declares = added.added.text if added.added else ""
+        hint = PooledHint(f"{where} {line}", key, rank, measure, declares)
         yield _Placed(hint, start, end)
 
 

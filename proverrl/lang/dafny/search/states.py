@@ -49,6 +49,7 @@ NOTHING_KNOWN = "nothing else is known to be open"
 
 _BINDERS = frozenset({"forall", "exists", "set", "iset", "map", "imap", "var"})
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
+# In a program a prime may end a name; in a message of Dafny it ends a quotation.
 _WHOLE_NAME = re.compile(r"[A-Za-z_][\w'?]*")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 

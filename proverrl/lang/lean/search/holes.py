@@ -8,15 +8,18 @@ here: which fillings are asked in one call (``proverrl.jobs.fill``).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 
 from proverrl.lang.lean.syntax.declarations import CLOSING, OPENING, find_declarations
 from proverrl.lang.lean.syntax.tokens import Token, scan_code
+from proverrl.lang.lean.verify.judge import MAX_DIAGNOSTICS
 from proverrl.lang.records import Failure, Hole
-from proverrl.types import Diagnostic, Verdict
+from proverrl.types import Verdict
 
 _WORDS = frozenset({"sorry", "admit"})
+"""What stands for one proof; ``stop`` leaves out all behind it."""
 # Behind these a tactic follows, and behind all else that ends no line a term.
 _BEFORE_TACTIC = frozenset({"by", ";", "<;>", "·", "|>", "<|>", "try", "repeat", "all_goals"})
 _BEFORE_TERM = frozenset({":=", "=>", ",", "exact", "refine", "apply", "from", "fun", "|", "at"})
@@ -26,17 +29,13 @@ _PLAIN = (
 ).split()
 _PROVED = frozenset({"theorem", "lemma"})
 _DEFINED = frozenset({"def", "abbrev"})
-_UNREADABLE = re.compile(r"(?:<input>:\d+:\d+: )?(?:unknown tactic|unexpected |expected )")
+_UNREADABLE = re.compile(r"(?:<input>:\d+:\d+: )?(?:unknown tactic|unexpected |expected (?!type))")
 _SPLIT = frozenset("∨ ∧ ∃ ↔ \\/ /\\".split())
 _MOST = 6
-_MOST_MESSAGES = 50
-"""A verdict has no more; behind the last of them it says nothing."""
 
 
 class LeanFilling:
     """``Filling`` for Lean."""
-
-    failing = "fail"
 
     def find_holes(self, text: str) -> list[Hole]:
         """See ``Filling``."""
@@ -54,16 +53,15 @@ class LeanFilling:
     def suggest(self, text: str, hole: Hole, unproved: Collection[str]) -> list[str]:
         """See ``Filling``."""
         declared = find_declarations(text)
-        place = max(i for i, d in enumerate(declared) if d.offset < hole.offset)
-        first, after = declared[place], declared[place + 1 : place + 2]
-        end = after[0].start if after else len(text)
-        code = scan_code(text[first.offset : end])
-        words = {token.text.rpartition(".")[2] for token in code if token.kind == "word"}
-        own = [d for d in declared[:place] if d.name]
-        # Which functions the statement speaks of, and those that these are made of.
+        before = [d for d in declared if d.offset < hole.offset]
+        end = next((d.start for d in declared if d.offset > hole.offset), len(text))
+        code = scan_code(text[before[-1].offset : end]) if before else []
+        words = {_end(token.text) for token in code if token.kind == "word"}
+        own = [d for d in before[:-1] if d.name]
         used = [d.name for d in own if d.keyword in _DEFINED and _end(d.name) in words]
-        lemmas = [d.name for d in own if d.keyword in _PROVED and d.name not in unproved][-_MOST:]
-        return list(dict.fromkeys(_list_tactics(used[-_MOST:], lemmas, code)))
+        lemmas = [d.name for d in own if d.keyword in _PROVED and d.name not in unproved]
+        bound, claimed = _read_binders(code)
+        return list(dict.fromkeys(_list_tactics(used[-_MOST:], lemmas[-_MOST:], bound, claimed)))
 
     def fill(self, text: str, holes: Sequence[Hole], fillings: Sequence[str]) -> str:
         """See ``Filling``."""
@@ -75,21 +73,21 @@ class LeanFilling:
 
     def list_failures(
         self, text: str, holes: Sequence[Hole], fillings: Sequence[str], verdict: Verdict
-    ) -> tuple[list[Failure | None], list[Diagnostic]]:
+    ) -> list[Failure | None]:
         """See ``Filling``."""
         _, places = _fill(text, holes, fillings, is_last=False)
-        rest = [d for d in verdict.diagnostics if d.severity == "error"]
-        last = max(((e.line, e.column) for e in rest), default=(0, 0))
-        is_cut = len(verdict.diagnostics) >= _MOST_MESSAGES
+        errors = [d for d in verdict.diagnostics if d.severity == "error"]
+        last = max(((e.line, e.column) for e in errors), default=(0, 0))
         found: list[Failure | None] = []
         for line, start, end in places:
-            here = [e for e in rest if e.line == line and start <= e.column < end]
-            rest = [e for e in rest if e not in here]
+            here = [e for e in errors if e.line == line and start <= e.column < end]
+            # Behind the last message that is kept nothing is known.
+            is_cut = len(errors) >= MAX_DIAGNOSTICS and (line, start) > last
             if any(_UNREADABLE.match(error.message) for error in here):
                 found.append("unreadable")
             else:
-                found.append("failed" if here or (is_cut and (line, start) > last) else None)
-        return found, rest
+                found.append("failed" if here or is_cut else None)
+        return found
 
     def find_holder(self, text: str, line: int) -> tuple[str, int]:
         """See ``Filling``."""
@@ -112,9 +110,12 @@ def _is_term(code: Sequence[Token], place: int, start: int) -> bool:
 
 
 def _list_tactics(
-    used: Sequence[str], lemmas: Sequence[str], code: Sequence[Token]
+    used: Sequence[str],
+    lemmas: Sequence[str],
+    bound: Sequence[tuple[str, set[str]]],
+    target: set[str],
 ) -> Iterator[str]:
-    """Tactics for a declaration of which this is the code."""
+    """Tactics by functions and lemmas of the file, what a declaration binds and what it claims."""
     yield from _PLAIN
     yield from ("intros; simp_all", "intros; omega", "intros; grind")
     known = [*used, *lemmas]
@@ -125,7 +126,6 @@ def _list_tactics(
     if lemmas:
         yield from (f"simp_all{facts}", f"grind{facts}")
     ends = ("simp_all{}", "grind{}", "simp_all +arith{}", "simp_all{} <;> omega")
-    bound, target = _read_binders(code)
     claimed = [name for name, _ in bound if name in target]
     split = [name for name, said in bound if not said.isdisjoint(_SPLIT)]
     for start in (
@@ -142,7 +142,7 @@ def _read_binders(code: Sequence[Token]) -> tuple[list[tuple[str, set[str]]], se
     types, and those of what it claims."""
     found: list[tuple[str, set[str]]] = []
     depth, is_named, words, num = 0, False, set[str](), 0
-    for place, token in enumerate(code[2:], start=2):
+    for place, token in enumerate(code):
         if token.text in OPENING:
             depth += 1
             if depth == 1:
@@ -150,7 +150,8 @@ def _read_binders(code: Sequence[Token]) -> tuple[list[tuple[str, set[str]]], se
         elif token.text in CLOSING:
             depth -= 1
         elif token.text in (":", ":=") and depth == 0:
-            return found, {later.text for later in code[place:]}
+            rest = itertools.takewhile(lambda later: later.text != ":=", code[place + 1 :])
+            return found, {later.text for later in rest} if token.text == ":" else set()
         elif token.text == ":" and depth == 1 and is_named:
             is_named = False
         elif is_named and token.kind == "word":
@@ -179,7 +180,8 @@ def _fill(
             tactic = f"(show (_ : Prop); {filling}; done)"
         elif ";" in filling:
             tactic = f"({filling})"
-        is_alone = is_last and text[: hole.offset].rstrip().endswith(":=")
+        behind = text[hole.offset + len(hole.word) :].partition("\n")[0]
+        is_alone = is_last and not behind.strip() and text[: hole.offset].rstrip().endswith(":=")
         term = f"by {tactic}" if is_alone else f"(by {tactic})"
         written = term if hole.is_term else tactic
         pieces += [text[end : hole.offset], written]

@@ -27,7 +27,7 @@ from proverrl.verifier.base import NOTHING
 from proverrl.verifier.body_place import find_body_place
 
 STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
-_MAX_DIAGNOSTICS = 50
+MAX_DIAGNOSTICS = 50
 _MAX_MESSAGE_LENGTH = 20_000
 _MAX_KNOWN_PROBLEMS = 100_000
 _MAX_CHALLENGE_BYTES = 256 * 2**20
@@ -241,7 +241,7 @@ def make_diagnostics(
         )
     ranks = {"error": 0, "warning": 1, "info": 2}
     made.sort(key=lambda diagnostic: ranks[diagnostic.severity])
-    return tuple(made[:_MAX_DIAGNOSTICS])
+    return tuple(made[:MAX_DIAGNOSTICS])
 
 
 def _shorten(text: str) -> str:

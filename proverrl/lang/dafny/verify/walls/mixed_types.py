@@ -358,7 +358,7 @@ async def _ask_types_in(
     written = insert(text, insertions)
 
     def move(place: int) -> int:
-        return place + sum(len(text) for start, text in insertions if start <= place)
+        return place + sum(len(piece) for start, piece in insertions if start <= place)
 
     for _ in range(_MAX_ROUNDS):
         moved = [(move(start), move(end)) for start, end in places]
