@@ -29,7 +29,7 @@ from proverrl.verifier.process_group import ProcessGroup
 FAKE = """
 import os, sys, time
 run, program, nonce, olean, *ours = sys.argv[1:]
-assert run == "--run" and os.path.basename(program) == "replay.lean" and os.environ["MARK"] == "1"
+assert run == "--run" and "def main" in open(program).read() and os.environ["MARK"] == "1"
 text = open(olean).read().replace("NONCE", nonce).replace("OURS", " ".join(ours))
 if "SLEEP" in text: time.sleep(600)
 if "DIE" in text: os.abort()
