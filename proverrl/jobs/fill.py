@@ -62,32 +62,39 @@ class FillingHoles(Annotating):
         verdict = await self._verify(text)
         if verdict.proved or is_nothing(verdict):
             return Annotated(self._name, "verifies", text)
-        failing = self._list_failing(verdict)
-        result = Annotated(self._name, "open", text, left=failing, message=self._explain(verdict))
-        if not (self._holes and _is_read(verdict)):
-            is_refused = verdict.status.judged and not verdict.failed_in_prover
-            return replace(result, status="unusable" if is_refused else "open")
-        if not only_check:
+        failing, told = self._list_failing(verdict), self._filling.list_open(text, verdict)
+        result = Annotated(self._name, "open", text, message=self._explain(verdict))
+        if not _is_read(verdict):
+            return replace(result, status="unusable" if verdict.status.judged else "open")
+        # What stands in a declaration that fails may not be reached.
+        self._holes = [hole for hole in self._holes if hole.holder not in failing]
+        if self._holes and not only_check:
             num = len(self._list_open())
             await self._limit(self._fill(self._budget.calls * num), num)
-        message = self._explain(verdict) if failing else self._stopped
-        return await self._conclude(replace(result, message=message))
+        if self._holes and not failing:
+            result = replace(result, message=self._stopped)
+        found = await self._conclude(result, failing)
+        return found if found.hints else replace(found, left=self._list_open() | told | failing)
 
-    async def _conclude(self, result: Annotated) -> Annotated:
-        """The result with the fillings that stand in the whole file."""
-        failing = result.left or {}
-        for _ in range(_LAST_LOOKS if self._filled else 0):
+    async def _conclude(self, result: Annotated, failing: Places) -> Annotated:
+        """The result with the fillings that stand in the whole file, if any do."""
+        for _ in range(_LAST_LOOKS):
+            if not self._filled:
+                break
             numbers = sorted(self._filled)
-            filled = [self._filled[number] for number in numbers]
-            text = self._filling.fill(
-                self._source.text, [self._holes[number] for number in numbers], filled
-            )
+            own = [self._holes[number] for number in numbers]
+            text = self._filling.fill(self._source.text, own, [self._filled[n] for n in numbers])
             verdict = await self._verify(text)
             is_proved = verdict.proved or is_nothing(verdict)
-            broken = self._list_failing(verdict).keys() - failing.keys()
+            now = self._list_failing(verdict)
+            broken = now.keys() - failing.keys()
+            if failing and not is_proved:
+                # What speaks of something that failed is not told to fail.
+                rest = self._filling.list_open(text, verdict).keys() - self._list_open().keys()
+                broken |= rest & {hole.holder for hole in own}
             if is_proved or (_is_read(verdict) and not broken):
-                left = {} if is_proved else self._list_open() | failing
-                own = [self._holes[number] for number in numbers]
+                told = self._filling.list_open(text, verdict)
+                left = {} if is_proved else self._list_open() | told | now
                 return replace(
                     result,
                     status="solved" if is_proved else "partly",
@@ -95,7 +102,9 @@ class FillingHoles(Annotating):
                     hints=tuple(self._place(n, self._filled[n], "needed") for n in numbers),
                     solved={h.holder: h.holder_line for h in own if h.holder not in left},
                     left=left,
-                    message=result.message or ("" if is_proved or left else self._explain(verdict)),
+                    message=""
+                    if is_proved
+                    else result.message or self._explain(verdict) * (not left),
                 )
             result = replace(result, message=self._explain(verdict))
             self._filled = {
@@ -104,7 +113,7 @@ class FillingHoles(Annotating):
                 if _is_read(verdict) and self._holes[number].holder not in broken
             }
         self._filled = {}
-        return replace(result, left=self._list_open() | failing)
+        return result
 
     async def _fill(self, calls: int) -> None:
         """Fill holes until no filling is left, in so many calls."""

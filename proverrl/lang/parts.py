@@ -121,7 +121,7 @@ class Filling(Protocol):
     """Holes that the author of a whole file left in its proofs, filled by tactics on one line."""
 
     def find_holes(self, text: str) -> list[Hole]:
-        """The holes of a file in order."""
+        """The holes of a file in order that can be filled without a change of what it means."""
 
     def suggest(self, text: str, hole: Hole, unproved: Collection[str]) -> list[str]:
         """Fillings for one hole, in the order in which they should be tried, that name nothing of
@@ -141,6 +141,10 @@ class Filling(Protocol):
 
     def find_holder(self, text: str, line: int) -> tuple[str, int]:
         """The declaration at a line, and its own line."""
+
+    def list_open(self, text: str, verdict: Verdict) -> dict[str, int]:
+        """The declarations with a hole, or with what failed, in them or what they speak of, and
+        their lines, as far as the verdict says."""
 
 
 class Composing(ABC):

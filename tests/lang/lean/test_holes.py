@@ -55,6 +55,29 @@ def test_where_holes_are_and_what_belongs_there() -> None:
     assert FILLING.find_holes('-- sorry\n/- sorry -/ theorem t : "sorry" = "sorry" := rfl') == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # In what is stated, or set by default, nothing may fail, and all may change.
+        "structure S where\n  n : Nat\n  big : n = 7 := by sorry",
+        "theorem t (n : Nat) (h : n = 7 := by sorry) : n = 7 := h",
+        "theorem t : (sorry : Prop) := trivial",
+        'theorem t : True := trivial\nnotation "TODO" => (sorry : False)',
+        "#check (sorry : True)",
+        # What is used of the section's variables becomes a part of a definition.
+        "variable (h : 1 = 2)\ndef f : {n : Nat // n = 2} := ⟨1, sorry⟩",
+        # A failure chooses the value, or is not told.
+        "def y : Nat := by first | exact sorry | exact 5",
+        "theorem t : True := by\n  first | sorry | trivial",
+        "theorem t : True := by\n  try sorry\n  trivial",
+        # Lean says of one of them what fails in both.
+        "mutual\ntheorem a : True := by sorry\ntheorem b : True := by sorry\nend",
+    ],
+)
+def test_holes_that_are_left_alone(text: str) -> None:
+    assert FILLING.find_holes(f"{text}\n") == []
+
+
 def test_what_is_tried_speaks_of_the_file_itself() -> None:
     holes = FILLING.find_holes(TEXT)
     asked = FILLING.suggest(TEXT, holes[1], {"two"})
@@ -75,7 +98,7 @@ def test_a_filling_is_written_for_its_place() -> None:
     assert lines[10].endswith(":= ⟨(by assumption), by assumption⟩")
     assert lines[15:17] == ["  | zero => rfl", "  | succ m => simp"]
     tried = FILLING.try_out(TEXT, holes[:1], ["rfl"])
-    assert "2 := (by (show (_ : Prop); rfl; done))\n" in tried
+    assert "2 := (by · (show (_ : Prop); rfl; done))\n" in tried
 
 
 def test_errors_belong_to_the_filling_at_their_place() -> None:
@@ -222,6 +245,11 @@ theorem alternatives (n : Nat) : n + 0 = n := by
   cases n with
   | zero => sorry
   | succ m => sorry
+
+theorem goals (p q : Prop) (hp : p) (hq : q) : p ∧ q := by
+  constructor
+  sorry
+  sorry
 """
 
 
@@ -234,7 +262,7 @@ def test_holes_of_a_real_lean(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.output
     row = json.loads(done.stdout)
     assert (row["status"], row["left"]) == ("partly", {"value": 10, "wrong": 12})
-    assert row["solved"] == {"two": 3, "both": 5, "alternatives": 15}
+    assert row["solved"] == {"two": 3, "both": 5, "alternatives": 15, "goals": 20}
     text = path.read_text()
     # A value is no proof, and what is false has none.
     assert text.count("sorry") == 2
@@ -270,3 +298,32 @@ def test_a_hole_that_takes_a_term_is_turned(tmp_path: Path) -> None:
 
     found = fill(tmp_path / "a.lean", text, judge)
     assert (found.status, found.text) == ("solved", text.replace("sorry", "(by rfl)"))
+
+
+@pytest.mark.lean
+def test_what_fails_already_is_left_alone(tmp_path: Path) -> None:
+    find_toolchain("lean-server")
+    path = tmp_path / "a.lean"
+    text = (
+        "def A : Nat := nosuch\n\ntheorem B : A = 3 := by\n  sorry\n\n"
+        "theorem k (a b : Nat) : a = b := by\n  rw [nosuch]\n  sorry\n\n"
+        "theorem c : True := by\n  sorry\n"
+    )
+    path.write_text(text)
+    done = CliRunner().invoke(cli, ["annotate", "--write", "--json", str(path)])
+    assert done.exit_code == 1, done.output
+    row = json.loads(done.stdout)
+    # Lean tells no failure of what speaks of A.
+    assert (row["solved"], row["left"]) == ({"c": 10}, {"A": 1, "B": 3, "k": 6})
+    before, after = text.split("theorem c")
+    assert path.read_text() == f"{before}theorem c{after.replace('sorry', 'trivial')}"
+
+
+@pytest.mark.lean
+def test_more_holes_than_words_are_counted(tmp_path: Path) -> None:
+    find_toolchain("lean-server")
+    path = tmp_path / "a.lean"
+    path.write_text("".join(f"theorem t{n} : {n} = {n} := by sorry\n" for n in range(60)))
+    done = CliRunner().invoke(cli, ["annotate", "--write", str(path)])
+    assert done.exit_code == 0, done.output
+    assert path.read_text().count("by rfl") == 60

@@ -47,7 +47,7 @@ from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, V
 from proverrl.verifier.base import refuse_text
 from proverrl.verifier.body_place import end_column
 
-LEAN_AUDIT_VERSION = 12
+LEAN_AUDIT_VERSION = 13
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 PROPOSITION = "proposition"
@@ -211,12 +211,17 @@ def _list_endings(name: str) -> list[str]:
 
 
 def _find_all_words(code: Sequence[Token], part: Part, known: ProblemWords) -> list[Finding]:
-    """Holes that stand first must not hide a cheat that stands last: too many are a cheat."""
-    found = list(islice(_find_words(code, part, known), _MAX_WORDS))
-    if len(found) == _MAX_WORDS:
-        message = f"{_MAX_WORDS} words or more that may not stand here"
-        found.append(make_finding("cheat", "size", message, code[0]))
-    return found
+    """Holes that stand first must not hide a cheat that stands last: too many of others are a
+    cheat, and holes are counted apart."""
+    holes: list[Finding] = []
+    found: list[Finding] = []
+    for finding in _find_words(code, part, known):
+        (holes if finding.category == "hole" else found).append(finding)
+        if len(found) == _MAX_WORDS:
+            message = f"{_MAX_WORDS} words or more that may not stand here"
+            found.append(make_finding("cheat", "size", message, code[0]))
+            break
+    return [*found, *holes[:_MAX_FINDINGS]]
 
 
 def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Iterator[Finding]:

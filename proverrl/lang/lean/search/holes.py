@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from proverrl.lang.lean.syntax.declarations import CLOSING, OPENING, find_declarations
 from proverrl.lang.lean.syntax.tokens import Token, scan_code
+from proverrl.lang.lean.syntax.words import COMMANDS
 from proverrl.lang.lean.verify.judge import MAX_DIAGNOSTICS
 from proverrl.lang.records import Failure, Hole
 from proverrl.types import Verdict
@@ -21,15 +24,19 @@ from proverrl.types import Verdict
 _WORDS = frozenset({"sorry", "admit"})
 """What stands for one proof; ``stop`` leaves out all behind it."""
 # Behind these a tactic follows, and behind all else that ends no line a term.
-_BEFORE_TACTIC = frozenset({"by", ";", "<;>", "·", "|>", "<|>", "try", "repeat", "all_goals"})
+_BEFORE_TACTIC = frozenset({"by", ";", "<;>", "·"})
 _BEFORE_TERM = frozenset({":=", "=>", ",", "exact", "refine", "apply", "from", "fun", "|", "at"})
 _PLAIN = (
     "rfl trivial assumption simp omega decide simp_all grind norm_num ring linarith positivity "
     "aesop tauto nlinarith"
 ).split()
+# Behind these a failure is not told.
+_SILENT = frozenset("try first | <|> fail_if_success any_goals all_goals repeat repeat'".split())
 _PROVED = frozenset({"theorem", "lemma"})
 _DEFINED = frozenset({"def", "abbrev"})
+_FIELDS = frozenset({"structure", "class", "inductive", "coinductive"})
 _UNREADABLE = re.compile(r"(?:<input>:\d+:\d+: )?(?:unknown tactic|unexpected |expected (?!type))")
+_SORRY = "declaration uses `sorry`"
 _SPLIT = frozenset("∨ ∧ ∃ ↔ \\/ /\\".split())
 _MOST = 6
 
@@ -38,16 +45,31 @@ class LeanFilling:
     """``Filling`` for Lean."""
 
     def find_holes(self, text: str) -> list[Hole]:
-        """See ``Filling``."""
-        declared = find_declarations(text)
-        code, found = scan_code(text), []
+        """See ``Filling``. Left out are those of no declaration, those in what a declaration states
+        or sets by default, and those whose failure is not told, is told elsewhere, or chooses what
+        happens; outside theorems also those that may change what is defined."""
+        declared, code = find_declarations(text), scan_code(text)
+        starts = [d.offset for d in declared]
+        has_variables = any(token.text == "variable" for token in code)
+        found = []
         for place, token in enumerate(code):
-            if token.text not in _WORDS:
+            number = bisect_right(starts, token.offset) - 1
+            if token.text not in _WORDS or number < 0:
                 continue
-            start = max((d.offset for d in declared if d.offset < token.offset), default=0)
-            is_term = token.text == "sorry" and _is_term(code, place, start)
-            holder = self.find_holder(text, token.line)
-            found.append(Hole(token.line, token.column, token.text, token.offset, *holder, is_term))
+            holder = declared[number]
+            before = [t for t in code[:place] if t.offset > holder.offset]
+            is_stated = holder.keyword in _FIELDS or not _is_in_body(before)
+            if is_stated or before[-1].text in _SILENT or _is_mutual(code[:place]):
+                continue
+            is_theorem = holder.keyword in _PROVED or holder.keyword == "example"
+            if not is_theorem and (has_variables or any(t.text == "by" for t in before[:-1])):
+                continue
+            line = text.count("\n", 0, holder.offset) + 1
+            name = holder.name or f"line {line}"
+            is_term = token.text == "sorry" and _is_term(token, before)
+            found.append(
+                Hole(token.line, token.column, token.text, token.offset, name, line, is_term)
+            )
         return found
 
     def suggest(self, text: str, hole: Hole, unproved: Collection[str]) -> list[str]:
@@ -91,22 +113,49 @@ class LeanFilling:
 
     def find_holder(self, text: str, line: int) -> tuple[str, int]:
         """See ``Filling``."""
-        lines = ((d, text.count("\n", 0, d.offset) + 1) for d in find_declarations(text))
-        above = [(d.name or f"line {num}", num) for d, num in lines if num <= line]
-        return above[-1] if above else (f"line {line}", line)
+        declared = find_declarations(text)
+        above = [d for d in declared if text.count("\n", 0, d.start) < line]
+        if not above:
+            return f"line {line}", line
+        own = text.count("\n", 0, above[-1].offset) + 1
+        return above[-1].name or f"line {own}", own
+
+    def list_open(self, text: str, verdict: Verdict) -> dict[str, int]:
+        """See ``Filling``."""
+        said = [d for d in verdict.diagnostics if d.severity == "warning" and _SORRY in d.message]
+        return dict(self.find_holder(text, warning.line) for warning in said)
 
 
-def _is_term(code: Sequence[Token], place: int, start: int) -> bool:
-    """True if a term is wanted at ``place``, as far as the words before it say. Behind ``=>`` it is
-    what the declaration is made of."""
-    token, before = code[place], code[place - 1] if place else None
-    if before is None or before.text in _BEFORE_TACTIC:
+def _is_mutual(before: Sequence[Token]) -> bool:
+    """True behind these tokens of a file if declarations fail together there."""
+    edges = (t.text for t in before if t.text == "mutual" or (t.text == "end" and t.column == 0))
+    return next(iter(deque(edges, maxlen=1)), "") == "mutual"
+
+
+def _is_in_body(before: Sequence[Token]) -> bool:
+    """True if all of a declaration's head is among these tokens of it, and no other command."""
+    if any(token.column == 0 and token.text in COMMANDS for token in before):
         return False
-    if before.text == "=>":
-        return not any(t.text == "by" for t in code[:place] if t.offset >= start)
-    if before.text in _BEFORE_TERM or before.text in OPENING:
-        return True
-    return before.line == token.line
+    depth = 0
+    for token in before:
+        if token.text in OPENING:
+            depth += 1
+        elif token.text in CLOSING:
+            depth -= 1
+        elif token.text in (":=", "|") and depth == 0:
+            return True
+    return False
+
+
+def _is_term(token: Token, before: Sequence[Token]) -> bool:
+    """True if a term is wanted behind these tokens of a declaration, as far as they say. Behind
+    ``=>`` it is what the declaration is made of."""
+    last = before[-1]
+    if last.text in _BEFORE_TACTIC:
+        return False
+    if last.text == "=>":
+        return not any(t.text == "by" for t in before)
+    return last.text in _BEFORE_TERM or last.text in OPENING or last.line == token.line
 
 
 def _list_tactics(
@@ -176,8 +225,9 @@ def _fill(
     for hole, filling in zip(holes, fillings, strict=True):
         tactic = filling
         if not is_last:
-            # What has a value that matters is no proof.
-            tactic = f"(show (_ : Prop); {filling}; done)"
+            # One goal alone, which is no value that matters.
+            focus = "" if text[: hole.offset].rstrip().endswith("<;>") else "· "
+            tactic = f"{focus}(show (_ : Prop); {filling}; done)"
         elif ";" in filling:
             tactic = f"({filling})"
         behind = text[hole.offset + len(hole.word) :].partition("\n")[0]
