@@ -95,6 +95,7 @@ class FillingHoles(Annotating):
             if is_proved or (_is_read(verdict) and not broken):
                 told = self._filling.list_open(text, verdict)
                 left = {} if is_proved else self._list_open() | told | now
+                message = result.message if left else "" if is_proved else self._explain(verdict)
                 return replace(
                     result,
                     status="solved" if is_proved else "partly",
@@ -102,9 +103,7 @@ class FillingHoles(Annotating):
                     hints=tuple(self._place(n, self._filled[n], "needed") for n in numbers),
                     solved={h.holder: h.holder_line for h in own if h.holder not in left},
                     left=left,
-                    message=""
-                    if is_proved
-                    else result.message or self._explain(verdict) * (not left),
+                    message=message,
                 )
             result = replace(result, message=self._explain(verdict))
             self._filled = {
