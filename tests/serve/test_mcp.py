@@ -103,12 +103,21 @@ async def test_hints_are_found_for_a_whole_file() -> None:
     async with connect(FakeVerifier(judge_loop)) as client:
         found = await call(client, "annotate", code=loop)
         assert "at least 1" in (await call(client, "annotate", code=loop, calls=0))["error"]
-        assert "whole files" in (await call(client, "annotate", code="x", language="lean"))["error"]
     assert "error" not in found, found
     assert found["text"] == loop.replace("n { i", "n\n    invariant i <= n\n  { i")
     hint = {"line": 4, "column": 15, "text": "invariant i <= n"}
     assert (found["status"], found["hints"], found["left"]) == ("solved", [hint], {})
     assert found["solved"] == {"M": 1}
+
+    def judge_hole(candidate: Candidate) -> Verdict:
+        is_open = "sorry" in candidate.body
+        status = Status.INCOMPLETE if is_open else Status.PROVED
+        return Verdict(status, stage=Stage.PROVER, checks=("believes",))
+
+    async with connect(FakeVerifier(judge_hole)) as client:
+        code = "theorem t : True := by\n  sorry\n"
+        found = await call(client, "annotate", code=code, language="lean")
+    assert (found["status"], found["text"]) == ("solved", code.replace("sorry", "rfl"))
 
 
 @pytest.mark.dafny
